@@ -19,7 +19,7 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	n->is = is;
 	n->inst = is->flags & OP_FLAG_PLUGIN ? p->slot.inst : -1;
 	n->made_by = p->slot.inst;
-	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
+	n->attr = hd_plan_text(p, "%s", attr);
 	n->reason = p->cursor.reason;
 	n->queue = p->cursor.queue;
 	n->only = p->cursor.only;
@@ -140,14 +140,13 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 	for (uint32_t i = 0; i < nin; i++)
 		if (!ins[i])
 			return NULL;
-	rows = counted(p, op, is, ins, nin, attr ? attr : "");
+	rows = counted(p, op, is, ins, nin, attr);
 	if (p->err->code)
 		return NULL;
 	if (rows && nin < HD_MAX_INS) {
 		memcpy(with, ins, nin * sizeof(*with));
 		with[nin] = rows;
-		return hd_node_new(p, op, is, with, nin + 1,
-				   hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "", attr && *attr ? " " : ""));
+		return hd_node_new(p, op, is, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr, *attr ? " " : ""));
 	}
 	if (p->slot.inst >= 0 && p->slot.name && !strcmp(p->slot.name, "lower") && !p->cursor.before) {
 		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);

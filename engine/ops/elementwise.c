@@ -115,10 +115,10 @@ static int cast_vjp(HD_VJP_ARGS)
 	struct tensor *g = T(dout[0]);
 
 	(void)self;
-	if (want & 1 && g->v.dtype != hd_gradient_dtype(p, n->ins[0]))
+	(void)want;
+	if (g->v.dtype != hd_gradient_dtype(p, n->ins[0]))
 		g = hd_op1(p, "cast", &g, 1, "dtype=%u", hd_gradient_dtype(p, n->ins[0]));
-	if (want & 1)
-		din[0] = g ? &g->v : NULL;
+	din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
 
@@ -142,8 +142,9 @@ static int gelu_vjp(HD_VJP_ARGS)
 	struct tensor *ins[] = { T(n->ins[0]), T(dout[0]) }, *g;
 
 	(void)self;
-	if (want & 1)
-		g = hd_op1(p, "gelu_d", ins, 2, "%s", ""), din[0] = g ? &g->v : NULL;
+	(void)want;
+	g = hd_op1(p, "gelu_d", ins, 2, "%s", "");
+	din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
 
@@ -200,7 +201,7 @@ static int swiglu_vjp(HD_VJP_ARGS)
 
 	(void)self;
 	for (int i = 0; d && i < 2; i++)
-		din[i] = want >> i & 1 ? &d->outs[i]->v : NULL;
+		din[i] = &d->outs[i]->v;
 	return HD_OK;
 }
 
@@ -220,8 +221,9 @@ static int dropout_vjp(HD_VJP_ARGS)
 	struct tensor *g = T(dout[0]);
 
 	(void)self;
-	if (want & 1)
-		g = hd_op1(p, "dropout", &g, 1, "%s", n->attr), din[0] = g ? &g->v : NULL;
+	(void)want;
+	g = hd_op1(p, "dropout", &g, 1, "%s", n->attr);
+	din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
 
@@ -233,9 +235,9 @@ static int rope_vjp(HD_VJP_ARGS)
 	struct tensor *g = T(dout[0]);
 
 	(void)self;
-	if (want & 1)
-		g = hd_op1(p, "rope", &g, 1, "%.*s%s", (int)whole, n->attr, back ? "" : " inverse=1"),
-		din[0] = g ? &g->v : NULL;
+	(void)want;
+	g = hd_op1(p, "rope", &g, 1, "%.*s%s", (int)whole, n->attr, back ? "" : " inverse=1");
+	din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
 

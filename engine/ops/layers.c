@@ -114,7 +114,7 @@ static int attention_vjp(HD_VJP_ARGS)
 
 	(void)self;
 	for (int i = 0; d && i < 3; i++)
-		din[i] = want >> i & 1 ? &d->outs[i]->v : NULL;
+		din[i] = &d->outs[i]->v;
 	return HD_OK;
 }
 
@@ -303,8 +303,8 @@ static int embedding_vjp(HD_VJP_ARGS)
 	struct tensor *ins[] = { T(n->ins[0]), T(dout[0]) };
 
 	(void)self;
-	if (want & 2)
-		din[1] = out0(hd_node_make(p, "embedding_dw", ins, 2, "out=%s", n->ins[1]->spec));
+	(void)want;
+	din[1] = out0(hd_node_make(p, "embedding_dw", ins, 2, "out=%s", n->ins[1]->spec));
 	return HD_OK;
 }
 

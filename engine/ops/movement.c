@@ -91,10 +91,7 @@ struct tensor *hd_build_moved(struct hd_plan *p, const char *op, struct tensor *
 	struct node *n;
 	struct tensor *y;
 
-	for (uint32_t i = 0; i < nin; i++)
-		if (!ins[i])
-			return NULL;
-	n = nin ? hd_node_new(p, &o->v, &o->is, ins, nin, attr) : NULL;
+	n = hd_node_new(p, &o->v, &o->is, ins, nin, attr);
 	if (!n)
 		return NULL;
 	hd_node_adopt(p, n, shape, 1);

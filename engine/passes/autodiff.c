@@ -384,7 +384,7 @@ static struct tensor *moved(struct hd_plan *p, struct tensor *x, const struct te
 	struct tensor *y;
 
 	p->cursor = hd_cursor_why(at, hd_plan_text(p, "%s", why));
-	y = x ? hd_op1(p, op, &x, 1, "%s", "") : NULL;
+	y = hd_op1(p, op, &x, 1, "%s", "");
 	if (y) {
 		y->step = 1;
 		y->v.of = of ? &of->v : NULL;

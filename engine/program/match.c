@@ -451,16 +451,15 @@ int hd_match_all(struct hd_match_run *m, struct hd_err *err)
 
 void hd_match_destroy(struct hd_match_run *m)
 {
-	for (int i = 0; m && i < BUCKETS; i++)
+	for (int i = 0; i < BUCKETS; i++)
 		for (struct encounter *t = m->meetings[i], *next; t; t = next) {
 			next = t->next;
 			free(t->sent.v), free(t->received.v), free(t->come), free(t);
 		}
-	for (int64_t i = 0; m && i < m->c->n; i++)
+	for (int64_t i = 0; i < m->c->n; i++)
 		free(m->classes[i].v);
-	for (int64_t i = 0; m && i < m->c->nranks; i++)
+	for (int64_t i = 0; i < m->c->nranks; i++)
 		free(m->walkers[i].requests), free(m->walkers[i].met);
-	if (m)
-		free(m->classes), free(m->walkers);
+	free(m->classes), free(m->walkers);
 	free(m);
 }
