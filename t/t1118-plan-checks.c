@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is checked of a plan behind each slot of a plugin and behind the last: each field of a view that was written to, each shape
- * that an op must not have, and graphs that would wait for ever or read what is not there.  Each is refused with its own text.
+ * that an op must not have, graphs that would wait for ever or read what is not there, and operands that builders must not get.  Each
+ * is refused with its own text.
  */
 #include <config.h>
 #include "engine/graph/placement.h"
+#include "engine/ops/ops.h"
 #include "engine/passes/passes.h"
 #include "engine/host/host_impl.h"
 #include "engine/plan/plan_impl.h"
@@ -170,6 +172,76 @@ static void rules(void)
 	a->v.n = 2;
 }
 
+/* -- builders ---------------------------------------------------------------------------------------------------------------- */
+/* Of an operand that is NULL they make nothing and say nothing: the plan has failed already. */
+#define NOTHING(call) ok(!(call) && !p->err->code, "%s", #call)
+#define REFUSED(call, want) said((call) ? 0 : p->err->code, want, #call)
+
+static void operands_that_are_null(struct tensor *x, struct group *g)
+{
+	struct tensor *none = NULL, *half[] = { x, NULL };
+	const struct hd_pos at = { .step = 1 };
+	const struct hd_members who = { .group = &g->v, .from = 0, .to = 1 };
+	const struct hd_dim *d = x->dims[0];
+
+	NOTHING(hd_build_chunk(p, NULL, d, 1, &at));
+	NOTHING(hd_build_join(p, half, 0, d, &at));
+	NOTHING(hd_build_join(p, &none, 1, d, &at));
+	NOTHING(hd_build_join(p, half, 2, d, &at));
+	NOTHING(hd_build_pick(p, half, 0, &at));
+	NOTHING(hd_build_pick(p, &none, 1, &at));
+	NOTHING(hd_build_either(p, &who, NULL, x));
+	NOTHING(hd_build_either(p, &who, x, NULL));
+	NOTHING(hd_build_block(p, NULL, d, 1, HD_ORDER_CONTIGUOUS));
+	NOTHING(hd_build_unblock(p, NULL, d, HD_ORDER_CONTIGUOUS, 0));
+	NOTHING(hd_build_pack(p, half, 2, 1));
+	NOTHING(hd_build_comm(p, HD_COMM_ALL_REDUCE, g, NULL, NULL, 0));
+	NOTHING(hd_build_comm(p, HD_COMM_ALL_REDUCE, NULL, x, NULL, 0));
+	NOTHING(hd_build_local(p, NULL, p->axes[0]));
+	NOTHING(hd_op1(p, "gelu", &none, 1, "%s", ""));
+}
+
+static void builders(void)
+{
+	struct tensor *x = made_in(HD_UNIT_F, OP_ROLE_EINSUM)->outs[0], *scalar = p->loss, *out[1], *ints, *flat;
+	struct group *g = p->groups[0];
+	const struct hd_dim *vocab = hd_dim_get(p, "vocab", 0), *embed = hd_dim_get(p, "embed", 0);
+	struct tensor *two[] = { x, NULL }, *three[] = { scalar, scalar, scalar };
+
+	p->cursor = hd_cursor_end(HD_UNIT_F, 0);
+	operands_that_are_null(x, g);
+	hd_dim_get(p, "test", 64);
+	ints = hd_leaf(p, "test.ints", HD_TENSOR_STATE, HD_DTYPE_I32, "embed");
+	flat = hd_leaf(p, "test.flat", HD_TENSOR_STATE, HD_DTYPE_I32, "test");
+	two[1] = ints;
+	REFUSED(hd_build_chunk(p, scalar, embed, 2, &(struct hd_pos){ .step = 1 }),
+		"chunk: embed of () has 0 elements, not");
+	REFUSED(hd_build_chunk(p, scalar, NULL, 2, &(struct hd_pos){ .step = 1 }),
+		"chunk: ? of () has 0 elements, not");
+	REFUSED(hd_build_join(p, &scalar, 1, embed, NULL), "join: () has no dim embed");
+	REFUSED(hd_build_join(p, &scalar, 1, NULL, NULL), "join: () has no dim ?");
+	REFUSED(hd_build_block(p, ints, embed, 3, HD_ORDER_CONTIGUOUS), "8 elements are not divisible by 3 members");
+	REFUSED(hd_build_pack(p, two, 2, 1), "pack: input 1 has another dtype than input 0");
+	REFUSED(hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, scalar, embed, 0),
+		"() does not have the dim that is sharded");
+	REFUSED(hd_build_comm(p, HD_COMM_ALL_TO_ALL, g, scalar, NULL, 0), "all-to-all: the leading dim of () has");
+	REFUSED(hd_op1(p, "nothing", &x, 1, "%s", ""), "there is no op nothing");
+	REFUSED(hd_op1(p, "einsum", two, 2, "%s", ""), "attribute out= is missing in ''");
+	REFUSED(hd_op1(p, "attention", three, 3, "%s", ""),
+		"attention: q, k, v are (batch, seq, heads, head_dim), not ");
+	REFUSED(hd_op1(p, "dispatch", three, 2, "%s", ""), "dispatch: () must be (batch, seq, ...)");
+	REFUSED(hd_op1(p, "combine", three, 3, "%s", ""), "combine: () must be (expert, batch, slot, embed)");
+	REFUSED(hd_op1(p, "route", &p->nll, 1, "%s", ""), "route: (");
+	said(hd_build_unpack(p, NULL, two, 1, out), "unpack: the flat tensor is NULL", "unpack of nothing");
+	said(hd_build_unpack(p, ints, NULL, 1, out), "unpack: the tensor to be like is NULL", "or like nothing");
+	said(hd_build_unpack(p, ints, &x, 1, out), "unpack: (embed) has 8 elements, and those to be like have",
+	     "or too small");
+	said(hd_build_unpack_pieces(p, NULL, &x, x->dims, 1, 2, out),
+	     "unpack_pieces: () has 0 elements, and 2 pieces have 0", "unpack_pieces of nothing");
+	said(hd_build_unpack_pieces(p, flat, &ints, &vocab, 1, 1, out), "unpack_pieces: (embed) has no vocab",
+	     "along a dim that is not there");
+}
+
 int main(void)
 {
 	p = gt_plan_of(ini, 4, HD_DTYPE_F64);
@@ -182,6 +254,7 @@ int main(void)
 	shapes();
 	graphs();
 	rules();
+	builders();
 	gt_plan_destroy(p);
 	return done();
 }
