@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/graph/placement.h"
+#include "engine/ops/movement.h"
 #include "engine/ops/ops.h"
 #include "engine/passes/passes.h"
 #include "engine/host/host_impl.h"
