@@ -140,6 +140,41 @@ static void megatron_files(void)
 	       "truncated data");
 	write_megatron(idx, 7, lengths, places, 3, docs, 3);
 	is_str(try_open("m"), "m.idx: type 7 is not one of ids (1 to 5 and 8 are)", "floats");
+	write_megatron(idx, 200, lengths, places, 3, docs, 3);
+	is_str(try_open("m"), "m.idx: type 200 is not one of ids (1 to 5 and 8 are)", "no type at all");
+}
+
+static void damaged_megatron_files(void)
+{
+	unsigned char idx[500];
+	int32_t lengths[3] = { 8, 5, -7 };
+	int64_t places[3] = { 0, 16, 26 }, far[3] = { 0, 16, 41 }, docs[3] = { 0, 2, 3 }, back[4] = { 0, 2, 1, 3 };
+	uint64_t many = (uint64_t)1 << 61;
+	size_t n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
+
+	is_str(try_open("m"), "m.bin: 40 bytes, m.idx puts sequence 2, -7 tokens, at byte 26", "a negative length");
+	lengths[2] = 7;
+	write_megatron(idx, 8, lengths, far, 3, docs, 3);
+	is_str(try_open("m"), "m.bin: 40 bytes, m.idx puts sequence 2, 7 tokens, at byte 41", "a place behind the end");
+	write_megatron(idx, 8, lengths, places, 3, back, 4);
+	is_str(try_open("m"), "m.idx: document 1 is sequences 2 to 1 of 3", "a document that ends before it begins");
+	n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
+	memcpy(idx + 18, &many, 8);
+	put("m.idx", idx, n);
+	ok(strstr(try_open("m"), "m.idx: 94 bytes, its header says 2305843009213693952 sequences and 3 boundaries, "),
+	   "sequences whose bytes overflow");
+	n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
+	memcpy(idx + 26, &many, 8);
+	put("m.idx", idx, n);
+	ok(strstr(try_open("m"), "m.idx: 94 bytes, its header says 3 sequences and 2305843009213693952 boundaries, "),
+	   "or boundaries");
+	idx[0] = 'N';
+	put("m.idx", idx, n);
+	is_str(try_open("m"), "m.idx: not a Megatron index (94 bytes that do not begin with MMIDIDX)", "another file");
+	put("m.idx", idx, 0);
+	is_str(try_open("m"), "m.idx: the file is empty", "an empty one");
+	ok(!unlink("m.idx") && !symlink("/dev/null", "m.idx"), "and a device in its place");
+	is_str(try_open("m"), "m.idx: not a regular file", "is named");
 }
 
 int main(void)
@@ -151,6 +186,7 @@ int main(void)
 	put("a.txt", "text", 4);
 	llmc_files();
 	megatron_files();
+	damaged_megatron_files();
 	hd_tokens_close(tokens);
 	if (system("rm -f *.txt *.bin *.idx"))
 		note("files are left in %s", dir);

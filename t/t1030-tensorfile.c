@@ -282,6 +282,15 @@ static void test_types(void)
 	err.code = 0;
 	hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, (int64_t[]){ 5 }, (int64_t[]){ 4 }, NULL, &err);
 	ok(strstr(err.text, "/types: tensor half: dim 0: 4 elements from 5 on, it has 8"), "%s", err.text);
+	for (int i = 0; i < 3; i++) {
+		static const char *const said[] = { "4 elements from -1 on", "-4 elements from 1 on",
+						    "0 elements from 9 on" };
+		int64_t from = (int64_t[]){ -1, 1, 9 }[i], n = (int64_t[]){ 4, -4, 0 }[i];
+
+		err.code = 0;
+		hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, &from, &n, NULL, &err);
+		ok(strstr(err.text, said[i]), "%s", err.text);
+	}
 	hd_tensorfile_close(f);
 }
 
@@ -324,6 +333,15 @@ static void test_bad_files(void)
 	is_str(reading("{" A "," B(8, -4) "}", -1, 8), "tensor b: data_offsets are 8 and -4", "offsets out of range");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", -1, 8),
 	       "tensor a: dim 0 is not a size", "a negative size");
+	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[2.5],\"data_offsets\":[0,8]}}", -1, 8),
+	       "tensor a: dim 0 is not a size", "a size that is no integer");
+	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", -1, 8),
+	       "tensor a: its entry needs dtype, shape and two data_offsets", "a shape that is no list");
+	is_str(reading("{" B(-8, 0) "}", -1, 8), "tensor b: data_offsets are -8 and 0", "offsets before the data");
+	is_str(reading("{" B(9, 17) "," A "}", -1, 8), "tensor b: a gap before it: begins at 9, a ends at 8",
+	       "in any order");
+	is_str(reading("{\"a\":{},\"b\":{}}", -1, 8), "tensor a: its entry needs dtype, shape and two data_offsets",
+	       "of two that are wrong the first is named");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_"
 		       "offsets\":[0,0]}}",
 		       -1, 0),

@@ -88,6 +88,8 @@ damaged() { # NAME FILE TEXT PATTERN
 config=$(cat one/config.json)
 mv one/model.safetensors one/part
 damaged "an index without a map" model.safetensors.index.json '{}' 'model\.safetensors\.index\.json: has no weight_map'
+damaged "one of a tensor in no file" model.safetensors.index.json '{"weight_map": {"wte.weight": 3}}' \
+	'model\.safetensors\.index\.json: wte\.weight: is in no file of this directory'
 damaged "one that is damaged" model.safetensors.index.json '{' 'model\.safetensors\.index\.json: has no weight_map: .*expected'
 rm one/model.safetensors.index.json
 mv one/part one/model.safetensors
