@@ -199,7 +199,50 @@ static void operands_that_are_null(struct tensor *x, struct group *g)
 	NOTHING(hd_build_comm(p, HD_COMM_ALL_REDUCE, g, NULL, NULL, 0));
 	NOTHING(hd_build_comm(p, HD_COMM_ALL_REDUCE, NULL, x, NULL, 0));
 	NOTHING(hd_build_local(p, NULL, p->axes[0]));
+	NOTHING(hd_build_permute(p, g, NULL, 1, 1));
 	NOTHING(hd_op1(p, "gelu", &none, 1, "%s", ""));
+}
+
+/* In slot lower a plugin says first where its nodes belong: whatever makes one comes back with nothing, and with that message. */
+#define OUT_OF_PLACE(call) REFUSED(call, "cursor must say first where new nodes belong")
+
+static int gives_gradient(struct node *n)
+{
+	struct hd_tensor *din[HD_MAX_INS] = { NULL };
+
+	n->v.op->vjp(NULL, p, &n->v, (struct hd_tensor *const *)n->outs, 1, din);
+	return din[0] != NULL;
+}
+
+static void nodes_without_a_place(struct tensor *x, struct group *g)
+{
+	const struct hd_dim *last = x->dims[x->v.ndim - 1], *two = hd_dim_get(p, "test_two", 2), *same;
+	struct node *top = hd_build_topk(p, x, last, two, 0);
+	struct tensor *index = top->outs[1], *taken = hd_build_gather(p, x, index, last);
+	struct tensor *put = hd_build_scatter(p, taken, index, two, last, 1), *sum = hd_op1(p, "sum", &x, 1, "out=");
+	struct tensor *turned, *named;
+
+	same = hd_dim_get(p, "test_same", last->n);
+	named = hd_build_rename(p, x, last, same);
+	turned = hd_op1(p, "gelu", &x, 1, "%s", "");
+	if (!ok(taken && put && sum && named && turned && !p->err->code, "nodes of several ops"))
+		return;
+	p->slot = (struct hd_slot){ .inst = 0, .name = "lower" };
+	p->cursor.before = NULL;
+	OUT_OF_PLACE(hd_build_local(p, x, p->axes[0]));
+	OUT_OF_PLACE(hd_build_permute(p, g, x, 1, 1));
+	OUT_OF_PLACE(hd_build_scalar(p, 0, NULL));
+	OUT_OF_PLACE(hd_build_rename(p, x, last, same));
+	OUT_OF_PLACE(hd_build_topk(p, x, last, two, 0));
+	OUT_OF_PLACE(hd_build_gather(p, x, index, last));
+	OUT_OF_PLACE(hd_build_scatter(p, taken, index, two, last, 1));
+	OUT_OF_PLACE(gives_gradient(top));
+	OUT_OF_PLACE(gives_gradient(N(taken->v.node)));
+	OUT_OF_PLACE(gives_gradient(N(put->v.node)));
+	OUT_OF_PLACE(gives_gradient(N(sum->v.node)));
+	OUT_OF_PLACE(gives_gradient(N(named->v.node)));
+	OUT_OF_PLACE(gives_gradient(N(turned->v.node)));
+	p->slot = (struct hd_slot){ .inst = -1 };
 }
 
 static void builders(void)
@@ -211,6 +254,8 @@ static void builders(void)
 
 	p->cursor = hd_cursor_end(HD_UNIT_F, 0);
 	operands_that_are_null(x, g);
+	nodes_without_a_place(x, g);
+	p->cursor = hd_cursor_end(HD_UNIT_F, 0);
 	hd_dim_get(p, "test", 64);
 	ints = hd_leaf(p, "test.ints", HD_TENSOR_STATE, HD_DTYPE_I32, "embed");
 	flat = hd_leaf(p, "test.flat", HD_TENSOR_STATE, HD_DTYPE_I32, "test");
