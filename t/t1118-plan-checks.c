@@ -228,7 +228,6 @@ static void nodes_without_a_place(struct tensor *x, struct group *g)
 	if (!ok(taken && put && sum && named && turned && !p->err->code, "nodes of several ops"))
 		return;
 	p->slot = (struct hd_slot){ .inst = 0, .name = "lower" };
-	p->cursor.before = NULL;
 	OUT_OF_PLACE(hd_build_local(p, x, p->axes[0]));
 	OUT_OF_PLACE(hd_build_permute(p, g, x, 1, 1));
 	OUT_OF_PLACE(hd_build_scalar(p, 0, NULL));
