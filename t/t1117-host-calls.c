@@ -69,6 +69,16 @@ static struct hd_tensor *leaf(const char *name)
 	return NULL;
 }
 
+/* A parameter of as many dims as w, and of others. */
+static struct hd_tensor *other_parameter(void)
+{
+	struct hd_tensor *t = NULL;
+
+	while ((t = g->leaf_next(p, t, HD_TENSOR_PARAM)) && (t->ndim != w->ndim || t->dims[0] == w->dims[0]))
+		;
+	return t;
+}
+
 /* -- what is read -------------------------------------------------------------------------------------------------------- */
 static void reading(void)
 {
@@ -195,6 +205,8 @@ static void storage(void)
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &other), "storage: sharded along batch, which (");
 	BAD(STORAGE(.leaf = act, .axis = dp, .place = &whole), "in each step and has no storage of its own");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &whole, .reserved = 3), "storage: reserved is 3, it must be 0");
+	BAD(STORAGE(.leaf = w, .axis = dp, .place = &whole, .space = 9), "storage: space 9 of (");
+	BAD(STORAGE(.leaf = w, .axis = dp, .place = &whole, .space = HD_SPACE_HOST), "storage: space 1 of (");
 	in("lower");
 }
 
@@ -214,14 +226,17 @@ static void building(void)
 		int64_t more;
 	} later = { { .size = sizeof(later), .name = "later", .shape = no_shape }, 1 };
 	const struct hd_dim *none = (void *)far;
-	struct hd_tensor *two[] = { w, act }, *same[] = { w, w }, *out[2], *half, *bf;
+	const struct hd_op own = { .size = sizeof(own), .name = "own", .shape = no_shape };
+	struct hd_tensor *two[] = { w, act }, *same[] = { w, w }, *out[2], *half, *bf, *scalars[2];
 	const struct hd_pos first = { .group = both, .mul = 1 }, odd = { .reserved = { 0, 7 } },
 			    strange = { .group = (void *)far };
 
 	clear();
 	half = g->chunk(p, w, w->dims[1], 2, &first);
 	bf = g->cast(p, w, HD_DTYPE_BF16);
-	ok(half && bf, "half of a parameter, and it in bf16");
+	scalars[0] = scalars[1] = g->scalar(p, HD_SCALAR_STEP, NULL);
+	ok(half && bf && scalars[0] && other_parameter(), "half of a parameter, it in bf16, a number, and another");
+	clear();
 	BAD(g->einsum(p, two, 0, &embed, 1), "einsum: 0 inputs, not 1 to 2");
 	BAD(g->einsum(p, NULL, 2, &embed, 1), "einsum: 2 inputs at NULL, not 1 to 2");
 	BAD(g->einsum(p, two, 3, &embed, 1), "einsum: 3 inputs, not 1 to 2");
@@ -234,6 +249,10 @@ static void building(void)
 	BAD(g->map(p, &w, 1, NULL), "map: the text is NULL");
 
 	BAD(g->node(p, &later.op, same, 1, "%s", ""), "node: op later has a slot at byte ");
+	BAD(g->node(p, &own, same, 0, "%s", ""), "own: 0 inputs, not 1 to");
+	BAD(g->node(p, g->op(p, "gelu"), same, 2, "%s", ""), "gelu: 2 inputs, not 1 to 1");
+	BAD(g->node(p, g->op(p, "rope"), same, 1, "%s", ""), " dims, not 4");
+	BAD(g->node(p, g->op(p, "norm"), scalars, 2, "%s", ""), " has 0 dims, not 1 or more");
 	BAD(g->cast(p, far, HD_DTYPE_F32), "cast: the tensor is not a tensor");
 	BAD(g->chunk(p, far, embed, 2, &first), "chunk: the tensor is not a tensor");
 	BAD(g->chunk(p, w, none, 2, &first), "chunk: the dim is not a dim");
@@ -246,6 +265,7 @@ static void building(void)
 	BAD(g->join(p, two, 2, embed, NULL), "join: input 1 (");
 	BAD(g->join(p, ((struct hd_tensor *[]){ w, bf }), 2, embed, NULL), "of 16 bits is not like input 0 (");
 	BAD(g->join(p, ((struct hd_tensor *[]){ w, half }), 2, embed, NULL), "is not like input 0");
+	BAD(g->join(p, ((struct hd_tensor *[]){ w, other_parameter() }), 2, embed, NULL), "is not like input 0");
 	BAD(g->join(p, same, 2, embed, &odd), "join: pos.reserved is 7");
 	BAD(g->join(p, same, 2, batch, NULL), "join: (");
 	BAD(g->pick(p, &far, 1, &first), "pick: the input 0 is not a tensor");
@@ -308,6 +328,7 @@ static void members(void)
 	BAD(g->either(p, MEMBERS(workers, 0, 1), w, far), "either: the tensor of the others is not a tensor");
 	BAD(g->either(p, MEMBERS(workers, 0, 9), w, w), "either: members 0 to 8 of the 2 of dp");
 	BAD(g->either(p, MEMBERS(workers, 0, 1), w, act), "bytes on a rank is not like (");
+	BAD(g->either(p, MEMBERS(workers, 0, 1), w, other_parameter()), "bytes on a rank is not like (");
 }
 
 #define COMM(...) g->comm(p, &(struct hd_comm_args){ .size = sizeof(struct hd_comm_args), __VA_ARGS__ })
@@ -330,6 +351,11 @@ static void communication(void)
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_BROADCAST, .index = -1), "comm: the root is member -1 of 2");
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_SCATTER, .index = 2), "comm: the root is member 2 of 2");
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_SHIFT, .index = -2), "comm: a shift by -2 among 2 members");
+	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_SHIFT, .index = 2), "comm: a shift by 2 among 2 members");
+	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_ALL_REDUCE, .wire = HD_DTYPE_BF16),
+	    "comm: the wire of an all-reduce is ");
+	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_BROADCAST, .wire = HD_DTYPE_BF16),
+	    "comm: the wire of a broadcast is ");
 	BAD(COMM(.group = workers, .x = w, .dim = wide[0], .kind = HD_COMM_REDUCE_SCATTER),
 	    "does not have the dim that is sharded");
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_REDUCE_SCATTER), "does not have the dim that is sharded");
@@ -378,6 +404,7 @@ static void changing(void)
 	N(dead->node)->dead = 0;
 	BAD(g->replace(p, far, w), "replace: the old tensor is not a tensor");
 	BAD(g->replace(p, w, act), "is not like (");
+	BAD(g->replace(p, w, other_parameter()), "is not like (");
 	BAD(g->replace(p, w, half), "elements instead of");
 	BAD(g->replace_in(p, (void *)far, w, w), "replace_in: the reader is not a node");
 	BAD(g->replace_in(p, reader, s, s), "does not read b.s");
@@ -397,6 +424,7 @@ static void changing(void)
 	BAD(g->assign(p, s, far), "assign: the value is not a tensor");
 	BAD(g->assign(p, act, w), "is no state of this section");
 	BAD(g->assign(p, s, act), "and the value (");
+	BAD(g->assign(p, s, other_parameter()), "and the value (");
 	BAD(g->assign(p, s, half), "elements on a rank and the value");
 	clear();
 	is_int(g->assign(p, s, like[0]), 0, "a value for a state");
