@@ -16,8 +16,9 @@ INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, const int low)
 INLINE void fetch(const struct hd_thin_job *j, int64_t at, int64_t ahead, const int vectors, const int low)
 {
 #pragma GCC unroll 4
-	for (int i = 0; i < LINES(vectors, low); i++)
-		__builtin_prefetch((const char *)j->b + at * (low ? 2 : 4) + ahead + i * 64, 0, 2);
+	for (int i = 0; i < 4; i++)
+		if (i < LINES(vectors, low))
+			__builtin_prefetch((const char *)j->b + at * (low ? 2 : 4) + ahead + i * 64, 0, 2);
 }
 
 /* -- b along n: y is a sum of rows of b ------------------------------------------------------------------- */
