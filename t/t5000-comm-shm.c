@@ -3,6 +3,7 @@
  * or a step hangs.
  */
 #include <config.h>
+#include "engine/train/progress.h"
 #include "lib/comm_test.h"
 #include "lib/mpi.h"
 #include "lib/tap.h"
@@ -22,10 +23,47 @@ static void check_bytes(void)
 	is_int(hd_comm_bytes(HD_COMM_SEND, HD_DTYPE_B1, 10, 3, 0, 1), 2, "signs are bits");
 }
 
+/* Rank 0 writes into the other's part of the arena. It counts for the other one, though it has not mapped it. */
+static int check_taken(void)
+{
+	const int64_t written = 8 << 20, none = 1 << 20;
+	int64_t own, peak;
+
+	if (!open_all(16 << 20))
+		return 1;
+	own = hd_own_peak_bytes();
+	peak = hd_peak_bytes();
+	if (hd_comm_arena_taken() > none)
+		WRONG("%lld bytes are taken at the start", (long long)hd_comm_arena_taken());
+	hd_comm_barrier();
+	if (world.rank == 0)
+		memset(arena + arena_size, 1, (size_t)written);
+	hd_comm_barrier();
+	own = hd_own_peak_bytes() - own;
+	peak = hd_peak_bytes() - peak;
+	if (world.rank == 1 && (hd_comm_arena_taken() < written || hd_comm_arena_taken() > written + none))
+		WRONG("%lld bytes are taken, and %lld written", (long long)hd_comm_arena_taken(), (long long)written);
+	if (world.rank == 0 && hd_comm_arena_taken() > none)
+		WRONG("%lld bytes are taken by what another rank has", (long long)hd_comm_arena_taken());
+	if (world.rank == 1 ? own < written || peak > none : peak < written - none || own > none)
+		WRONG("rank %d: the peak has grown by %lld, without other ranks' pages by %lld", world.rank,
+		      (long long)peak, (long long)own);
+	hd_comm_barrier();
+	hd_comm_close();
+	return wrong != 0;
+}
+
+static int rank_main(const char *what)
+{
+	return !strcmp(what, "taken")    ? check_taken()
+	       : !strcmp(what, "orders") ? check_orders_alone()
+					 : check_everything();
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		return strcmp(argv[1], "orders") ? check_everything() : check_orders_alone();
+		return rank_main(argv[1]);
 	check_bytes();
 	for (int n = 1; n <= 4; n++) {
 		char name[80];
@@ -34,6 +72,7 @@ int main(int argc, char **argv)
 		is_int(mpi_run(n, 18, "%s rank", argv[0]), 0, name);
 	}
 	is_int(mpi_run(7, 18, "%s orders", argv[0]), 0, "sums in a stated order, of 7 members");
+	is_int(mpi_run(2, 18, "%s taken", argv[0]), 0, "a page counts for the rank whose arena has it");
 	setenv("HD_TEST_COMM", "private", 1);
 	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0, "ranks of a host that cannot share memory");
 	return done();

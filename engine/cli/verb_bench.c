@@ -69,7 +69,7 @@ static int measure(struct hd_job *j, struct bench_state *b)
 		b->bytes[i] = (double)hd_communicator_bytes(g->members[i]) / b->n;
 	b->comm = hd_comm_stats_take(1);
 	b->peak = (double)hd_peak_bytes();
-	b->own_peak = b->peak - (double)hd_shared_bytes();
+	b->own_peak = (double)hd_own_peak_bytes();
 	b->median = median(b->seconds, b->n);
 	b->products_median = median(b->products, b->n);
 	hd_comm_barrier();

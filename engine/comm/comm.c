@@ -117,6 +117,11 @@ void *hd_comm_arena(size_t bytes, struct hd_err *err)
 	return p;
 }
 
+int64_t hd_comm_arena_taken(void)
+{
+	return hd_arena_taken();
+}
+
 void hd_communicator_messages(struct hd_communicator *m)
 {
 	if (m->transport->messages)

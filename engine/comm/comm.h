@@ -29,6 +29,8 @@ void hd_comm_leave(int status) __attribute__((noreturn));
 /* The arena: zeroed memory that the local ranks read in place.  Collective; called once a process before groups are
  * used; falls back to private memory (and to MPI between local ranks) with one warning where shared memory is short. */
 void *hd_comm_arena(size_t bytes, struct hd_err *err);
+/* Bytes of this rank's part of it that are in memory, whichever rank has written them; 0 if its memory is private. */
+int64_t hd_comm_arena_taken(void);
 /* Collective over the world: every rank passes its own member list, in the same order of calls. (World ranks; lists of
  * different groups are disjoint and cover the world; n = 1 is allowed.) */
 struct hd_communicator *hd_communicator_create(const int *ranks, int n, const char *name);

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/train/progress.h"
+#include "engine/comm/comm.h"
 #include "engine/graph/mesh.h"
 #include "engine/human/human.h"
 #include "engine/process/launch.h"
@@ -13,37 +14,45 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Of this program alone: getrusage also counts what the process was before exec, a large launcher. */
-int64_t hd_peak_bytes(void)
+/* A line of /proc/self/status, in bytes; -1: it is not there. */
+static int64_t status_bytes(const char *name)
 {
 	FILE *f = fopen("/proc/self/status", "re");
+	size_t n = strlen(name);
 	long long kilobytes = -1;
 	char line[256];
-	struct rusage r;
 
 	while (f && kilobytes < 0 && fgets(line, sizeof(line), f))
-		if (sscanf(line, "VmHWM: %lld kB", &kilobytes) != 1)
+		if (!strncmp(line, name, n) && sscanf(line + n, ": %lld kB", &kilobytes) != 1)
 			kilobytes = -1;
 	if (f)
 		fclose(f);
-	if (kilobytes >= 0)
-		return kilobytes * 1024;
+	return kilobytes < 0 ? -1 : kilobytes * 1024;
+}
+
+/* Of this program alone: getrusage also counts what the process was before exec, a large launcher. */
+int64_t hd_peak_bytes(void)
+{
+	int64_t bytes = status_bytes("VmHWM");
+	struct rusage r;
+
+	if (bytes >= 0)
+		return bytes;
 	getrusage(RUSAGE_SELF, &r);
 	return (int64_t)r.ru_maxrss * 1024;
 }
 
-int64_t hd_shared_bytes(void)
+/* A share of each page among those that have mapped it would not do: it moves from rank to rank as they read. Arenas only grow, so
+ * now is their peak. */
+int64_t hd_own_peak_bytes(void)
 {
-	FILE *f = fopen("/proc/self/smaps_rollup", "re");
-	long long all = 0, part = 0;
-	char line[256];
+	int64_t shared = status_bytes("RssShmem"), taken = hd_comm_arena_taken(), most = hd_peak_bytes();
+	int64_t private = status_bytes("RssAnon") + status_bytes("RssFile");
 
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Rss: %lld kB", &all) != 1)
-			(void)sscanf(line, "Pss: %lld kB", &part);
-	if (f)
-		fclose(f);
-	return all > part ? (all - part) * 1024 : 0;
+	if (shared < 0)
+		return most;
+	most -= shared;
+	return taken + (most > private ? most : private);
 }
 
 /* Now; what other programs of this host read of it counts too. */
@@ -211,10 +220,13 @@ void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens)
 
 void hd_show_end(struct hd_show *s)
 {
-	double peak = hd_comm_max((double)hd_peak_bytes());
+	double peak = hd_comm_max((double)hd_peak_bytes()), own = hd_comm_max((double)hd_own_peak_bytes());
 
 	if (s->speaks)
-		printf("memory: planned %s, the process' high-water mark %s\n",
-		       memory_text((double)hd_job_planned(s->j)).text, memory_text(peak).text);
+		printf("memory: planned %s", memory_text((double)hd_job_planned(s->j)).text);
+	if (s->speaks && s->j->world.local_size > 1)
+		printf(", without pages of other ranks %s", memory_text(own).text);
+	if (s->speaks)
+		printf(", the process' high-water mark %s\n", memory_text(peak).text);
 	fflush(stdout);
 }

@@ -33,8 +33,7 @@ void hd_show_end(struct hd_show *s);
  * what does not fit is left out, the least important first; 0: no limit. */
 void hd_progress_text(char *text, const struct hd_numbers *n, int64_t steps, const char *basis, int columns);
 int64_t hd_peak_bytes(void); /* the process' high-water mark, as the system reports it */
-/* Of the bytes that this process has now, those that others of its host have too and count. Of a page that n processes have, 1
- * - 1 / n. 0 where the system does not say. */
-int64_t hd_shared_bytes(void);
+/* The same without pages of other ranks' arenas, which this one reads in place; of its own arena whoever has written it. */
+int64_t hd_own_peak_bytes(void);
 
 #endif

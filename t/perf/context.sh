@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Context parallelism: tokens a second of four ranks beside one rank's on the same two cores, in each form, and one step of a
-# sequence of LONG tokens (131072).  Of that step, its planned memory, the processes' high-water mark, which counts pages that
-# ranks share for each of them, and the most that each rank had with shared pages divided among those that have them (Pss).
+# sequence of LONG tokens (131072).  Of that step, its planned memory, the largest of a rank without pages of other ranks, and the
+# high-water mark, which counts pages that ranks share for each of them.  At 64 tokens: what the program takes itself.
 #	t/perf/context.sh build/heddle [LONG]
 heddle=$1 long=${2:-131072}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/heddle-context.XXXXXX") || exit 1
@@ -22,18 +22,10 @@ ini 8192 4 256 >"$tmp/speed.ini"
 for form in ulysses ring; do
 	run 4 bench "$tmp/speed.ini" --steps 3 --json --set cp.form=$form --set train.threads=1
 done
-# Of the ranks that the shell of this number starts mpirun for, until it ends.
-watch() {
-	while kill -0 "$1" 2>/dev/null; do
-		for p in $(for m in $(pgrep -P "$1"); do pgrep -P "$m"; done); do
-			awk -v p="$p" '/^Pss:/ { print p, $2 }' "/proc/$p/smaps_rollup" 2>/dev/null
-		done
-		sleep 1
-	done | awk '$2 > most[$1] { most[$1] = $2 } END { for (p in most) printf "Pss of a rank: %.1f MB\n", most[p] * 1024 / 1e6 }'
-}
-ini "$long" 2 128 >"$tmp/long.ini"
-for form in ulysses ring; do
-	run 4 train "$tmp/long.ini" --set cp.form=$form --set train.threads=1 &
-	watch $!
-	wait $!
+for seq in 64 "$long"; do
+	ini "$seq" 2 128 >"$tmp/long.ini"
+	for form in ulysses ring; do
+		echo "$form, $seq tokens"
+		run 4 train "$tmp/long.ini" --set cp.form=$form --set train.threads=1
+	done
 done

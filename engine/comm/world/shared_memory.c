@@ -141,5 +141,20 @@ void *hd_arena_map(size_t bytes, struct hd_err *err)
 		return arena_private(bytes, 1, err);
 	}
 	hd_here.arena_bytes = total;
-	return hd_here.arena + mine;
+	hd_here.mine = hd_here.arena + mine;
+	hd_here.mine_bytes = bytes;
+	return hd_here.mine;
+}
+
+int64_t hd_arena_taken(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), n = hd_here.mine_bytes / page;
+	unsigned char *in_memory = hd_alloc(n + 1);
+	int64_t taken = 0;
+
+	if (n && mincore(hd_here.mine, hd_here.mine_bytes, in_memory) == 0)
+		for (size_t i = 0; i < n; i++)
+			taken += in_memory[i] & 1;
+	free(in_memory);
+	return taken * (int64_t)page;
 }

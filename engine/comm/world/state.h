@@ -47,7 +47,9 @@ struct hd_comm_here { /* this process; set by hd_comm_open */
 	struct hd_control *control;    /* NULL: no shared memory on this host */
 	char *arena;                   /* the arenas of all local ranks, one after the other */
 	size_t arena_bytes;            /* 0: not shared (not made, or private) */
-	int private;                   /* the arena had to be private: local ranks use the network transport too */
+	char *mine;                    /* this rank's part of it */
+	size_t mine_bytes;
+	int private; /* the arena had to be private: local ranks use the network transport too */
 };
 extern struct hd_comm_here hd_here;
 
