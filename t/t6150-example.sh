@@ -45,7 +45,7 @@ ok "builds" ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -Wl,-z,defs -
 installed() { timeout -k 5 60 "$root$prefix/bin/heddle" "$@" </dev/null; }
 ok "the installed program runs" installed --version
 like "it accepts the plugin" "$(installed plugins ./mine/heddle_sign_compression.so 2>&1)" \
-	'^sign_compression 1\.0, ABI [0-9.]+, .*/mine/heddle_sign_compression\.so$'
+	'^sign_compression 1\.1, ABI [0-9.]+, .*/mine/heddle_sign_compression\.so$'
 
 # The example's own INI, made small.
 sed -e 's|^plugin = .*|plugin = ./mine/heddle_sign_compression.so|' -e 's/^train = .*/train = text.txt/' \

@@ -9,7 +9,10 @@
  * late, which is why this converges where plain signs do not.
  * Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., 1901.09847.
  */
+#include <heddle/serial.h>
 #include <heddle/strategy.h>
+
+#define SMALLEST 50 /* of the serial definition */
 
 struct hd_strategy {
 	const struct hd_host *h;
@@ -75,7 +78,7 @@ static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p
 	const struct hd_graph_api *g = s->g;
 	struct hd_tensor *all[2];
 
-	all[0] = g->cast(p, hd_comm(g, p, HD_COMM_ALL_GATHER, s->members, bits, s->member, 0), HD_DTYPE_F32);
+	all[0] = g->cast(p, hd_comm(g, p, HD_COMM_ALL_GATHER, s->members, bits, s->member, 0), like->dtype);
 	all[1] = hd_comm(g, p, HD_COMM_ALL_GATHER, s->members, mean, s->member, 0);
 	return g->einsum(p, all, 2, like->dims, like->ndim);
 }
@@ -85,17 +88,17 @@ static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p
 	const struct hd_graph_api *g = s->g;
 	/* Partial like x: summed over the members it is what the replicas still owe together, and
 	 * with another number of members that sum is what must go on. */
-	struct hd_tensor *late = hd_state(g, p, "residual", x, HD_DTYPE_F32, HD_RESHARD_SUM);
-	struct hd_tensor *in[3] = { g->cast(p, x, HD_DTYPE_F32), late }, *owed, *bits, *mean;
+	struct hd_tensor *late = hd_state(g, p, "residual", x, x->dtype, HD_RESHARD_SUM);
+	struct hd_tensor *in[3] = { x, late }, *owed, *bits, *mean;
 
 	owed = g->map(p, in, 2, "a + b");
 	mean = mean_size(g, p, owed);
 	bits = g->cast(p, owed, HD_DTYPE_B1);
 	in[0] = owed;
-	in[1] = g->cast(p, bits, HD_DTYPE_F32); /* +1 and -1, as the others will see them */
+	in[1] = g->cast(p, bits, x->dtype); /* +1 and -1, as the others will see them */
 	in[2] = mean;
 	g->assign(p, late, g->map(p, in, 3, "a - b * c"));
-	return g->cast(p, gather_and_sum(s, p, bits, mean, x), x->dtype);
+	return gather_and_sum(s, p, bits, mean, x);
 }
 
 /* Ours: the sum of a gradient over the axis, once a step. Losses and norms stay exact. */
@@ -137,4 +140,37 @@ static const struct hd_strategy_ops ops = {
 	.lower = sign_lower,
 };
 
-HD_PLUGIN("sign_compression", "1.0", &ops)
+/* The same in plain C: a step of SGD from the gradients of all members. */
+static int sign_serial(const struct hd_serial *s)
+{
+	double *late = s->state(s, "late", s->n * s->members), *sum = s->state(s, "sum", s->n);
+
+	if (!late || !sum)
+		return HD_ENOMEM;
+	for (int64_t i = 0; i < s->n; i++)
+		sum[i] = 0;
+	for (uint32_t k = 0; k < s->members; k++) {
+		double *owed = late + s->n * k, mean = 0;
+
+		for (int64_t i = 0; i < s->n; i++) {
+			owed[i] += s->gradients[k][i];
+			mean += (owed[i] < 0 ? -owed[i] : owed[i]) / (double)s->n;
+		}
+		for (int64_t i = 0; i < s->n; i++) {
+			double sent = s->n < SMALLEST ? owed[i] : owed[i] < 0 ? -mean : mean;
+
+			sum[i] += sent;
+			owed[i] -= sent;
+		}
+	}
+	for (int64_t i = 0; i < s->n; i++) {
+		s->param[i] -= s->lr * sum[i];
+		for (uint32_t k = 0; k < s->members; k++)
+			s->weights[k][i] = s->param[i];
+	}
+	return HD_OK;
+}
+
+static const struct hd_serial_ops serial = { .size = sizeof(serial), .keys = "smallest=50", .update = sign_serial };
+
+HD_PLUGIN_TABLES("sign_compression", "1.1", .strategy = &ops, .approximate = "smallest=1000000000", .serial = &serial)
