@@ -147,8 +147,6 @@ static int sign_serial(const struct hd_serial *s)
 
 	if (!late || !sum)
 		return HD_ENOMEM;
-	for (int64_t i = 0; i < s->n; i++)
-		sum[i] = 0;
 	for (uint32_t k = 0; k < s->members; k++) {
 		double *owed = late + s->n * k, mean = 0;
 
@@ -159,7 +157,7 @@ static int sign_serial(const struct hd_serial *s)
 		for (int64_t i = 0; i < s->n; i++) {
 			double sent = s->n < SMALLEST ? owed[i] : owed[i] < 0 ? -mean : mean;
 
-			sum[i] += sent;
+			sum[i] = (k ? sum[i] : 0) + sent;
 			owed[i] -= sent;
 		}
 	}
