@@ -130,7 +130,8 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max(b->peak),
 	       own = hd_comm_max(b->own_peak);
 	double planned = hd_comm_max((double)(j->arena_bytes + j->scratch_bytes)), startup = hd_comm_max(b->startup);
-	double scratch = hd_comm_max(j->device->scratch ? (double)j->device->scratch() : 0);
+	double scratch = hd_comm_max((double)((j->device->scratch ? j->device->scratch() : 0) +
+					      hd_program_plugin_bytes(j->program[HD_JOB_TRAIN])));
 	double counted = hd_comm_max((double)b->comm.bytes / b->n); /* along all axes, by the transports */
 	json_t *bytes = bytes_by_axis(j, b), *o;
 	char *line;

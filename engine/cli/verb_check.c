@@ -121,7 +121,7 @@ static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, 
 				       .persistent = g->memory.persistent,
 				       .transient = g->memory.transient,
 				       .snapshot = g->memory.snapshot,
-				       .scratch = g->memory.scratch,
+				       .scratch = hd_program_kernel_bytes(&g->memory),
 				       .host = g->memory.host_persistent + g->memory.host_transient,
 				       .communicators = hd_plan_has_nccl(c->p) ? hd_program_communicators(g) : 0 };
 

@@ -440,7 +440,8 @@ AT(hd_kernel_run, step, 40);
 AT(hd_kernel_run, sample0, 48);
 AT(hd_kernel_run, threads, 56);
 AT(hd_kernel_run, zero, 60);
-ENDS(hd_kernel_run, zero, 64);
+AT(hd_kernel_run, scratch, 64);
+ENDS(hd_kernel_run, scratch, 72);
 
 AT(hd_kernel_ops, size, 0);
 AT(hd_kernel_ops, name, 8);
@@ -448,7 +449,8 @@ AT(hd_kernel_ops, device, 16);
 AT(hd_kernel_ops, prepare, 24);
 AT(hd_kernel_ops, run, 32);
 AT(hd_kernel_ops, release, 40);
-ENDS(hd_kernel_ops, release, 48);
+AT(hd_kernel_ops, scratch, 48);
+ENDS(hd_kernel_ops, scratch, 56);
 
 #endif
 

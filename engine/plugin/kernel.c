@@ -9,15 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct kernel_memory {
-	struct kernel_memory *next;
-};
-
 struct loaded {                        /* one launch */
 	struct hd_kernel_prepare args; /* first: alloc and fail are given its address */
 	const struct hd_kernel_ops *ops;
 	const char *section;
 	struct kernel_memory *memory;
+	struct hd_kernel_bytes bytes;
+	int holds;          /* the scratch that all share */
 	struct hd_err *err; /* while it is prepared */
 	int failed;         /* what run returned first that was no HD_OK */
 };
@@ -25,18 +23,10 @@ struct loaded {                        /* one launch */
 static void *alloc(struct hd_kernel_prepare *a, size_t bytes)
 {
 	struct loaded *l = (struct loaded *)(void *)a;
-	const size_t head = (sizeof(struct kernel_memory) + 63) / 64 * 64;
-	struct kernel_memory *m;
+	void *p = hd_kernel_memory_keep(&l->memory, bytes);
 
-	if (bytes > PTRDIFF_MAX / 2)
-		return NULL;
-	m = aligned_alloc(64, head + (bytes + 63) / 64 * 64);
-	if (!m)
-		return NULL;
-	memset(m, 0, head + bytes);
-	m->next = l->memory;
-	l->memory = m;
-	return (char *)m + head;
+	l->bytes.kept += p ? (int64_t)bytes : 0;
+	return p;
 }
 
 static int fail(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...)
@@ -65,14 +55,12 @@ static void release_state(struct loaded *l)
 static void release(void *state)
 {
 	struct loaded *l = state;
-	struct kernel_memory *next;
 
 	if (HD_HAS(l->ops, release) && l->ops->release && l->args.state)
 		release_state(l);
-	for (struct kernel_memory *m = l->memory; m; m = next) {
-		next = m->next;
-		free(m);
-	}
+	hd_kernel_memory_free(l->memory);
+	if (l->holds)
+		hd_kernel_scratch_leave();
 	free((void *)l->args.ins);
 	free(l);
 }
@@ -96,8 +84,20 @@ static void set_operands(struct hd_kernel_prepare *a, const struct hd_kernel_des
 	a->nout = d->nout;
 }
 
-int hd_plugin_kernel_prepare(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o,
-			     const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+static int ask_scratch(struct loaded *l, struct hd_strategy *self)
+{
+	const struct hd_kernel_ops *ops = l->ops;
+
+	if (HD_HAS(ops, scratch) && ops->scratch)
+		l->bytes.scratch = ops->scratch(self, &l->args);
+	if (!l->err->code && l->bytes.scratch < 0)
+		fail(&l->args, HD_EBUG, "scratch returned %lld bytes", (long long)l->bytes.scratch);
+	return l->err->code;
+}
+
+/* Slots scratch and prepare, of a launch that p will be. */
+static int load(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o, const struct hd_kernel_desc *d,
+		struct hd_prep *p, struct hd_err *err)
 {
 	struct loaded *l = hd_alloc(sizeof(*l));
 	int rc;
@@ -113,12 +113,44 @@ int hd_plugin_kernel_prepare(const struct hd_kernel_ops *ops, const struct hd_ke
 	l->err = err;
 	p->state = l;
 	p->release = release;
-	rc = ops->prepare(o->self, &l->args);
+	rc = ask_scratch(l, o->self);
+	if (rc >= 0)
+		rc = ops->prepare(o->self, &l->args);
 	l->err = NULL;
 	if (err->code || rc == HD_OK)
 		return err->code;
 	return hd_err_set(err, rc < 0 ? rc : HD_EBUG, "kernel %s of [%s]: prepare returned %d, and no text", ops->name,
 			  o->section, rc);
+}
+
+int hd_plugin_kernel_prepare(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o,
+			     const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	struct loaded *l;
+
+	HD_TRY(load(ops, o, d, p, err));
+	l = p->state;
+	l->holds = l->bytes.scratch > 0 && hd_kernel_scratch_hold(l->bytes.scratch);
+	if (l->bytes.scratch > 0 && !l->holds)
+		hd_err_set(err, HD_ENOMEM, "kernel %s of [%s]: no memory for scratch of %lld bytes", ops->name,
+			   o->section, (long long)l->bytes.scratch);
+	return err->code;
+}
+
+int hd_plugin_kernel_bytes(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o,
+			   const struct hd_kernel_desc *d, struct hd_kernel_bytes *bytes, struct hd_err *err)
+{
+	struct hd_prep p = { .state = NULL };
+	int rc = load(ops, o, d, &p, err);
+
+	*bytes = hd_plugin_kernel_takes(&p);
+	release(p.state);
+	return rc;
+}
+
+struct hd_kernel_bytes hd_plugin_kernel_takes(const struct hd_prep *p)
+{
+	return ((const struct loaded *)p->state)->bytes;
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -137,7 +169,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 				   .stream = r->queue,
 				   .step = r->step_constants ? r->step_constants : &step,
 				   .sample0 = r->sample0,
-				   .threads = l->args.threads };
+				   .threads = l->args.threads,
+				   .scratch = l->holds ? hd_kernel_scratch_at(l->bytes.scratch) : NULL };
 
 	if (l->failed)
 		return;

@@ -279,7 +279,8 @@ static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 		hd_events_make(&s->source, &price, &of, &sum, NULL);
 		s->source.aside = 0;
 		HD_TRY(add_scratch(s, g, err));
-		memory = (double)(g->memory.persistent + g->memory.transient + g->memory.scratch) + beside_plan(s, &of);
+		memory = (double)(g->memory.persistent + g->memory.transient + hd_program_kernel_bytes(&g->memory)) +
+			 beside_plan(s, &of);
 		sum.compute *= is_slow(s, o.rank) ? s->m->slow : 1;
 		s->source.serving = fmax(s->source.serving, sum.compute);
 		all->n++;
@@ -334,7 +335,8 @@ static int stage(struct sim *s, int64_t coord, struct hd_program *g, struct hd_e
 	sum->rank = g->rank;
 	sum->parameters = hd_program_parameters(g);
 	hd_events_make(&s->source, &price, &s->stages[coord], sum, s->out->spans ? &s->out->spans[coord] : NULL);
-	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot + g->memory.scratch) +
+	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot +
+			       hd_program_kernel_bytes(&g->memory)) +
 		      beside_plan(s, &s->stages[coord]);
 	sum->state = (double)g->memory.persistent;
 	sum->host_memory = (double)(g->memory.host_persistent + g->memory.host_transient);

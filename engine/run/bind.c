@@ -5,6 +5,7 @@
 #include "engine/run/commands.h"
 #include "engine/graph/traffic.h"
 #include "engine/ops/movement.h"
+#include "engine/plugin/kernel.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -341,6 +342,21 @@ static void open_entries(struct binding *b)
 	free(w);
 }
 
+int64_t hd_program_plugin_bytes(const struct hd_program *g)
+{
+	int64_t kept = 0, most = 0;
+
+	for (int i = 0; g->launches && i <= g->plan->nnodes; i++)
+		for (size_t k = 0; k < g->launches[i].n; k++)
+			if (g->launches[i].v[k].kernel == &hd_plugin_kernel) {
+				struct hd_kernel_bytes b = hd_plugin_kernel_takes(&g->launches[i].v[k].prep);
+
+				kept += b.kept;
+				most = b.scratch > most ? b.scratch : most;
+			}
+	return kept + most;
+}
+
 static int try_rank(struct hd_program *g, const struct hd_device_ops *device, int64_t rank, struct hd_err *err)
 {
 	const struct hd_bind dry = { .device = device, .dry = 1 };
@@ -361,7 +377,7 @@ int hd_program_scratch(struct hd_program *g, const struct hd_device_ops *device,
 
 	if (device->fixed)
 		device->fixed(g->plan->config.deterministic);
-	g->memory.scratch = 0;
+	g->memory.scratch = g->memory.plugin_scratch = g->memory.plugin_kept = 0;
 	rc = hd_pass_record(g, &ask, err);
 	release_launches(g);
 	return rc;

@@ -158,13 +158,22 @@ static int64_t host_bytes(const struct hd_program *g)
 	return align(g->memory.host_persistent) + align(g->memory.host_transient);
 }
 
-/* Of kernels, which share it: as the largest of all programs wants. */
-static void add_scratch(struct hd_job *j, struct hd_program *g, struct hd_err *err)
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Of kernels.  Launches of all programs share scratch; what is kept is there for each role. */
+static void add_scratch(struct hd_job *j, int role, struct hd_program *g, struct hd_err *err)
 {
 	if (!hd_device_in_host(j->device) || hd_program_scratch(g, j->device, j->threads, err) < 0)
 		return;
-	if (g->memory.scratch > j->scratch_bytes)
-		j->scratch_bytes = g->memory.scratch;
+	j->scratch = larger(j->scratch, g->memory.scratch);
+	j->plugin_scratch = larger(j->plugin_scratch, g->memory.plugin_scratch);
+	j->plugin_kept[role] = larger(j->plugin_kept[role], g->memory.plugin_kept);
+	j->scratch_bytes = j->scratch + j->plugin_scratch;
+	for (int r = 0; r < HD_JOB_ROLES; r++)
+		j->scratch_bytes += j->plugin_kept[r];
 }
 
 /* What a step may need: of the program at hand, and of those of the ramp's other sizes.  In host memory: to j->host_bytes. */
@@ -192,7 +201,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
 			most = g->memory.transient > most ? g->memory.transient : most;
 		if (g && !err->code)
-			add_scratch(j, g, err);
+			add_scratch(j, role, g, err);
 		if (g && !err->code && host_bytes(g) > j->host_bytes)
 			j->host_bytes = host_bytes(g);
 		hd_program_destroy(g);
@@ -245,7 +254,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 
 			transient = most > transient ? most : transient;
 			if (!err->code)
-				add_scratch(j, j->program[r], err);
+				add_scratch(j, r, j->program[r], err);
 		}
 	HD_TRY(hd_comm_agree(err));
 	j->transient_bytes = transient;

@@ -71,13 +71,25 @@ static int no_kernel(const struct recorder *r, const char *name)
 			  k && *k ? ": the plugin's is for " : "", k && *k ? (*k)->device : "");
 }
 
-/* A plugin's kernel does not say, and keeps its own. */
 static void ask(const struct recorder *r, const struct hd_kernel *k, const struct hd_kernel_desc *d)
 {
 	int64_t bytes = k->scratch ? k->scratch(d, r->bind->threads) : 0;
 
 	if (bytes > r->g->memory.scratch)
 		r->g->memory.scratch = bytes;
+}
+
+static int ask_theirs(const struct recorder *r, const struct hd_kernel_ops *k, const struct hd_kernel_owner *o,
+		      const struct hd_kernel_desc *d, struct hd_err *err)
+{
+	struct program_memory *m = &r->g->memory;
+	struct hd_kernel_bytes bytes;
+
+	HD_TRY(hd_plugin_kernel_bytes(k, o, d, &bytes, err));
+	m->plugin_kept += bytes.kept;
+	if (bytes.scratch > m->plugin_scratch)
+		m->plugin_scratch = bytes.scratch;
+	return HD_OK;
 }
 
 static int prepare(struct recorder *r, struct launch *l, const char *name, const char *attr)
@@ -88,7 +100,6 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 	const struct inst *in = r->node->inst >= 0 ? &r->g->plan->inst[r->node->inst] : NULL;
 	const struct hd_kernel_ops *theirs = in ? hd_registry_kernel(in->plugin, r->bind->device->name, name) : NULL;
 	const struct hd_kernel_owner owner = { in ? in->self : NULL, in ? in->name : "", r->bind->threads };
-	int rc;
 
 	for (uint32_t i = 0; i < l->nin; i++)
 		view_of(r->g, l->in[i], &v[i]);
@@ -97,13 +108,15 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 	l->kernel = theirs ? &hd_plugin_kernel : device_of(r)->kernel(name);
 	if (!l->kernel)
 		return no_kernel(r, name);
-	if (r->bind->asks) {
+	if (r->bind->asks && theirs)
+		ask_theirs(r, theirs, &owner, &d, &why);
+	else if (r->bind->asks)
 		ask(r, l->kernel, &d);
-		return HD_OK;
-	}
-	rc = theirs ? hd_plugin_kernel_prepare(theirs, &owner, &d, &l->prep, &why)
-		    : l->kernel->prepare(&d, &l->prep, &why);
-	if (rc < 0)
+	else if (theirs)
+		hd_plugin_kernel_prepare(theirs, &owner, &d, &l->prep, &why);
+	else
+		l->kernel->prepare(&d, &l->prep, &why);
+	if (why.code)
 		return hd_err_set(r->err, why.code, "%s%s%s: %s", r->node->v.op->name,
 				  r->node->v.block[0] ? " of " : "", r->node->v.block, why.text);
 	return HD_OK;

@@ -20,7 +20,7 @@ struct hd_bind {
 	struct hd_communicator **members;
 	int threads;   /* what plugins' kernels are told; 0: 1 */
 	int dry;       /* only what plugins have made is recorded, to be looked at */
-	int asks;      /* kernels are asked for their scratch instead of being prepared */
+	int asks;      /* kernels are asked for their memory; the device's are not prepared for that */
 	char *staging; /* host memory that movements between ranks go through; NULL: they reach the tensors */
 };
 /* Bytes of it, where the device's memory is not the host's and movements are made by the host. */
@@ -29,8 +29,10 @@ int64_t hd_program_staging(const struct hd_program *g);
  * Where an op's record asks for its rank's index, it is asked for each rank of the class that has another one. */
 int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, const struct hd_classes *c,
 		   int64_t class_number, struct hd_err *err);
-/* Sets memory.scratch, of a run with so many threads: what the largest launch takes.  Nothing is prepared. */
+/* Sets memory.scratch, plugin_scratch and plugin_kept, of a run with so many threads. */
 int hd_program_scratch(struct hd_program *g, const struct hd_device_ops *device, int threads, struct hd_err *err);
+/* What kernels of plugins have now, of a program that is bound. */
+int64_t hd_program_plugin_bytes(const struct hd_program *g);
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
 /* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back and frees.  Of leaves
  * not on this rank: NULL.  Not within a step. */

@@ -43,7 +43,8 @@ struct hd_kernel_prepare { /* the engine fills all fields but `state` */
 	const struct hd_operand *const *ins, *const *outs;
 	uint32_t nin, nout;
 	int32_t threads, zero;
-	/* Zeroed host memory that lives as long as the launch. */
+	/* Zeroed host memory that lives as long as the launch.  A plan counts it: on cpu and ref, to know how much it is, the
+	 * engine also calls prepare and then release before the first one that stays. */
 	void *(*alloc)(struct hd_kernel_prepare *a, size_t bytes);
 	/* Refuses, with one sentence that names the operand and both values.  Returns code. */
 	int (*fail)(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
@@ -58,6 +59,7 @@ struct hd_kernel_run {
 	const struct hd_step *step;
 	int64_t sample0; /* index, within the step's global batch, of this micro-batch's first sample over all ranks */
 	int32_t threads, zero;
+	void *scratch; /* what slot scratch asked for, with anything in it; else NULL.  Since 1.2 */
 };
 
 struct hd_kernel_ops { /* static const data */
@@ -69,6 +71,10 @@ struct hd_kernel_ops { /* static const data */
 	 * the launch). */
 	int (*run)(const struct hd_kernel_run *a);
 	void (*release)(void *state); /* frees what prepare made without alloc; NULL: there is nothing */
+	/* cpu, ref: bytes that run wants for values of its own, by shapes and threads alone.  All launches share them, so a plan
+	 * counts those of the largest.  Called before prepare.  NULL: none.  Since 1.2.  On cuda, and where the size is that of
+	 * dims: an output of the op that no node reads. */
+	int64_t (*scratch)(struct hd_strategy *self, const struct hd_kernel_prepare *a);
 };
 
 #ifdef __cplusplus

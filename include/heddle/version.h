@@ -11,6 +11,6 @@
 #define HEDDLE_VERSION_H
 
 #define HD_ABI_MAJOR 1
-#define HD_ABI_MINOR 1
+#define HD_ABI_MINOR 2
 
 #endif

@@ -162,6 +162,11 @@ static int kernel_run(const struct hd_kernel_run *a)
 	return HD_OK;
 }
 
+static int64_t kernel_scratch(struct hd_strategy *s, const struct hd_kernel_prepare *a)
+{
+	return is_wild(s) ? (int64_t)any_number(s) % (1 << 20) : 8 * (int64_t)a->nin;
+}
+
 static void kernel_release(void *state)
 {
 	(void)state; /* of alloc: the engine's */
@@ -172,7 +177,8 @@ static const struct hd_kernel_ops kernel = { .size = sizeof(kernel),
 					     .device = "ref",
 					     .prepare = kernel_prepare,
 					     .run = kernel_run,
-					     .release = kernel_release };
+					     .release = kernel_release,
+					     .scratch = kernel_scratch };
 static const struct hd_kernel_ops *const kernels[] = { &kernel, NULL };
 /* -- the algorithm, for one rank ------------------------------------------------------------------------------------------------ */
 /* Reads and writes what it is given, and asks for more with names and lengths of any kind.  There is no instance here. */
