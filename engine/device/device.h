@@ -80,6 +80,9 @@ struct hd_kernel {
 	/* The least seconds that a launch is known to take on this machine, measured now if it has to be; any: with operands in
 	 * whatever layout.  0, or the slot NULL: not known. */
 	double (*bound)(const struct hd_prep *p, int any);
+	/* Bytes of the host's memory for a table that lives as long as launches of it, without preparing one.  Launches with the same
+	 * number in *same have one table.  NULL: none that is worth counting. */
+	int64_t (*kept)(const struct hd_kernel_desc *d, uint64_t *same);
 };
 
 /* Exchanges measured choices between ranks: rank 0 measures the union of what is missing while the others wait, and all
@@ -107,7 +110,7 @@ struct hd_device_ops {
 	double (*peak)(uint32_t dtype); /* FLOP/s by the maker's word; NULL: not known */
 	/* A sentence to warn of, if dtype is slow here; it or the slot NULL: nothing. */
 	const char *(*slow)(uint32_t dtype);
-	/* After all prepares: what slot `scratch` of the kernels says is taken, of the largest; NULL: none. */
+	/* After all prepares: what slots `scratch` and `kept` of the kernels say is taken; NULL: none. */
 	int64_t (*scratch)(void);
 
 	/* After a step: what its user should know, malloc'ed; it or the slot NULL: nothing new. */
@@ -167,7 +170,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 8
+#define HD_DEVICE_VERSION 9
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

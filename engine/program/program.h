@@ -53,13 +53,13 @@ struct program_memory {
 	int64_t persistent, transient, peak_bound;
 	int64_t host_persistent, host_transient; /* of the host's memory, where the device has its own */
 	int64_t snapshot; /* a copy of what this rank writes into a checkpoint; 0: none is made */
-	/* Of the host's memory, as hd_program_scratch finds it: what kernels of the device share, what plugins' kernels share, and
-	 * what these keep, one by one. */
-	int64_t scratch, plugin_scratch, plugin_kept;
+	/* Of the host's memory, as hd_program_scratch finds it. Kernels of the device share scratch, and keep tables. Those of plugins
+	 * share theirs, and each keeps its own. */
+	int64_t scratch, kept, plugin_scratch, plugin_kept;
 };
 static inline int64_t hd_program_kernel_bytes(const struct program_memory *m)
 {
-	return m->scratch + m->plugin_scratch + m->plugin_kept;
+	return m->scratch + m->kept + m->plugin_scratch + m->plugin_kept;
 }
 
 /* Of a plan, for the programs of all its ranks (plan_index.c). */

@@ -342,6 +342,43 @@ static void open_entries(struct binding *b)
 	free(w);
 }
 
+/* -- memory of kernels -------------------------------------------------------------------------------- */
+static int is_counted(const struct hd_tables_counted *a, uint64_t same)
+{
+	for (size_t i = 0; i < a->n; i++)
+		if (a->v[i] == same)
+			return 1;
+	return 0;
+}
+
+void hd_ask_kernel(struct program_memory *m, struct hd_tables_counted *counted, const struct hd_kernel *k,
+		   const struct hd_kernel_desc *d, int threads)
+{
+	int64_t bytes = k->scratch ? k->scratch(d, threads) : 0;
+	uint64_t same = 0;
+
+	if (bytes > m->scratch)
+		m->scratch = bytes;
+	bytes = k->kept ? k->kept(d, &same) : 0;
+	if (!bytes || is_counted(counted, same))
+		return;
+	counted->v = hd_grow(counted->v, counted->n, &counted->cap, sizeof(*counted->v));
+	counted->v[counted->n++] = same;
+	m->kept += bytes;
+}
+
+int hd_ask_plugin_kernel(struct program_memory *m, const struct hd_kernel_ops *k, const struct hd_kernel_owner *o,
+			 const struct hd_kernel_desc *d, struct hd_err *err)
+{
+	struct hd_kernel_bytes bytes;
+
+	HD_TRY(hd_plugin_kernel_bytes(k, o, d, &bytes, err));
+	m->plugin_kept += bytes.kept;
+	if (bytes.scratch > m->plugin_scratch)
+		m->plugin_scratch = bytes.scratch;
+	return HD_OK;
+}
+
 int64_t hd_program_plugin_bytes(const struct hd_program *g)
 {
 	int64_t kept = 0, most = 0;
@@ -377,7 +414,7 @@ int hd_program_scratch(struct hd_program *g, const struct hd_device_ops *device,
 
 	if (device->fixed)
 		device->fixed(g->plan->config.deterministic);
-	g->memory.scratch = g->memory.plugin_scratch = g->memory.plugin_kept = 0;
+	g->memory.scratch = g->memory.kept = g->memory.plugin_scratch = g->memory.plugin_kept = 0;
 	rc = hd_pass_record(g, &ask, err);
 	release_launches(g);
 	return rc;

@@ -169,9 +169,10 @@ static void add_scratch(struct hd_job *j, int role, struct hd_program *g, struct
 	if (!hd_device_in_host(j->device) || hd_program_scratch(g, j->device, j->threads, err) < 0)
 		return;
 	j->scratch = larger(j->scratch, g->memory.scratch);
+	j->kept = larger(j->kept, g->memory.kept);
 	j->plugin_scratch = larger(j->plugin_scratch, g->memory.plugin_scratch);
 	j->plugin_kept[role] = larger(j->plugin_kept[role], g->memory.plugin_kept);
-	j->scratch_bytes = j->scratch + j->plugin_scratch;
+	j->scratch_bytes = j->scratch + j->kept + j->plugin_scratch;
 	for (int r = 0; r < HD_JOB_ROLES; r++)
 		j->scratch_bytes += j->plugin_kept[r];
 }

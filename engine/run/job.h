@@ -38,9 +38,9 @@ struct hd_job {
 	int nccl;      /* the device moves between its own memories */
 	/* persistent: what stays in it from step to step; transient: what one step may use */
 	int64_t arena_bytes, persistent_bytes, transient_bytes;
-	/* Of kernels, on a device that computes in the host's memory: what the device's share, what plugins' share, and what these
-	 * keep for each program. */
-	int64_t scratch_bytes, scratch, plugin_scratch, plugin_kept[HD_JOB_ROLES];
+	/* Of kernels, on a device that computes in the host's memory. The device's share scratch and tables; plugins' share theirs, and
+	 * keep some for each program. */
+	int64_t scratch_bytes, scratch, kept, plugin_scratch, plugin_kept[HD_JOB_ROLES];
 	int64_t snapshot_bytes; /* of the host's memory: for a copy of what is being saved (checkpoint.async) */
 	char *tuned;            /* what timing chose: kept in checkpoints and the cache */
 	double started, rate;   /* FLOP/s of this rank's threads on a large product */

@@ -23,6 +23,7 @@ struct recorder {
 	struct hd_err *err;
 	int32_t acc; /* of the next launch */
 	struct tensor *target;
+	struct hd_tables_counted asked;
 };
 
 static void view_of(const struct hd_program *g, const struct tensor *t, struct hd_view *v)
@@ -71,27 +72,6 @@ static int no_kernel(const struct recorder *r, const char *name)
 			  k && *k ? ": the plugin's is for " : "", k && *k ? (*k)->device : "");
 }
 
-static void ask(const struct recorder *r, const struct hd_kernel *k, const struct hd_kernel_desc *d)
-{
-	int64_t bytes = k->scratch ? k->scratch(d, r->bind->threads) : 0;
-
-	if (bytes > r->g->memory.scratch)
-		r->g->memory.scratch = bytes;
-}
-
-static int ask_theirs(const struct recorder *r, const struct hd_kernel_ops *k, const struct hd_kernel_owner *o,
-		      const struct hd_kernel_desc *d, struct hd_err *err)
-{
-	struct program_memory *m = &r->g->memory;
-	struct hd_kernel_bytes bytes;
-
-	HD_TRY(hd_plugin_kernel_bytes(k, o, d, &bytes, err));
-	m->plugin_kept += bytes.kept;
-	if (bytes.scratch > m->plugin_scratch)
-		m->plugin_scratch = bytes.scratch;
-	return HD_OK;
-}
-
 static int prepare(struct recorder *r, struct launch *l, const char *name, const char *attr)
 {
 	struct hd_view *v = hd_plan_alloc(r->g->plan, (l->nin + l->nout + 1) * sizeof(*v));
@@ -109,9 +89,9 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 	if (!l->kernel)
 		return no_kernel(r, name);
 	if (r->bind->asks && theirs)
-		ask_theirs(r, theirs, &owner, &d, &why);
+		hd_ask_plugin_kernel(&r->g->memory, theirs, &owner, &d, &why);
 	else if (r->bind->asks)
-		ask(r, l->kernel, &d);
+		hd_ask_kernel(&r->g->memory, &r->asked, l->kernel, &d, r->bind->threads);
 	else if (theirs)
 		hd_plugin_kernel_prepare(theirs, &owner, &d, &l->prep, &why);
 	else
@@ -569,17 +549,18 @@ static int failed(struct hd_program *g, const struct node *n, int rc, struct hd_
 int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
 	struct recorder r = { .r = { &hd_record_table, record_index, record_launch }, .g = g, .bind = b, .err = err };
+	int rc = HD_OK;
 
 	g->launches = hd_alloc((size_t)(g->plan->nnodes + 1) * sizeof(*g->launches));
-	for (size_t i = 0; i < g->nmine; i++) {
+	for (size_t i = 0; i < g->nmine && rc >= 0; i++) {
 		struct node *n = g->mine[i];
 
-		if (!b->dry || n->inst >= 0 || n->made_by >= 0) {
-			int rc = record_node(&r, n);
-
-			if (rc < 0)
-				return failed(g, n, rc, err);
-		}
+		if (b->dry && n->inst < 0 && n->made_by < 0)
+			continue;
+		rc = record_node(&r, n);
+		if (rc < 0)
+			failed(g, n, rc, err);
 	}
-	return HD_OK;
+	free(r.asked.v);
+	return err->code;
 }

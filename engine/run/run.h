@@ -8,6 +8,7 @@
  */
 #ifndef HD_ENGINE_RUN_H
 #define HD_ENGINE_RUN_H
+#include "engine/plugin/kernel.h"
 #include "engine/program/program.h"
 #include "engine/passes/passes.h"
 
@@ -29,10 +30,19 @@ int64_t hd_program_staging(const struct hd_program *g);
  * Where an op's record asks for its rank's index, it is asked for each rank of the class that has another one. */
 int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, const struct hd_classes *c,
 		   int64_t class_number, struct hd_err *err);
-/* Sets memory.scratch, plugin_scratch and plugin_kept, of a run with so many threads. */
+/* Sets memory.scratch, kept, plugin_scratch and plugin_kept, of a run with so many threads. */
 int hd_program_scratch(struct hd_program *g, const struct hd_device_ops *device, int threads, struct hd_err *err);
 /* What kernels of plugins have now, of a program that is bound. */
 int64_t hd_program_plugin_bytes(const struct hd_program *g);
+/* One launch of those that hd_program_scratch asks. */
+struct hd_tables_counted { /* the tables that were counted */
+	uint64_t *v;
+	size_t n, cap;
+};
+void hd_ask_kernel(struct program_memory *m, struct hd_tables_counted *counted, const struct hd_kernel *k,
+		   const struct hd_kernel_desc *d, int threads);
+int hd_ask_plugin_kernel(struct program_memory *m, const struct hd_kernel_ops *k, const struct hd_kernel_owner *o,
+			 const struct hd_kernel_desc *d, struct hd_err *err);
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
 /* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back and frees.  Of leaves
  * not on this rank: NULL.  Not within a step. */

@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/prepare/rope.h"
 
 static struct hd_rope_table *tables;
@@ -16,16 +17,26 @@ static struct hd_rope_table *get(const struct hd_rope *a)
 #pragma omp critical(hd_rope_tables)
 	{
 		t = hd_rope_find(tables, a);
-		if (!t)
+		if (!t) {
 			t = hd_rope_add(&tables, a, hd_rope_angles(a));
+			hd_scratch_table((int64_t)hd_rope_bytes(a));
+		}
 	}
 	return t;
 }
 
 static void release(void *state)
 {
+	int64_t bytes = (int64_t)hd_rope_bytes(&((struct hd_rope_table *)state)->of);
+	float *turn;
+
 #pragma omp critical(hd_rope_tables)
-	free(hd_rope_drop(&tables, state));
+	{
+		turn = hd_rope_drop(&tables, state);
+		if (turn)
+			hd_scratch_table(-bytes);
+	}
+	free(turn);
 }
 
 static int prepare_rope(const struct hd_check *c, struct hd_prep *p)
@@ -85,4 +96,17 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-const struct hd_kernel hd_cpu_rope = { .name = "rope", .prepare = prepare, .run = run };
+static int64_t kept(const struct hd_kernel_desc *d, uint64_t *same)
+{
+	struct hd_err ignored = { 0 };
+	const struct hd_check c = { "rope", HD_DTYPE_F32, d, &ignored, HD_DTYPE_BF16 };
+	struct hd_prep p = { .state = NULL };
+	struct hd_rope a;
+
+	if (hd_prepare_rope(&c, &p) < 0)
+		return 0;
+	hd_rope_set(&a, &p, d->attr);
+	return hd_rope_kept(&a, same);
+}
+
+const struct hd_kernel hd_cpu_rope = { .name = "rope", .prepare = prepare, .run = run, .kept = kept };

@@ -40,9 +40,16 @@ void *hd_scratch(void)
 	return pool.mem;
 }
 
+static _Atomic int64_t tables;
+
+void hd_scratch_table(int64_t bytes)
+{
+	tables += bytes;
+}
+
 int64_t hd_scratch_bytes(void)
 {
-	return pool.bytes;
+	return pool.bytes + tables;
 }
 
 static void release(void *state)
