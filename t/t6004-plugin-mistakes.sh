@@ -321,6 +321,12 @@ says "a role of a place" 'm\]: reshard: place.role is HD_ROLE_SPARE, and axis m.
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .role = 1 })'
 says "a place of no coordinate" 'm\]: reshard: place.index is 4, axis m.wide has 2 coordinates' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_PINNED, .index = 4 })'
+says "a state that nothing assigns" '\[strategy m\] state m\.e\..* of plugin mistake is read and never assigned, so it is always 0; there are others$' 0 \
+	'-DLOWER=y = hd_state(g, p, "e", x, x->dtype, HD_RESHARD_SUM); { struct hd_tensor *in[2] = { x, y }; y = g->map(p, in, 2, "a + b"); } g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, y, NULL, 0))'
+says "one that is assigned" '^2 ranks = m.wide 2' 0 \
+	'-DLOWER=y = hd_state(g, p, "e", x, x->dtype, HD_RESHARD_SUM); { struct hd_tensor *in[2] = { x, y }; y = g->map(p, in, 2, "a + b"); g->assign(p, in[1], y); } g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, y, NULL, 0))'
+! printf '%s\n' "$out" | grep -q 'never assigned'
+tap_result $? "... is no mistake"
 says "a state with an unknown relayout" 'm\]: state: relayout is 9, this engine knows 0 to 2' 1 \
 	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_F32, 9)'
 says "a state of bytes" 'm\]: state: e has dtype 0x20800, which is none that a state can have' 1 \

@@ -96,6 +96,7 @@ static int check(struct hd_plan *p)
 	HD_TRY(hd_check_spaces(p));
 	HD_TRY(hd_check_members(p));
 	HD_TRY(hd_check_own_states(p));
+	hd_warn_of_constant_states(p);
 	HD_TRY(check_recorded(p));
 	return hd_check_stages(p);
 }

@@ -207,6 +207,35 @@ static uint32_t differs_along(const struct hd_plan *p, const struct node *n, con
 		       : axes;
 }
 
+/* Legal where a state begins as something: a constant of the plugin's.  One that begins as 0 stays 0, and a plugin of any minor may
+ * have one, so it is no reason to refuse the layout. */
+static int is_always_zero(const struct tensor *t, const uint32_t *reads)
+{
+	return t->v.what == HD_TENSOR_STATE && t->inst > 0 && t->init == HD_INIT_ZERO && !t->assign && reads[t->id];
+}
+
+void hd_warn_of_constant_states(const struct hd_plan *p)
+{
+	uint32_t *reads = hd_count_readers(p);
+
+	for (int i = 1; i <= p->ninst && p->train; i++) {
+		const struct tensor *first = NULL;
+		int64_t n = 0;
+
+		for (size_t k = 0; k < p->ntensors; k++)
+			if (p->tensors[k]->inst == i && is_always_zero(p->tensors[k], reads)) {
+				first = first ? first : p->tensors[k];
+				n++;
+			}
+		if (n)
+			hd_log(HD_LOG_WARN,
+			       "[strategy %s] state %s of plugin %s is read and never assigned, so it is always 0%s",
+			       p->inst[i - 1].name, first->v.name, p->inst[i - 1].plugin->name,
+			       n > 1 ? "; there are others" : "");
+	}
+	free(reads);
+}
+
 /* A checkpoint has one value of a state that is replicated.  If each member has another one, all but one would be lost. */
 int hd_check_own_states(struct hd_plan *p)
 {
