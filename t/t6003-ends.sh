@@ -131,6 +131,25 @@ end
 is "asked by its parent: its status" $rc 1
 is "one message" "$said" "heddle: asked to end before the first step: nothing is saved"
 
+# A plugin's kernel that does not return: the run never looks, so it is ended by whom asks twice. (Who asks once waits a minute.)
+sed 's|^\tvoid \*out = a->outs\[0\];|&\n\n\twhile (a->step->step > 10)\n\t\tusleep(1000);|; s|^#include <string.h>|&\n#include <unistd.h>|' \
+	"$src/examples/squared-relu/squared_relu.c" >squared_relu.c
+grep -q usleep squared_relu.c && "${CC:-cc}" -w -std=gnu11 -O1 -fopenmp -fPIC -shared -fvisibility=hidden -I"$src/include" \
+	-I"$src/examples/squared-relu" -o squared_relu.so squared_relu.c
+cp tiny.ini keep.ini
+printf '[plugin relu]\nfile = ./squared_relu.so\n' >>tiny.ini
+begin 1
+kill -TERM "$run"
+sleep 4
+[ -d "/proc/$run" ]
+tap_result $? "in a kernel without end: it is asked to end, and goes on"
+kill -TERM "$run"
+end
+is "asked again: its status" $rc 1
+is "one message" "$(lines)" 1
+like "which names the kernel" "$said" '^heddle: asked to end, and still in kernel squared_relu of \[relu\] after [0-9]+ seconds: it is not waited for, nothing is saved$'
+mv keep.ini tiny.ini
+
 for who in 1 2; do
 	begin 2
 	slow=$(patience)

@@ -7,6 +7,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/file/atomic_file.h"
 #include "engine/generate/generate.h"
+#include "engine/plugin/turn.h"
 #include "engine/process/asked.h"
 #include "engine/train/train.h"
 #include <stdio.h>
@@ -36,6 +37,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	char *resume = NULL, *picks = NULL;
 
 	HD_TRY(hd_start_data(j, conf, err));
+	hd_asked_watch(hd_turn_now);
 	hd_asked_ready(hd_comm_ending);
 	open_dir(j, conf, err);
 	HD_TRY(hd_comm_agree(err));

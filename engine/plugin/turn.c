@@ -11,6 +11,7 @@
 
 static struct hd_turn own, *turn = &own;
 static const char *volatile kernel, *volatile kernel_section; /* set in every step: no text is copied */
+static volatile uint64_t kernels;                             /* that have been on turn */
 
 void hd_turn_share(struct hd_turn *to)
 {
@@ -98,15 +99,24 @@ static void watch(void)
 
 void hd_turn_where(char *text, size_t size)
 {
+	const char *name = kernel, *section = kernel_section;
+
 	text[0] = 0;
 	if (turn->slot[0])
 		snprintf(text, size, " in slot %s of [strategy %s]", turn->slot, turn->section);
-	else if (kernel)
-		snprintf(text, size, " in kernel %s of [%s]", kernel, kernel_section);
+	else if (name && section)
+		snprintf(text, size, " in kernel %s of [%s]", name, section);
+}
+
+uint64_t hd_turn_now(char *text, size_t size)
+{
+	hd_turn_where(text, size);
+	return turn->count + kernels;
 }
 
 void hd_turn_kernel(const char *section, const char *name)
 {
+	kernels += name != NULL;
 	kernel_section = section;
 	kernel = name;
 }

@@ -21,6 +21,8 @@ void hd_turn_kernel(const char *section, const char *name);
 void hd_turn_share(struct hd_turn *to);
 /* " in slot rules of [strategy x]", " in kernel relu of [x]", or "" while the engine's own code runs.  May be called in a signal's handler. */
 void hd_turn_where(char *text, size_t size);
+/* From another thread: the same text, and a number that is another one with each turn. */
+uint64_t hd_turn_now(char *text, size_t size);
 /* The caller has handlers of its own for crashes and exits: turns install none.  Before the first turn. */
 void hd_turn_handled(void);
 

@@ -12,15 +12,18 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define PATIENCE 2   /* seconds: so long the start of a run may still take, and then save */
+#define STUCK 60     /* seconds in one kernel of a plugin, after which it is not waited for */
 #define WAKES SIGURG /* ends a write that the main thread waits in; ignored where nobody handles it */
 
 static atomic_int asked, from_launcher, by_launcher, ready, ends;
 static void (*_Atomic on_ending)(void);
+static uint64_t (*_Atomic whose_turn)(char *text, size_t size);
 static pthread_t waiter, main_thread;
 static int first, waits;
 
@@ -33,6 +36,37 @@ static void leave(void)
 	if (first || !from_launcher)
 		if (write(2, text, sizeof(text) - 1) < 0)
 			_exit(2);
+	_exit(1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A plugin that does not return is no reason to stay for ever: the run would never look. */
+static void leave_stuck(double limit)
+{
+	static uint64_t turn;
+	static double since;
+	char where[200], text[400];
+	uint64_t is = whose_turn(where, sizeof(where));
+	int n;
+
+	if (!*where || is != turn || since == 0) {
+		turn = is;
+		since = now();
+	}
+	if (now() - since < limit)
+		return;
+	n = snprintf(text, sizeof(text),
+		     "heddle: asked to end, and still%s after %.0f seconds: it is not waited for, nothing is saved\n",
+		     where, now() - since);
+	if (write(2, text, (size_t)n) < 0)
+		_exit(2);
 	_exit(1);
 }
 
@@ -68,21 +102,25 @@ static int is_the_end(const siginfo_t *info)
 
 static void *wait_for_signals(void *unused)
 {
-	const struct timespec patience = { PATIENCE, 0 };
+	const struct timespec patience = { PATIENCE, 0 }, second = { 1, 0 };
 	siginfo_t info;
 	sigset_t set;
 
 	(void)unused;
 	signals(&set);
 	for (;;) {
-		int early = asked && !ready;
+		int early = asked && !ready, watched = asked && ready && whose_turn;
 
-		if (sigtimedwait(&set, &info, early ? &patience : NULL) > 0) {
+		if (sigtimedwait(&set, &info, early ? &patience : watched ? &second : NULL) > 0) {
 			if (is_the_end(&info))
 				return NULL;
+			if (watched)
+				leave_stuck(PATIENCE);
 			take(&info);
 		} else if (early && errno == EAGAIN && !ready) {
 			leave();
+		} else if (watched) {
+			leave_stuck(STUCK);
 		}
 	}
 }
@@ -127,6 +165,11 @@ void hd_asked_ready(void (*ending)(void))
 	ready = 1;
 	if (by_launcher && ending)
 		ending();
+}
+
+void hd_asked_watch(uint64_t (*turn)(char *text, size_t size))
+{
+	whose_turn = turn;
 }
 
 int hd_asked_pass_on(void)
