@@ -56,8 +56,8 @@ struct hd_op { /* static const data */
 	 * instead of a partial sum. */
 	uint64_t max_outputs;
 	const int8_t *inplace; /* per output, the input whose buffer it may take, or -1; NULL: none */
-	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that no node reads is scratch memory; an op has no
-	 * other. */
+	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that no node reads is scratch memory;
+	 * what else its kernels take, heddle/kernel.h says. */
 	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
 		     uint32_t nin, struct hd_shape *outs, uint32_t *nout);
 	/* Adds nodes to the logical graph.  dout[i] NULL: output i has no gradient.  Fill din[i] where bit i of `want` is
