@@ -171,8 +171,11 @@ const char *hd_suggest_nearest(const char *word, const char *const *among, int n
 
 	for (i = 0; i < n; i++) {
 		int na = (int)strnlen(among[i], MAX_WORD), longer = nw > na ? nw : na;
-		int allowed = longer < 6 ? 1 : longer / 3, d = distance(word, nw, among[i], na);
+		int allowed = longer < 6 ? 1 : longer / 3, d;
 
+		if (abs(nw - na) > allowed)
+			continue; /* as many insertions */
+		d = distance(word, nw, among[i], na);
 		if (d > allowed || d >= longer || (best && d >= best_d))
 			continue;
 		best = among[i];

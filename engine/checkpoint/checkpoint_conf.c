@@ -316,7 +316,7 @@ static int check_code(struct hd_conf *c, struct hd_section *s, struct hd_err *er
 static int check_origin(struct hd_conf *c, const char *dir, struct hd_err *err)
 {
 	const struct hd_entry *layers = hd_conf_entry_find(hd_conf_section(c, NULL, "model"), "layers");
-	int64_t tensors = hd_weights_count(dir);
+	int64_t tensors = layers ? hd_weights_count(dir) : -1;
 
 	for (struct hd_section *s = NULL; (s = hd_conf_next(c, NULL, s));)
 		if (hd_section_is(s, "plugin") || hd_section_is(s, "strategy"))

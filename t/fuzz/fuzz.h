@@ -5,6 +5,16 @@
  * One function per kind of file.  Three programs call them: t1114 replays t/data/fuzz/NAME and, with arguments, mutates those files
  * (mutate.c, which needs no more than gcc); libFuzzer, where clang has it, calls LLVMFuzzerTestOneInput, with
  * HD_FUZZ_INPUT=NAME.  A function ends the process (abort) where what it was promised does not hold.
+ *
+ * An execution is one input, written to a file in memory, opened by its path and read to the end by the code that a run reads it
+ * with, under the sanitizers.  What surrounds the file (a plan, a checkpoint, folders) is made once in a process.  What follows the
+ * reading and takes long is done in the executions that hd_fuzz_goes_on chooses, and always where a kept file is replayed:
+ *
+ *	schedule   every execution reads the file and checks the order; few plan the layout anew and run a step
+ *	index      every execution reads the index and the headers of its files; those it accepts are compared with a model
+ *	config     every execution rebuilds the conf; few read the model by model.load too, and compare it with another
+ *
+ * Buffers of readers are small there (FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION), so that short files too fill them several times.
  */
 #ifndef HD_T_FUZZ_FUZZ_H
 #define HD_T_FUZZ_FUZZ_H
@@ -44,6 +54,9 @@ void hd_fuzz_count(const char *name, int64_t runs, double seconds, uint64_t seed
  * that a crash or a hang is seen.  The input that ended it is left as NAME.crash in the current folder.  What is drawn depends on the
  * seed and on the executions so far.  -> how many inputs were run, negative: one crashed. */
 int64_t hd_fuzz_run(const struct hd_fuzz_input *input, const char *corpus, int seconds, uint64_t seed);
+/* Whether what takes long is worth its time for this input: it has run code that none before it ran; or it is one of so many at
+ * random; or nothing is searched. */
+int hd_fuzz_goes_on(int one_of);
 /* Each file of the folder, once, in order; -> how many there were, negative: one crashed. */
 int64_t hd_fuzz_replay(const struct hd_fuzz_input *input, const char *corpus);
 

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "t/fuzz/fuzz.h"
 #include "engine/file/atomic_file.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,30 +101,57 @@ const char *hd_fuzz_folder(void)
 	return folder;
 }
 
+/* Files stay open: to write one again is then two calls of the kernel, and its pages are there. */
+static struct file {
+	char path[200];
+	int fd;
+	size_t n;
+} files[8];
+static int nfiles;
+
 void hd_fuzz_end(void)
 {
 	struct hd_err ignored = { 0 };
 
+	while (nfiles)
+		close(files[--nfiles].fd);
 	if (folder && owner == getpid())
 		hd_dir_remove(folder, &ignored);
 	free(folder);
 	folder = NULL;
 }
 
-const char *hd_fuzz_file(const char *name, const void *data, size_t n)
+static struct file *open_file(const char *name)
 {
-	static char path[8][200];
-	static int turn;
-	char *to = path[turn = (turn + 1) % 8];
-	FILE *f;
+	size_t at = strlen(hd_fuzz_folder()) + 1;
+	struct file *f = files;
 
-	snprintf(to, sizeof(path[0]), "%s/%s", hd_fuzz_folder(), name);
-	f = fopen(to, "wbe");
-	if (!f || (n && fwrite(data, 1, n, f) != n) || fclose(f)) {
-		perror(to);
+	while (f < files + nfiles && strcmp(f->path + at, name))
+		f++;
+	if (f < files + nfiles)
+		return f;
+	if (nfiles == sizeof(files) / sizeof(files[0])) {
+		fprintf(stderr, "t/fuzz/inputs.c: more than %d files\n", nfiles);
 		exit(2);
 	}
-	return to;
+	snprintf(f->path, sizeof(f->path), "%s/%s", folder, name);
+	f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	f->n = 0;
+	nfiles++;
+	return f;
+}
+
+const char *hd_fuzz_file(const char *name, const void *data, size_t n)
+{
+	struct file *f = open_file(name);
+
+	if (f->fd < 0 || (n && pwrite(f->fd, data, n, 0) != (ssize_t)n) ||
+	    (n < f->n && ftruncate(f->fd, (off_t)n) < 0)) {
+		perror(f->path);
+		exit(2);
+	}
+	f->n = n;
+	return f->path;
 }
 
 void hd_fuzz_judge(int rc, const struct hd_err *err)

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LONGEST = 1 << 18, EDGES = 1 << 14, COMPARED = 64, HANG = 20 /* seconds of one input */ };
+enum { LONGEST = 1 << 18, EDGES = 1 << 16, COMPARED = 64, HANG = 20 /* seconds of one input */ };
 
 struct bytes {
 	uint8_t *at;
@@ -37,10 +37,9 @@ static uint64_t state;
 static char *kept; /* where inputs that run new code are written, or NULL */
 
 /* -- what is run ------------------------------------------------------------------------------- */
-static union {
-	uint8_t byte[EDGES];
-	uint64_t word[EDGES / 8];
-} hit, ever;
+static uint8_t ever[EDGES]; /* by a hash of the address: an input has run it */
+static int more;            /* the input at work runs what none had run */
+static int searching;
 static uint64_t compared[COMPARED];
 static size_t ncompared;
 
@@ -62,7 +61,9 @@ BARE void __sanitizer_cov_trace_pc(void)
 {
 	uint64_t at = (uint64_t)(uintptr_t)__builtin_return_address(0);
 
-	hit.byte[(at * 0x9e3779b97f4a7c15) >> 50] = 1;
+	at = (at * 0x9e3779b97f4a7c15) >> 48;
+	if (!ever[at])
+		ever[at] = 1, more = 1;
 }
 
 BARE static void seen(uint64_t a, uint64_t b)
@@ -116,18 +117,6 @@ BARE void __sanitizer_cov_trace_cmpd(double a, double b)
 BARE void __sanitizer_cov_trace_switch(uint64_t v, void *cases)
 {
 	(void)v, (void)cases;
-}
-
-/* Whether the last input ran what none had run. */
-static int is_new(void)
-{
-	uint64_t more = 0;
-
-	for (size_t i = 0; i < EDGES / 8; i++) {
-		more |= hit.word[i] & ~ever.word[i];
-		ever.word[i] |= hit.word[i];
-	}
-	return more != 0;
 }
 
 /* -- the corpus -------------------------------------------------------------------------------- */
@@ -262,6 +251,11 @@ static void change(const struct corpus *c, const char *words)
 	}
 }
 
+int hd_fuzz_goes_on(int one_of)
+{
+	return !searching || more || !draw((uint64_t)one_of);
+}
+
 /* -- runs -------------------------------------------------------------------------------------- */
 static void one(const struct hd_fuzz_input *input)
 {
@@ -269,7 +263,7 @@ static void one(const struct hd_fuzz_input *input)
 
 	memcpy(exact, now->at, now->n);
 	alarm(HANG);
-	memset(&hit, 0, sizeof(hit));
+	more = 0;
 	input->one(exact, now->n);
 	now->runs++;
 	free(exact);
@@ -291,7 +285,7 @@ static void thin(const struct hd_fuzz_input *input, struct corpus *c)
 
 		load(&b);
 		one(input);
-		if (!is_new() && n)
+		if (!more && n)
 			free(b.at);
 		else
 			c->all[n++] = b;
@@ -299,18 +293,27 @@ static void thin(const struct hd_fuzz_input *input, struct corpus *c)
 	c->n = n;
 }
 
+/* Mostly the shorter of two, which is quicker to run. */
+static const struct bytes *one_of(const struct corpus *c)
+{
+	const struct bytes *a = &c->all[draw(c->n)], *b = &c->all[draw(c->n)];
+
+	return a->n < b->n || !draw(4) ? a : b;
+}
+
 static void search(const struct hd_fuzz_input *input, struct corpus *c, int seconds)
 {
 	double end = hd_seconds() + seconds;
 
+	searching = 1;
 	thin(input, c);
 	while (hd_seconds() < end) {
-		load(&c->all[draw(c->n)]);
+		load(one_of(c));
 		for (uint64_t k = 1 + draw(draw(2) ? 2 : 8); k; k--)
 			change(c, input->words);
 		now->n = now->n < input->longest ? now->n : input->longest;
 		one(input);
-		if (!is_new())
+		if (!more)
 			continue;
 		add(c, now->at, now->n, "");
 		if (kept)

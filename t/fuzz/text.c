@@ -34,10 +34,10 @@ static void read_ids(const char *path)
 
 void hd_fuzz_megatron(const uint8_t *data, size_t n)
 {
-	char bin[64];
+	static char bin[64];
 
-	memset(bin, 1, sizeof(bin));
-	hd_fuzz_file("ids.bin", bin, sizeof(bin));
+	if (!*bin)
+		hd_fuzz_file("ids.bin", memset(bin, 1, sizeof(bin)), sizeof(bin));
 	read_ids(hd_fuzz_file("ids.idx", data, n));
 }
 
