@@ -130,7 +130,7 @@ sub variants {
 	for my $m ({ number => 0, text => $text }, @mutants) {
 		my $one = $m->{text};
 		return undef unless $one =~ s/\b\Q$function\E\s*\(/${function}__$m->{number}(/;
-		$out .= ($one =~ /^static\b/ ? '' : 'static ') . "$one\n";
+		$out .= ($one =~ /^[^(]*\bstatic\b/ ? '' : 'static ') . "$one\n";
 	}
 	my $arguments = '(' . join(', ', @$names) . ')';
 	$out .= "$signature\n{\n\tswitch (hd_mutant()) {\n";
@@ -462,7 +462,9 @@ while (my @open = grep { $_->{together} && !$_->{how} && @{ $_->{left} } } @chos
 	report($m, 'survived') unless $noticed || @{ $m->{left} };
 }
 
-# One at a time, each with its own build.
+# One at a time, each with its own build.  What is changed alone needs a base that builds, also where an earlier run did the rest.
+my @alone = grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen;
+build_base($alone[0]{left}[0]) if @alone;
 for my $m (grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen) {
 	mistake($m);
 	%built = ();
