@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 # usage: mutants.pl --check SOURCE
-#        mutants.pl [--only TEXT] [--first K] SOURCE N SEED	(from the build folder)
+#        mutants.pl [--only TEXT] [--first K] [--seconds S] SOURCE N SEED	(from the build folder)
 #
 # Deliberate mistakes, kept in SOURCE/t/mutants/*.txt: each is made by itself, in a copy of the tree in the folder mutants, and the
 # tests likeliest to notice it are run, quick ones first, until one fails. Mistakes in C are all compiled at once: each is a variant
@@ -13,6 +13,7 @@
 # --check: that it still is, that the tests are there, and that every folder has mutants; nothing is built.
 # N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each, so an interrupted run goes on: a mutant
 # is not tried again until its file or its tests change.  Remove the log to begin anew.  --only may be given several times.
+# A test that has not passed yet hangs after S seconds, 300 if none are given; a crowded machine needs more.
 use strict;
 use warnings;
 use Cwd 'abs_path';
@@ -26,16 +27,17 @@ use IO::Select;
 use POSIX ':sys_wait_h';
 use Time::HiRes qw(sleep time);
 
-my ($check, $first, @only) = (0, 0);
+my ($check, $first, $patience, @only) = (0, 0, 300);
 while (@ARGV && $ARGV[0] =~ /^--/) {
 	my $option = shift;
 	if ($option eq '--check') { $check = 1 }
 	elsif ($option eq '--only') { push @only, shift // '' }
 	elsif ($option eq '--first') { $first = shift // 0 }
+	elsif ($option eq '--seconds') { $patience = shift // 300 }
 	else { die "mutants.pl: no option $option\n" }
 }
 my ($source, $n, $seed) = @ARGV;
-defined $source && ($check || defined $seed) or die "usage: mutants.pl [--check | --only TEXT | --first K] SOURCE [N SEED]\n";
+defined $source && ($check || defined $seed) or die "usage: mutants.pl [--check | --only TEXT | --first K | --seconds S] SOURCE [N SEED]\n";
 $source = abs_path $source;
 
 # -- the list ----------------------------------------------------------------------------------
@@ -398,7 +400,7 @@ sub cost {
 sub try {
 	my ($test, $key, $with) = @_;
 	my $from = time;
-	my $how = run($test, defined $seconds{$test} ? 30 + 10 * $seconds{$test} : 300);
+	my $how = run($test, defined $seconds{$test} ? 30 + 10 * $seconds{$test} : $patience);
 	my $took = time - $from;
 	$seconds{$test} = $took unless $how;
 	printf $log "%s %s %s %s %s: %.1f s\n", $key, $commit, $test, $how ? 'fails' : 'passes', $with, $took unless $how && $with eq 'with';
