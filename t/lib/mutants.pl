@@ -464,10 +464,10 @@ while (my @open = grep { $_->{together} && !$_->{how} && @{ $_->{left} } } @chos
 	report($m, 'survived') unless $noticed || @{ $m->{left} };
 }
 
-# One at a time, each with its own build.  What is changed alone needs a base that builds, also where an earlier run did the rest.
+# One at a time, each with its own build.  The base must build, also where an earlier run has done the rest.
 my @alone = grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen;
-build_base($alone[0]{left}[0]) if @alone;
-for my $m (grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen) {
+build_base($alone[0]{left}[0]) if @alone && grep { $_->{together} } map { @$_ } values %of_file;
+for my $m (grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen) { # build_base may have found more
 	mistake($m);
 	%built = ();
 	my @tests = sort { cost($a) <=> cost($b) } grep { $right{$_} // 1 } @{ $m->{tests} };
