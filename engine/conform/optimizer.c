@@ -75,21 +75,24 @@ static double **all_values(const struct hd_inprocess *r)
 	return all;
 }
 
-static void free_values(const struct hd_inprocess *r, double **all)
+static void free_values(double **all, size_t n)
 {
-	for (size_t i = 0; all && i < r->plan->ntensors; i++)
+	for (size_t i = 0; all && i < n; i++)
 		free(all[i]);
 	free(all);
 }
 
-/* The largest change of a parameter. */
+/* The largest change of a parameter; of a value that is no number, infinite. */
 static double change_of(const struct tensor *t, const double *a, const double *b)
 {
 	double most = 0;
 
-	for (int64_t k = 0; a && b && k < hd_global_count(t); k++)
-		most = !(fabs(a[k] - b[k]) <= most) ? fabs(a[k] - b[k]) : most;
-	return isnan(most) ? INFINITY : most;
+	for (int64_t k = 0; a && b && k < hd_global_count(t); k++) {
+		double change = fabs(a[k] - b[k]);
+
+		most = fmax(most, isnan(change) ? INFINITY : change);
+	}
+	return most;
 }
 
 /* -- what lr and clip mean ------------------------------------------------------------------------------------------ */
@@ -169,10 +172,12 @@ static void obeys(struct judge *j, const struct judge_task *t, struct outcome *o
 {
 	struct hd_inprocess *r = begin(j, t->layout, o);
 	double **was, before, after;
+	size_t n;
 
 	if (!r)
 		return;
 	was = all_values(r);
+	n = r->plan->ntensors;
 	judge_clip(r, o);
 	if (o->verdict == JUDGED_OK && step(r, 1, 0, o))
 		judge_standstill(r, was, o);
@@ -191,8 +196,7 @@ static void obeys(struct judge *j, const struct judge_task *t, struct outcome *o
 					before, after);
 		}
 	}
-	if (r)
-		free_values(r, was);
+	free_values(was, n);
 	hd_inprocess_close(r);
 }
 
@@ -260,7 +264,7 @@ static void layouts(struct judge *j, const struct judge_task *t, struct outcome 
 		free(noise[i]);
 	free(noise);
 	if (one)
-		free_values(one, was);
+		free_values(was, one->plan->ntensors);
 	hd_inprocess_close(one);
 	hd_inprocess_close(r);
 	free(alone);
