@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/cpu/thin/stream.h - thin products of at most HD_THIN_ROWS rows, which take as long as reading b.  b passes by once in the
- * order of memory, and each of its lines is fetched AHEAD lines before its use.  Part of blocks.h.
+ * order of memory, some of its rows at once, and each of its lines is fetched AHEAD bytes before its use.  Part of blocks.h.
  */
-#define AHEAD(low) \
-	((low) ? 4096 : 2048) /* bytes, as measured: half of it comes too late, and twice as much was a tenth slower */
+/* As measured, in both forms and on two processors.  Fetched into L2: the fetches of L1 are too few. */
+#define AHEAD(low) ((low) ? 8192 : 2048)
+#define DEEP_AHEAD 24576 /* of DEPTH rows together */
+#define DEPTH 4          /* rows of b for which y is read and written once */
 
 /* From the bytes in use to those that are fetched: lines of `n` elements follow one another, or lie apart. */
 INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, const int low)
@@ -51,14 +53,73 @@ INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 			y[r * y_step + at] += x[r][0] * get_one(j->b, low, b + at);
 }
 
+/* One vector of columns of DEPTH rows of b, added to y in the order of the rows */
+INLINE void add_deep_vec(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t b, vec x[][DEPTH],
+			 const int rows, const int low)
+{
+	vec sum[HD_THIN_ROWS];
+
+#pragma GCC unroll 4
+	for (int r = 0; r < rows; r++)
+		sum[r] = *(vec *)(y + r * y_step);
+#pragma GCC unroll 4
+	for (int d = 0; d < DEPTH; d++) {
+		vec v = get(j->b, low, b + d * j->b_step);
+
+#pragma GCC unroll 4
+		for (int r = 0; r < rows; r++)
+			sum[r] += x[r][d] * v;
+	}
+#pragma GCC unroll 4
+	for (int r = 0; r < rows; r++)
+		*(vec *)(y + r * y_step) = sum[r];
+}
+
+/* Those of DEPTH rows at `at` + DEEP_AHEAD bytes, in the order in which they are used: at the end of a row come the next rows. */
+INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64_t n, const int low)
+{
+	int64_t bytes = low ? 2 : 4, ahead = DEEP_AHEAD / DEPTH;
+
+	if (at + ahead / bytes >= n)
+		ahead += (DEPTH * j->b_step - n) * bytes;
+#pragma GCC unroll 4
+	for (int d = 0; d < DEPTH; d++)
+		fetch(j, b + d * j->b_step + at, ahead, 2, low);
+}
+
+INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
+		     const int rows, const int low)
+{
+	int64_t b = k * j->b_step + from, at = 0;
+	vec x[HD_THIN_ROWS][DEPTH];
+
+#pragma GCC unroll 4
+	for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+		for (int d = 0; d < DEPTH; d++)
+			x[r][d] = (vec){ 0 } + j->rows[r * j->row_step + k + d];
+	for (; at + 2 * HD_VL <= n; at += 2 * HD_VL) {
+		add_deep_vec(j, y + at, y_step, b + at, x, rows, low);
+		add_deep_vec(j, y + at + HD_VL, y_step, b + at + HD_VL, x, rows, low);
+		fetch_deep(j, b, at, n, low);
+	}
+	for (int d = 0; d < DEPTH; d++)
+		for (int64_t i = at; i < n; i++)
+			for (int r = 0; r < rows; r++)
+				y[r * y_step + i] += x[r][d][0] * get_one(j->b, low, b + d * j->b_step + i);
+}
+
+/* One row of a in fp32 is as fast row by row: there memory alone is slow enough. */
 INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows,
 		     const int low)
 {
-	int64_t ahead = ahead_of(j, n, low);
+	int64_t ahead = ahead_of(j, n, low), k = 0;
 
 	for (int r = 0; r < rows; r++)
 		memset(y + r * y_step, 0, (size_t)n * sizeof(*y));
-	for (int64_t k = 0; k < j->k; k++)
+	for (; (low || rows > 1) && k + DEPTH <= j->k; k += DEPTH)
+		add_deep(j, y, y_step, k, from, n, rows, low);
+	for (; k < j->k; k++)
 		add_row(j, y, y_step, k, from, n, ahead, rows, low);
 }
 
@@ -70,7 +131,8 @@ INLINE vec row_at(const struct hd_thin_job *j, int64_t row, int64_t k)
 
 INLINE void dot(const struct hd_thin_job *j, vec *s, int64_t b, int64_t ahead, const int rows, const int low)
 {
-	vec sum[HD_THIN_ROWS] = { 0 };
+	const int chains = HD_THIN_ROWS / rows; /* of sums that wait for nothing but themselves */
+	vec sum[HD_THIN_ROWS][HD_THIN_ROWS] = { 0 };
 	int64_t k = 0;
 
 	for (; k + 4 * HD_VL <= j->k; k += 4 * HD_VL) {
@@ -78,16 +140,20 @@ INLINE void dot(const struct hd_thin_job *j, vec *s, int64_t b, int64_t ahead, c
 		for (int c = 0; c < 4; c++)
 #pragma GCC unroll 4
 			for (int r = 0; r < rows; r++)
-				sum[r] += row_at(j, r, k + c * HD_VL) * get(j->b, low, b + k + c * HD_VL);
+				sum[r][c % chains] += row_at(j, r, k + c * HD_VL) * get(j->b, low, b + k + c * HD_VL);
 		fetch(j, b + k, ahead, 4, low);
 	}
 	for (; k + HD_VL <= j->k; k += HD_VL)
 #pragma GCC unroll 4
 		for (int r = 0; r < rows; r++)
-			sum[r] += row_at(j, r, k) * get(j->b, low, b + k);
+			sum[r][0] += row_at(j, r, k) * get(j->b, low, b + k);
 #pragma GCC unroll 4
-	for (int r = 0; r < rows; r++)
-		s[r] = sum[r];
+	for (int r = 0; r < rows; r++) {
+		s[r] = sum[r][0];
+#pragma GCC unroll 4
+		for (int c = 1; c < chains; c++)
+			s[r] += sum[r][c];
+	}
 }
 
 INLINE float finish(const struct hd_thin_job *j, vec s, int64_t row, int64_t b, const int low)
