@@ -30,17 +30,20 @@ HD_INLINE void hd_get_floats(hd_floats *v, const void *x, const int low, int64_t
 	memcpy(v, &w, sizeof(*v));
 }
 
-/* All lanes of the vectors. */
+/* All lanes of the vectors: the upper half to the lower, and so on. */
 HD_INLINE float hd_sum_floats(const hd_floats v[HD_SUMS])
 {
+	typedef float eight __attribute__((vector_size(32)));
+	typedef float four __attribute__((vector_size(16)));
 	hd_floats all = (v[0] + v[1]) + (v[2] + v[3]);
-	float s[HD_LANES];
+	eight e[2];
+	four f[2];
 
-	memcpy(s, &all, sizeof(s));
-	for (int half = HD_LANES / 2; half; half /= 2)
-		for (int i = 0; i < half; i++)
-			s[i] += s[i + half];
-	return s[0];
+	memcpy(e, &all, sizeof(e));
+	e[0] += e[1];
+	memcpy(f, e, sizeof(f));
+	f[0] += f[1];
+	return (f[0][0] + f[0][2]) + (f[0][1] + f[0][3]);
 }
 
 #endif

@@ -70,12 +70,14 @@ INLINE float row_sum(const void *x, float mean, const int squares, int64_t n, co
 	int64_t j = 0;
 	float rest = 0;
 
-	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
+	for (; j + HD_STRIDE <= n; j += HD_STRIDE) {
+#pragma GCC unroll 4
 		for (int k = 0; k < HD_SUMS; k++) {
 			hd_get_floats(&v, x, low, j + k * HD_LANES);
 			v -= mean;
 			sums[k] += squares ? v * v : v;
 		}
+	}
 	for (; j < n; j++) {
 		float one = hd_get(x, low, j) - mean;
 
@@ -171,7 +173,8 @@ INLINE struct norm_sums row_d_sums(const void *x, const void *w, struct stats s,
 	struct norm_sums rest = { 0, 0 };
 	int64_t j = 0;
 
-	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
+	for (; j + HD_STRIDE <= n; j += HD_STRIDE) {
+#pragma GCC unroll 4
 		for (int k = 0; k < HD_SUMS; k++) {
 			hd_get_floats(&v, x, low, j + k * HD_LANES);
 			hd_get_floats(&g, w, wlow, j + k * HD_LANES);
@@ -179,6 +182,7 @@ INLINE struct norm_sums row_d_sums(const void *x, const void *w, struct stats s,
 			sums[k] += g * d;
 			dots[k] += g * d * ((v - s.mean) * s.rstd);
 		}
+	}
 	for (; j < n; j++) {
 		float one = hd_get(w, wlow, j) * hd_get(dy, low, j);
 
