@@ -42,6 +42,13 @@ int64_t hd_peak_bytes(void)
 	return (int64_t)r.ru_maxrss * 1024;
 }
 
+int64_t hd_private_bytes(void)
+{
+	int64_t anonymous = status_bytes("RssAnon"), file = status_bytes("RssFile");
+
+	return anonymous >= 0 && file >= 0 ? anonymous + file : hd_peak_bytes();
+}
+
 /* A share of each page among those that have mapped it would not do: it moves from rank to rank as they read. Arenas only grow, so
  * now is their peak. */
 int64_t hd_own_peak_bytes(void)

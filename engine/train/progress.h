@@ -35,5 +35,6 @@ void hd_progress_text(char *text, const struct hd_numbers *n, int64_t steps, con
 int64_t hd_peak_bytes(void); /* the process' high-water mark, as the system reports it */
 /* The same without pages of other ranks' arenas, which this one reads in place; of its own arena whoever has written it. */
 int64_t hd_own_peak_bytes(void);
+int64_t hd_private_bytes(void); /* of this process now, without memory that other ranks have mapped */
 
 #endif
