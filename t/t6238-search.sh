@@ -76,6 +76,29 @@ sed 's/^memory_bandwidth = .*/memory_bandwidth = 1e9/; s/^network_bandwidth = .*
 many() { heddle plan many.ini --machine slow.ini --search --space "$tmp/space.ini" --ranks 8 --json --tries "$1" 2>&1; }
 is "many micro-batches, few tries: the best of all layouts" "$(field "$(many 17)" "$first")" "$(field "$(many 0)" "$first")"
 
+# Alternatives of `also` are for the fastest layouts, or for all of them if no number of plans is given: with zero 3 parameters move
+# several times a step.
+printf '[strategy b]\nplugin = dp\nchoose = zero=3\nalso = zero=0\n' >also.ini
+for tries in 1 0; do
+	said=$(search --space "$tmp/also.ini" --ranks 4 --json --tries $tries)
+	like "also, --tries $tries: the best has it" "$(field "$said" 'r["candidates"][0]["ini"]')" 'zero = 0'
+done
+
+# So many layouts that families are opened by what others like them cost: of 512 ranks what is found is faster than layouts that
+# somebody would try first.
+sed 's/^layers = .*/layers = 8/; s/^embed = .*/embed = 2048/; s/^heads = .*/heads = 16/; s/^seq = .*/seq = 512/; s/^global_batch = .*/global_batch = 512/' m.ini >large.ini
+large() { heddle plan large.ini --machine dgx-a100 --ranks 512 --json "$@" 2>&1; }
+said=$(large --search --tries 6)
+best=$(field "$said" 'r["candidates"][0]["step_seconds"]')
+for layout in 't.size=1 p.size=1' 't.size=8 p.size=1' 't.size=8 p.size=2' 't.size=2 p.size=4' 't.size=4 p.size=8'; do
+	set -- --set t.plugin=tp --set d.plugin=dp --set d.zero=1 --set p.plugin=pp
+	for key in $layout d.size=auto; do
+		set -- "$@" --set "$key"
+	done
+	ok "512 ranks: found is faster than $layout" awk -v a="$best" \
+		-v b="$(field "$(large "$@")" 'r["step_seconds"]')" 'BEGIN { exit !(a > 0 && a < b) }'
+done
+
 # What it writes is a layout like any other, of the same batch, and takes as long as was said.
 said=$(search --ranks 4 --out best.ini --top 3)
 found=$(search --ranks 4 --json)

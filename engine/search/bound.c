@@ -64,14 +64,19 @@ double hd_bound_memory(const struct probe *p, const struct probe_shape *s)
 	return least(p->memory[1] - p->memory[0]) / (double)s->period * most_layers(s);
 }
 
+/* Of a micro-batch on the slowest stage, and on one of average work.  What belongs to no layer is mostly the last stage's. */
+static double slowest_stage(double layer, double rest, double l, double n)
+{
+	return larger(layer * ceil(l / n), layer * floor(l / n) + rest);
+}
+
 double hd_guess_step(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
 {
 	struct affine f = affine_of(p->step, s->period);
 	double m = (double)s->micros, l = (double)s->layers, n = (double)s->stages;
-	double micro = larger((f.e + f.d * l) / n, f.d * ceil(l / n));
-	double bubble = o->bubble * o->bubble_of / m;
+	double even = (f.e + f.d * l) / n, micro = larger(even, slowest_stage(f.d, f.e, l, n));
 
-	return larger((f.a + f.b * l) / n, 0) + m * micro * (1 + bubble);
+	return larger((f.a + f.b * l) / n, 0) + m * micro + o->bubble * o->bubble_of * even;
 }
 
 /* Chunks of micro-batches that a stage keeps: as measured, or growing with the micro-batches of a step. */
@@ -84,14 +89,29 @@ static double in_flight(const struct order_probe *o, double micros)
 	return o->in_flight + (o->in_flight_more - o->in_flight) * (micros - o->in_flight_of) / more;
 }
 
-double hd_guess_memory(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
+/* Probes k and k + 1: so many times what a layer keeps of a micro-batch, and `states` of what it keeps whatever is in flight. */
+static double guess_memory(const struct probe *p, const struct probe_shape *s, int k, double kept_times, double states)
 {
 	double q = (double)s->period, layers = ceil((double)s->layers / (double)s->stages);
-	double state = (p->state[3] - p->state[2]) / q, saved = (p->memory[3] - p->memory[2]) / q - state;
-	double rest = p->memory[2] - q * (state + saved);
+	double kept = least(p->kept[k + 1] - p->kept[k]) / q;
+	double state = least((p->memory[k + 1] - p->memory[k]) / q - kept);
+	double rest = least(p->memory[k] - q * (state + kept));
 
-	return rest * (s->stages > 1 ? 0.5 : 1) + state * layers +
-	       least(saved) * (double)s->layers / ((double)s->stages * o->chunks) * in_flight(o, (double)s->micros);
+	return rest * (s->stages > 1 ? 0.5 : 1) + states * state * layers + kept * kept_times;
+}
+
+double hd_guess_memory(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
+{
+	double chunk = (double)s->layers / ((double)s->stages * o->chunks);
+
+	return guess_memory(p, s, 2, chunk * in_flight(o, (double)s->micros), 1);
+}
+
+double hd_guess_quick_memory(const struct probe *p, const struct probe_shape *s, double states)
+{
+	double layers = ceil((double)s->layers / (double)s->stages);
+
+	return guess_memory(p, s, 0, layers * (double)(s->micros < s->stages ? s->micros : s->stages), states);
 }
 
 double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
@@ -100,5 +120,6 @@ double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
 	double micro = (p->units[1] - p->units[0]) / q, once = (p->step[1] - p->step[0]) / q - micro;
 	double rest = p->units[0] - micro * q, rest_once = p->step[0] - p->units[0] - once * q;
 
-	return larger((once * l + rest_once) / n, 0) + (double)s->micros * larger((micro * l + rest) / n, 0);
+	return larger((once * l + rest_once) / n, 0) +
+	       (double)s->micros * larger((micro * l + rest) / n, slowest_stage(micro, rest, l, n));
 }

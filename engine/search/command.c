@@ -14,7 +14,7 @@
 
 static int64_t tries_of(int64_t layers)
 {
-	return layers <= 24 ? 200 : layers <= 300 ? 4800 / layers : 16;
+	return layers <= 16 ? 200 : layers <= 200 ? 3200 / layers : 16;
 }
 
 static int options_of(struct hd_cli *c, struct search_options *o, int64_t *top, struct hd_err *err)

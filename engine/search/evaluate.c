@@ -193,6 +193,16 @@ static double in_units(const struct hd_unit_spans *s)
 	return sum;
 }
 
+/* Bytes that a rank keeps from forward to backward of a micro-batch. */
+static double most_kept(const struct hd_unit_spans *s)
+{
+	double most = 0;
+
+	for (size_t i = 0; i < s->nunits; i++)
+		most = larger(most, s->units[i].use.kept);
+	return most;
+}
+
 static int probe_one(const struct evaluator *e, const struct space_layout *l, struct hd_plan_options *o, int k,
 		     struct probe *out, struct hd_err *err)
 {
@@ -208,7 +218,7 @@ static int probe_one(const struct evaluator *e, const struct space_layout *l, st
 		out->compute[k] = r.times.stages[0].compute;
 		out->collective[k] = nodes_are_closer(e->machine) ? r.times.stages[0].collective : 0;
 		out->memory[k] = r.times.stages[0].memory;
-		out->state[k] = r.times.stages[0].state;
+		out->kept[k] = most_kept(r.times.spans);
 		hd_price_release(&r.times);
 	}
 	hd_conf_destroy(c);
@@ -365,8 +375,10 @@ static void alone_job(void *ctx, int64_t i)
 	struct hd_err err = { 0 };
 	struct judged why = { 0 };
 
-	if (alone_plan(j, &j->layouts[i], out->size, &p, &c, &err) >= 0)
+	if (alone_plan(j, &j->layouts[i], out->size, &p, &c, &err) >= 0) {
 		out->stages = p->stages != NULL;
+		out->replicas = p->replicas == out->size;
+	}
 	if (err.code)
 		refuse(&why, j->e->space, &err);
 	out->refused = why.code != 0;
@@ -429,4 +441,6 @@ void hd_search_evaluate_alone(const struct evaluator *e, struct space *s, int i)
 	while (of->stages && of->nalone > to && of->alone[of->nalone - 1].size > s->layers)
 		of->nalone--;
 	evaluate_some_alone(e, s, i, to, of->nalone, of->stages);
+	for (int k = 0; k < of->nalone; k++)
+		of->replicas |= of->alone[k].replicas;
 }

@@ -20,9 +20,10 @@ struct probe {
 	int64_t micros; /* of the whole layout */
 	double step[HD_PROBES], compute[HD_PROBES], collective[HD_PROBES];
 	double units[HD_PROBES]; /* of step: in units of micro-batches; the rest is once a step */
-	double memory[HD_PROBES], state[HD_PROBES];
-	int queues; /* groups that communicate: each beside the others */
-	int whole;  /* all four; else those of one micro-batch */
+	double memory[HD_PROBES],
+		kept[HD_PROBES]; /* kept: of memory, what backward of a micro-batch reads of forward */
+	int queues;              /* groups that communicate: each beside the others */
+	int whole;               /* all four; else those of one micro-batch */
 };
 
 /* The order of units that the strategy of stages makes, in units of time. */
@@ -79,5 +80,7 @@ double hd_bound_memory(const struct probe *p, const struct probe_shape *s);
 double hd_guess_step(const struct probe *p, const struct probe_shape *s, const struct order_probe *o);
 double hd_guess_memory(const struct probe *p, const struct probe_shape *s, const struct order_probe *o);
 double hd_guess_quick(const struct probe *p, const struct probe_shape *s);
+/* As many micro-batches in flight as there are stages; states: the part of parameters, gradients and states that counts. */
+double hd_guess_quick_memory(const struct probe *p, const struct probe_shape *s, double states);
 
 #endif

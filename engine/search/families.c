@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/search/queue.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ int64_t hd_search_staged_choices(const struct search_state *s, const struct spac
 
 	for (int i = 0; i < of->n; i++)
 		if (of->strategies[i].stages && hd_layout_used(l, i))
-			n *= of->strategies[i].nchoices;
+			n *= hd_search_choices(s, i);
 	return n;
 }
 
@@ -54,26 +55,101 @@ static int last_used(const struct space *of, const struct space_layout *l)
 	return last;
 }
 
-/* The relative with the next choice; 0: there is none that is not refused by itself. */
-static int next_relative(const struct space *of, struct space_layout *l)
+int hd_search_choices(const struct search_state *s, int i)
 {
-	int i = last_used(of, l);
+	const struct space_strategy *of = &s->e.space->strategies[i];
 
-	while (i >= 0 && ++l->choice[i] < of->strategies[i].nchoices)
-		if (!hd_space_refuses(of, i, l->size[i], l->choice[i]))
-			return 1;
-	return 0;
+	return s->o->tries && !s->o->unbounded ? of->nfirst : of->nchoices;
 }
 
-static int is_first_relative(const struct space *of, const struct space_layout *l)
-{
-	struct space_layout first = *l;
-	int i = last_used(of, l);
+struct relatives {
+	struct space_layout *v;
+	int64_t n;
+	size_t cap;
+};
 
-	if (i < 0)
-		return 1;
-	first.choice[i] = -1;
-	return next_relative(of, &first) && first.choice[i] == l->choice[i];
+static void add_choices_of(const struct search_state *s, const struct space_layout *l, int i, struct relatives *to)
+{
+	struct space_layout mine = *l;
+
+	for (mine.choice[i] = 0; mine.choice[i] < hd_search_choices(s, i); mine.choice[i]++) {
+		if (hd_space_refuses(s->e.space, i, mine.size[i], mine.choice[i]))
+			continue;
+		to->v = hd_grow(to->v, (size_t)to->n, &to->cap, sizeof(*to->v));
+		to->v[to->n++] = mine;
+	}
+}
+
+static int allowed(const struct space_strategy *s, int64_t size, int64_t layers)
+{
+	return size >= s->least && size <= s->most && !(s->stages && size > layers);
+}
+
+/* The only strategy of stages; -1: there is none, or several. */
+static int only_staged(const struct space *of)
+{
+	int found = -1;
+
+	for (int i = 0; i < of->n; i++) {
+		if (of->strategies[i].stages && found >= 0)
+			return -1;
+		if (of->strategies[i].stages)
+			found = i;
+	}
+	return found;
+}
+
+/* Whether families that differ in numbers of stages and replicas are relatives: a layer and micro-batch costs the same in all.  Not if all
+ * orders on the mesh are tried, since sizes decide which orders are alike. */
+static int are_split(const struct search_state *s, int last, int staged)
+{
+	return !s->all_orders && staged >= 0 && s->e.space->strategies[last].replicas;
+}
+
+/* l is one of them; the first needs least memory.  v is malloc'ed. */
+static struct relatives relatives_of(const struct search_state *s, const struct space_layout *l)
+{
+	const struct space *of = s->e.space;
+	struct relatives r = { .n = 0 };
+	int last = last_used(of, l), staged = only_staged(of);
+	struct space_layout mine = *l;
+
+	if (last < 0) {
+		r.v = hd_grow(NULL, 0, &r.cap, sizeof(*r.v));
+		r.v[r.n++] = *l;
+	} else if (!are_split(s, last, staged)) {
+		add_choices_of(s, l, last, &r);
+	} else {
+		int64_t product = l->size[last] * l->size[staged];
+
+		for (int64_t stages = product / 2; stages >= 1; stages--) {
+			if (product % stages || !allowed(&of->strategies[staged], stages, of->layers) ||
+			    !allowed(&of->strategies[last], product / stages, of->layers))
+				continue;
+			mine.size[staged] = stages;
+			mine.size[last] = product / stages;
+			add_choices_of(s, &mine, last, &r);
+		}
+	}
+	return r;
+}
+
+static int64_t number_of(const struct search_state *s, const struct relatives *r, const struct space_layout *l)
+{
+	int64_t i = 0;
+
+	while (i < r->n && !hd_layout_same(s->e.space, &r->v[i], l))
+		i++;
+	return i;
+}
+
+static int is_first_relative(const struct search_state *s, const struct space_layout *l)
+{
+	struct relatives r = relatives_of(s, l);
+	int first = number_of(s, &r, l) == 0;
+
+	free(r.v);
+	return first;
 }
 
 /* All are counted; the first of relatives is probed, the others if it is promising, or impossible. */
@@ -84,7 +160,7 @@ static void add_orders(struct search_state *s, const struct space_layout *l)
 
 	s->all_families += n;
 	s->out->layouts += n * members(s, l);
-	for (int i = 0; i < n && is_first_relative(s->e.space, l); i++)
+	for (int i = 0; i < n && is_first_relative(s, l); i++)
 		hd_search_family(s, v ? &v[i] : l);
 	free(v);
 }
@@ -98,7 +174,7 @@ const char *hd_search_refused(const struct search_state *s, const struct space_l
 static void add_choices(struct search_state *s, struct space_layout *l, int i, const char *why)
 {
 	const struct space *of = s->e.space;
-	int n = i < of->n && hd_layout_used(l, i) && !of->strategies[i].stages ? of->strategies[i].nchoices : 1;
+	int n = i < of->n && hd_layout_used(l, i) && !of->strategies[i].stages ? hd_search_choices(s, i) : 1;
 
 	if (i == of->n && why) {
 		s->out->layouts += members(s, l);
@@ -126,7 +202,7 @@ static void add_sizes(struct search_state *s, struct space_layout *l, int i, int
 		return;
 	}
 	for (int64_t n = 1; n <= left; n++) {
-		if (left % n || n < at->least || n > at->most || (at->stages && n > of->layers))
+		if (left % n || !allowed(at, n, of->layers))
 			continue;
 		l->size[i] = n;
 		add_sizes(s, l, i + 1, left / n);
@@ -150,52 +226,67 @@ void hd_search_add_families(struct search_state *s)
 	add_sizes(s, &l, 0, s->e.space->ranks);
 }
 
-/* Its relatives are as promising as it is. */
-static void queue_relatives(struct search_state *s, const struct queued *family)
-{
-	struct queued it = *family;
-
-	it.kind = QUEUED_RELATIVE;
-	while (next_relative(s->e.space, &it.layout)) {
-		it.layouts = members(s, &it.layout);
-		hd_search_push(s, &it);
-	}
-}
-
-/* What is not possible with this choice may be with another. */
+/* What is not possible with this one may be with the next. */
 static void try_relative(struct search_state *s, const struct space_layout *l)
 {
-	struct space_layout next = *l;
+	struct relatives r = relatives_of(s, l);
+	int64_t next = number_of(s, &r, l) + 1;
 
-	if (next_relative(s->e.space, &next))
-		hd_search_family(s, &next);
+	if (next < r.n)
+		hd_search_family(s, &r.v[next]);
+	free(r.v);
 }
 
-enum { ALONE, WITH_RELATIVES };
+/* What a family's best layout may take, beside the guess of the one that was probed: without recomputation, three quarters.  And what a
+ * relative's layouts may take, beside the same guess. */
+#define OPTIMISM 0.75
+#define RELATIVE 0.95
+
+static int64_t members_from(const struct search_state *s, const struct relatives *r, int64_t from)
+{
+	int64_t n = 0;
+
+	for (; from < r->n; from++)
+		n += members(s, &r->v[from]);
+	return n;
+}
+
+/* The micro-batches of a relative, by those of the one that was probed. */
+static int64_t micros_of(const struct space *of, const struct space_layout *l, const struct space_layout *probed,
+			 int64_t micros)
+{
+	int last = last_used(of, l);
+	int64_t n = last < 0 ? micros : micros * probed->size[last] / l->size[last];
+
+	return n > 1 ? n : 1;
+}
 
 /* p: of the first values, which need least memory; another: of others, since those were refused. */
-static void judge_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another,
-			 int relatives)
+static void judge_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another)
 {
 	struct probe_shape shape = hd_search_shape(s, l, p->micros);
-	struct queued it = { .layout = *l, .kind = QUEUED_FAMILY, .layouts = members(s, l) };
+	struct queued it = { .layout = *l, .kind = QUEUED_FAMILY };
 	double floor = hd_bound_memory(p, &shape);
+	struct relatives r;
 
 	if (!another && s->limit > 0 && floor > s->limit && !s->o->unbounded) {
-		hd_search_no_room(s, l, it.layouts, floor);
-		if (relatives)
-			try_relative(s, l);
+		hd_search_no_room(s, l, members(s, l), floor);
+		try_relative(s, l);
 		return;
 	}
-	it.key = HD_SEARCH_OPTIMISM * hd_guess_quick(p, &shape);
+	r = relatives_of(s, l);
+	it.layouts = members_from(s, &r, number_of(s, &r, l));
+	it.key = INFINITY;
+	for (int64_t i = number_of(s, &r, l); i < r.n; i++) {
+		shape = hd_search_shape(s, &r.v[i], micros_of(s->e.space, &r.v[i], l, p->micros));
+		it.key = fmin(it.key, OPTIMISM * hd_guess_quick(p, &shape));
+	}
 	hd_search_push(s, &it);
-	if (relatives)
-		queue_relatives(s, &it);
+	free(r.v);
 }
 
 /* Probes of families; those that were refused stay in v.  -> how many. */
-static int64_t probe_families(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p, int another,
-			      int relatives)
+static int64_t probe_families(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p, int another)
 {
 	int64_t refused = 0;
 
@@ -205,7 +296,7 @@ static int64_t probe_families(struct search_state *s, struct space_layout *v, in
 		hd_search_evaluate_probes(&s->e, &v[i], some, 0, &p[i]);
 		for (int64_t k = i; k < i + some; k++) {
 			if (!p[k].judged.code) {
-				judge_family(s, &v[k], &p[k], another, relatives);
+				judge_family(s, &v[k], &p[k], another);
 				continue;
 			}
 			p[refused] = p[k];
@@ -216,7 +307,7 @@ static int64_t probe_families(struct search_state *s, struct space_layout *v, in
 }
 
 /* Of those that were refused some would not be with another value of one key. */
-static int64_t probe_others(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p, int relatives)
+static int64_t probe_others(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p)
 {
 	const struct space *of = s->e.space;
 
@@ -224,7 +315,7 @@ static int64_t probe_others(struct search_state *s, struct space_layout *v, int6
 		for (int k = 1; k < of->keys[i].n; k++) {
 			for (int64_t f = 0; f < n; f++)
 				v[f].value[i] = k;
-			n = probe_families(s, v, n, p, 1, relatives);
+			n = probe_families(s, v, n, p, 1);
 		}
 		for (int64_t f = 0; f < n; f++)
 			v[f].value[i] = 0;
@@ -232,16 +323,15 @@ static int64_t probe_others(struct search_state *s, struct space_layout *v, int6
 	return n;
 }
 
-static void judge_some(struct search_state *s, struct space_layout *v, int64_t n, int relatives)
+static void judge_some(struct search_state *s, struct space_layout *v, int64_t n)
 {
 	struct probe *p = hd_alloc(((size_t)n + 1) * sizeof(*p));
 
-	n = probe_families(s, v, n, p, 0, relatives);
-	n = probe_others(s, v, n, p, relatives);
+	n = probe_families(s, v, n, p, 0);
+	n = probe_others(s, v, n, p);
 	for (int64_t i = 0; i < n; i++) {
 		hd_search_lost(s, &v[i], members(s, &v[i]), p[i].judged.why);
-		if (relatives)
-			try_relative(s, &v[i]);
+		try_relative(s, &v[i]);
 	}
 	free(p);
 }
@@ -255,12 +345,84 @@ void hd_search_judge_families(struct search_state *s)
 		s->families = NULL;
 		s->nfamilies = 0;
 		s->cap_families = 0;
-		judge_some(s, v, n, WITH_RELATIVES);
+		judge_some(s, v, n);
 		free(v);
 	}
 }
 
-void hd_search_judge_relatives(struct search_state *s, struct space_layout *v, int64_t n)
+/* -- families that are opened ------------------------------------------------------------------------------------------------------ */
+static int64_t value_count(const struct space *of)
 {
-	judge_some(s, v, n, ALONE);
+	int64_t n = 1;
+
+	for (int i = 0; i < of->nkeys; i++)
+		n *= of->keys[i].n;
+	return n;
+}
+
+static void set_values(const struct space *of, struct space_layout *l, int64_t number)
+{
+	for (int i = 0; i < of->nkeys; i++) {
+		l->value[i] = (int)(number % of->keys[i].n);
+		number /= of->keys[i].n;
+	}
+}
+
+/* p: of l, or of `probed`, a relative. */
+static void queue_values(struct search_state *s, const struct space_layout *l, const struct space_layout *probed,
+			 const struct probe *p)
+{
+	int own = hd_layout_same(s->e.space, l, probed), last = last_used(s->e.space, l);
+	double states = own || l->choice[last] == probed->choice[last] ? 1 : 1 / (double)l->size[last]; /* at least */
+	struct probe_shape shape = hd_search_shape(s, l, micros_of(s->e.space, l, probed, p->micros));
+	struct queued it = { .layout = *l, .kind = QUEUED_VALUES, .layouts = hd_search_staged_choices(s, l) };
+
+	if (own && p->judged.code) {
+		hd_search_lost(s, l, it.layouts, p->judged.why);
+		return;
+	}
+	if (own && s->limit > 0 && hd_bound_memory(p, &shape) > s->limit && !s->o->unbounded) {
+		hd_search_no_room(s, l, it.layouts, hd_bound_memory(p, &shape));
+		return;
+	}
+	if (!p->judged.code)
+		it.key = RELATIVE * hd_guess_quick(p, &shape) *
+			 hd_search_penalty(s, hd_guess_quick_memory(p, &shape, states));
+	hd_search_push(s, &it);
+}
+
+/* Of a family's n values.  What was refused may be possible for a relative: as promising as the first that was not. */
+static void open_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int64_t n)
+{
+	struct relatives r = relatives_of(s, l);
+	int64_t possible = 0;
+
+	while (possible < n - 1 && p[possible].judged.code)
+		possible++;
+	for (int64_t i = number_of(s, &r, l), own = 1; i < r.n; i++, own = 0)
+		for (int64_t k = 0; k < n; k++) {
+			struct space_layout probed = *l, mine = r.v[i];
+			int64_t by = own || !p[k].judged.code ? k : possible;
+
+			set_values(s->e.space, &mine, k);
+			set_values(s->e.space, &probed, k);
+			queue_values(s, &mine, &probed, &p[by]);
+		}
+	free(r.v);
+}
+
+void hd_search_open_families(struct search_state *s, const struct queued *v, int64_t n)
+{
+	int64_t each = value_count(s->e.space);
+	struct space_layout *l = hd_alloc((size_t)(n * each + 1) * sizeof(*l));
+	struct probe *p = hd_alloc((size_t)(n * each + 1) * sizeof(*p));
+
+	for (int64_t i = 0; i < n * each; i++) {
+		l[i] = v[i / each].layout;
+		set_values(s->e.space, &l[i], i % each);
+	}
+	hd_search_evaluate_probes(&s->e, l, n * each, 0, p);
+	for (int64_t i = 0; i < n; i++)
+		open_family(s, &l[i * each], &p[i * each], each);
+	free(l), free(p);
 }

@@ -151,16 +151,6 @@ int hd_search_known(const struct search_state *s, const struct space_layout *l)
 	return 0;
 }
 
-const struct space_layout *hd_search_best(const struct search_state *s)
-{
-	const struct found_layout *best = NULL;
-
-	for (int64_t i = 0; i < s->out->nfound; i++)
-		if (s->out->found[i].fits && (!best || s->out->found[i].result.step < best->result.step))
-			best = &s->out->found[i];
-	return &best->layout;
-}
-
 void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r)
 {
 	struct search_result *out = s->out;
@@ -172,7 +162,8 @@ void hd_search_found(struct search_state *s, const struct queued *it, const stru
 	}
 	out->found = hd_grow(out->found, (size_t)out->nfound, &s->cap_found, sizeof(*out->found));
 	f = &out->found[out->nfound++];
-	*f = (struct found_layout){ it->layout, *r, it->bound, s->limit <= 0 || r->memory <= s->limit };
+	*f = (struct found_layout){ it->layout, *r,         it->bound,
+				    it->guess,  it->memory, s->limit <= 0 || r->memory <= s->limit };
 	out->nfits += f->fits;
 	if (f->fits && r->step < s->best)
 		s->best = r->step;

@@ -5,15 +5,19 @@
 #define HD_ENGINE_SEARCH_QUEUE_H
 #include "engine/search/search.h"
 
-/* A family that was not probed, one that was, a layout, and one whose order of units is known. */
-enum { QUEUED_RELATIVE, QUEUED_FAMILY, QUEUED_LAYOUT, QUEUED_ORDERED };
+/* Kinds.  A family: it was probed, or a relative.  Its layouts with one value of each key.  A layout.  One whose order of units is
+ * known. */
+enum { QUEUED_FAMILY, QUEUED_VALUES, QUEUED_LAYOUT, QUEUED_ORDERED, QUEUED_KINDS };
 struct queued {
 	struct space_layout layout;
-	double key;   /* seconds that it may take; the smallest first */
-	double bound; /* that it cannot take less than; 0 of families and relatives */
+	double key;           /* seconds that it may take; the smallest first */
+	double bound;         /* that it cannot take less than; 0 of families and values */
+	double guess, memory; /* of one whose order is known: what it may take, seconds and bytes */
+	double likely;        /* the guess corrected, and longer if it is unlikely to fit */
 	int64_t layouts, serial;
-	int64_t probe; /* of layouts: its number */
-	int kind;
+	int64_t probe;  /* of layouts: its number */
+	int64_t seen;   /* layouts that had been planned whole when the key was made */
+	int kind, late; /* late: like one that is looked at before */
 };
 
 struct known_order { /* of units */
@@ -49,8 +53,15 @@ static inline double larger_of(double a, double b)
 	return a > b ? a : b;
 }
 
+/* What is unlikely to fit is later: the factor of a key. */
+static inline double hd_search_penalty(const struct search_state *s, double memory)
+{
+	return s->limit > 0 && memory > s->limit ? 1 + 4 * (memory / s->limit - 1) : 1;
+}
+
 /* -- families.c */
-#define HD_SEARCH_OPTIMISM 0.75 /* a family's best layout, beside the guess of the one that was probed */
+/* Alternatives of strategy i that are tried with all sizes. */
+int hd_search_choices(const struct search_state *s, int i);
 struct probe_shape hd_search_shape(const struct search_state *s, const struct space_layout *l, int64_t micros);
 /* Choices of strategies of stages, of which each layout of a family has one. */
 int64_t hd_search_staged_choices(const struct search_state *s, const struct space_layout *l);
@@ -58,7 +69,8 @@ int64_t hd_search_staged_choices(const struct search_state *s, const struct spac
 const char *hd_search_refused(const struct search_state *s, const struct space_layout *l, int i);
 void hd_search_add_families(struct search_state *s);
 void hd_search_judge_families(struct search_state *s); /* queues those that may be fast, and loses the others */
-void hd_search_judge_relatives(struct search_state *s, struct space_layout *v, int64_t n);
+/* Queues what they and their relatives are with each value of the keys. */
+void hd_search_open_families(struct search_state *s, const struct queued *v, int64_t n);
 
 /* -- queue.c */
 void hd_search_family(struct search_state *s, const struct space_layout *l);
@@ -74,7 +86,6 @@ const struct order_probe *hd_search_order(struct search_state *s, const struct s
 
 void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r);
 int hd_search_known(const struct search_state *s, const struct space_layout *l); /* it was planned whole */
-const struct space_layout *hd_search_best(const struct search_state *s);
 void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why);
 void hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, double floor);
 void hd_search_slower(struct search_state *s, const struct queued *it);

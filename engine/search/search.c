@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The search.  Layouts that differ in the order of units and in keys of other sections only are a family, and a family has
- * one probe: small plans that say what a layer costs (families.c).  Families that cannot fit are dropped; of the others the
- * most promising is opened first, into its layouts, and the most promising layout is planned whole.  That ends when no other
- * can be faster than the best by its bound, when none is likely to come near it, or after so many plans.
- * Then what differs from the best in one point is probed. It is planned too if it may be faster, as long as that helps.
+ * The search.  Layouts that differ in the order of units and in keys of other sections only are a family.  Small plans, its probe, say
+ * what a layer of it costs, and a micro-batch, and a step (families.c).  They serve its relatives too: families with another choice of
+ * one strategy, or with other numbers of replicas and stages.  Families that cannot fit are dropped; the most promising is opened,
+ * into its relatives with each value of the keys.  Those are probed themselves when it is their turn, and the most promising layout is
+ * planned whole.  What that took beside its guess corrects the guesses of layouts like it.  The search ends when no other can be
+ * faster than the best by its bound, when none is likely to come near it, or after so many plans.
+ * Then what differs from one of the best in one point is probed. The most promising are planned too, as long as that helps.
  * The order of a layout's units takes a plan of all its layers: it is made when the layout is next.
  *
  * Rounds have a fixed size, so what is looked at does not depend on the number of processors.
@@ -16,8 +18,13 @@
 #include <string.h>
 
 #define ROUND 16
+#define ROUND_MOST 256 /* of the kinds that need no plan, or many small ones at once */
+#define EAGER \
+	0.93 /* a layout likely to be the best is planned before what may take this much less by an optimistic guess */
+#define CLOSE 1.01        /* beside the best: of its neighbours what is guessed to take longer is not planned */
+#define MUCH_PATIENCE 1.3 /* as long as few layouts were planned whole */
 #define PATIENCE \
-	1.3 /* beside the best: what is guessed to take longer is not looked at, if there is a limit of tries */
+	1.03 /* beside the best: what is guessed to take longer is not looked at, if there is a limit of tries */
 
 /* -- a family's layouts ------------------------------------------------------------------------------------------------------------ */
 static const char *staged_refused(const struct search_state *s, const struct space_layout *l)
@@ -50,7 +57,8 @@ static void queue_layout(struct search_state *s, const struct space_layout *l, i
 		return;
 	}
 	it.bound = hd_bound_step(p, &shape);
-	it.key = larger_of(hd_guess_step(p, &shape, &without_waits), it.bound);
+	it.key = larger_of(hd_guess_step(p, &shape, &without_waits), it.bound) *
+		 hd_search_penalty(s, hd_guess_quick_memory(p, &shape, 1));
 	hd_search_push(s, &it);
 }
 
@@ -66,27 +74,94 @@ static void queue_staged(struct search_state *s, const struct space_layout *l, i
 		queue_layout(s, l, probe);
 		return;
 	}
-	for (mine.choice[i] = 0; mine.choice[i] < of->strategies[i].nchoices; mine.choice[i]++)
+	for (mine.choice[i] = 0; mine.choice[i] < hd_search_choices(s, i); mine.choice[i]++)
 		queue_staged(s, &mine, probe, i + 1);
 }
 
-static void judge_order(struct search_state *s, struct queued *it)
+/* In how many points they are alike; those of stages count twice. */
+static int likeness(const struct space *of, const struct space_layout *a, const struct space_layout *b)
+{
+	int n = 0;
+
+	for (int i = 0; i < of->n; i++) {
+		int same = a->size[i] == b->size[i];
+
+		same += same && (!hd_layout_used(a, i) || a->choice[i] == b->choice[i]);
+		n += of->strategies[i].stages ? 2 * same : same;
+	}
+	for (int i = 0; i < of->nkeys; i++)
+		n += a->value[i] == b->value[i];
+	return n;
+}
+
+/* The order of units decides by how much a guess of memory is off. */
+static int same_order_of_units(const struct space *of, const struct space_layout *a, const struct space_layout *b)
+{
+	for (int i = 0; i < of->n; i++)
+		if (of->strategies[i].stages && hd_layout_used(a, i) != hd_layout_used(b, i))
+			return 0;
+		else if (of->strategies[i].stages && hd_layout_used(a, i) && a->choice[i] != b->choice[i])
+			return 0;
+	return 1;
+}
+
+/* The layout that was planned whole and is most like l; NULL: there is none that had been guessed. */
+static const struct found_layout *most_like(const struct search_state *s, const struct space_layout *l)
+{
+	const struct found_layout *best = NULL;
+	int most = -1;
+
+	for (int64_t i = 0; i < s->out->nfound; i++) {
+		int n = likeness(s->e.space, &s->out->found[i].layout, l);
+
+		if (n <= most || s->out->found[i].guess <= 0 ||
+		    !same_order_of_units(s->e.space, &s->out->found[i].layout, l))
+			continue;
+		best = &s->out->found[i];
+		most = n;
+	}
+	return best;
+}
+
+/* What a layout is likely to take, by its guess and how far off that of a layout like it was.  What is unlikely to fit is later. */
+static void set_key(struct search_state *s, struct queued *it)
+{
+	const struct found_layout *like = most_like(s, &it->layout);
+	double memory = it->memory * (like ? like->result.memory / like->guessed_memory : 1);
+
+	it->key = larger_of(it->guess * (like ? like->result.step / like->guess : 1), it->bound) *
+		  hd_search_penalty(s, memory);
+	if (it->late)
+		it->key *= PATIENCE;
+	it->likely = it->key;
+	if (it->key < s->best)
+		it->key *= EAGER;
+	it->seen = s->out->nfound;
+}
+
+/* -> 0, or an error's code: it is refused. */
+static int guess_ordered(struct search_state *s, struct queued *it)
 {
 	const struct probe *p = &s->probes[it->probe];
 	struct probe_shape shape = hd_search_shape(s, &it->layout, p->micros);
 	const struct order_probe *o = hd_search_order(s, &it->layout, p->micros);
-	double memory;
 
-	if (o->judged.code) {
-		hd_search_lost(s, &it->layout, 1, o->judged.why);
-		return;
-	}
-	memory = hd_guess_memory(p, &shape, o);
+	if (o->judged.code)
+		return o->judged.code;
 	it->kind = QUEUED_ORDERED;
-	it->key = larger_of(hd_guess_step(p, &shape, o), it->bound);
-	if (s->limit > 0 && memory > s->limit) /* later */
-		it->key *= 1 + 4 * (memory / s->limit - 1);
-	hd_search_push(s, it);
+	it->guess = hd_guess_step(p, &shape, o);
+	it->memory = hd_guess_memory(p, &shape, o);
+	set_key(s, it);
+	return 0;
+}
+
+static void judge_order(struct search_state *s, struct queued *it)
+{
+	if (guess_ordered(s, it))
+		hd_search_lost(s, &it->layout, 1,
+			       hd_search_order(s, &it->layout, s->probes[it->probe].micros)->judged.why);
+	else
+		hd_search_push(s, it);
 }
 
 static void order_layouts(struct search_state *s, struct queued *v, int64_t n)
@@ -98,37 +173,20 @@ static void order_layouts(struct search_state *s, struct queued *v, int64_t n)
 		judge_order(s, &v[i]);
 }
 
-static int64_t values_of(const struct space *of, struct space_layout *l, int64_t number)
+static void open_values(struct search_state *s, const struct queued *v, int64_t n)
 {
-	for (int i = 0; i < of->nkeys; i++) {
-		l->value[i] = (int)(number % of->keys[i].n);
-		number /= of->keys[i].n;
-	}
-	return number;
-}
-
-static void open_families(struct search_state *s, const struct space_layout *l, int64_t n)
-{
-	const struct space *of = s->e.space;
-	struct space_layout *v = NULL, now;
-	struct probe *p;
-	size_t cap = 0;
-	int64_t all = 0;
+	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
+	struct probe *p = hd_alloc(((size_t)n + 1) * sizeof(*p));
 
 	for (int64_t i = 0; i < n; i++)
-		for (int64_t k = 0; now = l[i], values_of(of, &now, k) == 0; k++) {
-			v = hd_grow(v, (size_t)all, &cap, sizeof(*v));
-			v[all++] = now;
-		}
-	p = hd_alloc(((size_t)all + 1) * sizeof(*p));
-	hd_search_evaluate_probes(&s->e, v, all, 1, p);
-	for (int64_t i = 0; i < all; i++) {
+		l[i] = v[i].layout;
+	hd_search_evaluate_probes(&s->e, l, n, 1, p);
+	for (int64_t i = 0; i < n; i++)
 		if (p[i].judged.code)
-			hd_search_lost(s, &v[i], hd_search_staged_choices(s, &v[i]), p[i].judged.why);
+			hd_search_lost(s, &l[i], v[i].layouts, p[i].judged.why);
 		else
-			queue_staged(s, &v[i], hd_search_probe(s, &p[i]), 0);
-	}
-	free(v), free(p);
+			queue_staged(s, &l[i], hd_search_probe(s, &p[i]), 0);
+	free(l), free(p);
 }
 
 /* -- rounds -------------------------------------------------------------------------------------------------------------------------- */
@@ -148,72 +206,107 @@ static void evaluate(struct search_state *s, const struct queued *v, int64_t n)
 /* Nothing that is left is likely to be better: a limited search ends. */
 static int is_hopeless(const struct search_state *s, const struct queued *it)
 {
-	return s->o->tries && s->out->nfound >= ROUND && it->key > PATIENCE * s->best;
+	double patience = s->out->nfound < ROUND ? MUCH_PATIENCE : it->kind == QUEUED_ORDERED ? PATIENCE : 1;
+
+	return s->o->tries && it->key > patience * s->best;
 }
 
-/* The most promising items, families among them or not; layouts whose bound is over the best are lost on the way. */
-static int64_t take(struct search_state *s, struct queued *v, int64_t n)
+/* Of each kind so many at once: those that cost most are chosen by all that the others have told. */
+static const int64_t most_of[QUEUED_KINDS] = { ROUND / 2, 2 * ROUND, ROUND_MOST, ROUND / 4 };
+
+struct round {
+	struct queued v[QUEUED_KINDS][ROUND_MOST];
+	int64_t n[QUEUED_KINDS];
+};
+
+/* One that small plans cannot tell from it is planned or about to be: it is likely to be the same in all. */
+static int has_twin(const struct search_state *s, const struct round *r, const struct queued *it)
+{
+	for (int64_t i = 0; i < s->out->nfound; i++)
+		if (s->out->found[i].guess == it->guess && s->out->found[i].bound == it->bound)
+			return 1;
+	for (int64_t i = 0; i < r->n[QUEUED_ORDERED]; i++)
+		if (r->v[QUEUED_ORDERED][i].guess == it->guess && r->v[QUEUED_ORDERED][i].bound == it->bound)
+			return 1;
+	return 0;
+}
+
+/* 1: it is dealt with, lost or queued again. */
+static int is_settled(struct search_state *s, const struct round *r, struct queued *it)
+{
+	int late = it->kind == QUEUED_ORDERED && (it->late || has_twin(s, r, it));
+
+	if (it->kind >= QUEUED_LAYOUT && hd_search_known(s, &it->layout)) /* the INI's own */
+		return 1;
+	if (it->bound >= s->best && !s->o->unbounded) {
+		hd_search_slower(s, it);
+		return 1;
+	}
+	if (it->kind == QUEUED_ORDERED && (it->seen != s->out->nfound || it->late != late)) {
+		it->late = late;
+		set_key(s, it);
+		hd_search_push(s, it);
+		return 1;
+	}
+	return 0;
+}
+
+/* The most promising items; layouts whose bound is over the best are lost on the way.  -> how many. */
+static int64_t take(struct search_state *s, struct round *r)
 {
 	int64_t taken = 0;
 	struct queued it;
 
-	while (taken < n && hd_search_pop(s, &it)) {
-		if (it.kind > QUEUED_FAMILY && hd_search_known(s, &it.layout)) /* the INI's own */
+	memset(r->n, 0, sizeof(r->n));
+	while (hd_search_pop(s, &it)) {
+		if (is_settled(s, r, &it))
 			continue;
-		if (is_hopeless(s, &it)) {
+		if (is_hopeless(s, &it) || r->n[it.kind] == most_of[it.kind]) {
 			hd_search_push(s, &it);
 			break;
 		}
-		if (it.bound >= s->best && !s->o->unbounded)
-			hd_search_slower(s, &it);
-		else
-			v[taken++] = it;
+		r->v[it.kind][r->n[it.kind]++] = it;
+		taken++;
 	}
 	return taken;
 }
 
 static void rounds(struct search_state *s)
 {
-	struct queued v[ROUND], ordered[ROUND], layouts[ROUND];
-	struct space_layout families[ROUND], relatives[ROUND];
-	int64_t n;
+	struct round *r = hd_alloc(sizeof(*r));
 
-	while ((!s->o->tries || s->out->nfound < s->o->tries) && (n = take(s, v, ROUND)) > 0) {
-		int64_t nr = 0, nf = 0, nl = 0, no = 0;
-
-		for (int64_t i = 0; i < n; i++)
-			if (v[i].kind == QUEUED_RELATIVE)
-				relatives[nr++] = v[i].layout;
-			else if (v[i].kind == QUEUED_FAMILY)
-				families[nf++] = v[i].layout;
-			else if (v[i].kind == QUEUED_LAYOUT)
-				layouts[nl++] = v[i];
-			else
-				ordered[no++] = v[i];
-		if (nr)
-			hd_search_judge_relatives(s, relatives, nr);
-		if (nf)
-			open_families(s, families, nf);
-		if (nl)
-			order_layouts(s, layouts, nl);
-		if (no)
-			evaluate(s, ordered, no);
+	while ((!s->o->tries || s->out->nfound < s->o->tries) && take(s, r) > 0) {
+		if (r->n[QUEUED_FAMILY])
+			hd_search_open_families(s, r->v[QUEUED_FAMILY], r->n[QUEUED_FAMILY]);
+		if (r->n[QUEUED_VALUES])
+			open_values(s, r->v[QUEUED_VALUES], r->n[QUEUED_VALUES]);
+		if (r->n[QUEUED_LAYOUT])
+			order_layouts(s, r->v[QUEUED_LAYOUT], r->n[QUEUED_LAYOUT]);
+		if (r->n[QUEUED_ORDERED])
+			evaluate(s, r->v[QUEUED_ORDERED], r->n[QUEUED_ORDERED]);
 	}
+	free(r);
 }
 
 /* -- what is near the best ------------------------------------------------------------------------------------------------------------- */
-static void near(struct search_state *s, const struct space_layout *l, struct queued *v, int64_t *n, int64_t most)
+struct nearby { /* layouts, each once */
+	struct queued *v;
+	int64_t n;
+	size_t cap;
+};
+
+static void near(struct search_state *s, const struct space_layout *l, struct nearby *to)
 {
-	if (*n == most || hd_search_known(s, l))
+	if (hd_search_known(s, l))
 		return;
-	for (int64_t i = 0; i < *n; i++)
-		if (hd_layout_same(s->e.space, &v[i].layout, l))
+	for (int64_t i = 0; i < to->n; i++)
+		if (hd_layout_same(s->e.space, &to->v[i].layout, l))
 			return;
-	v[(*n)++] = (struct queued){ .layout = *l, .layouts = 1 };
+	to->v = hd_grow(to->v, (size_t)to->n, &to->cap, sizeof(*to->v));
+	to->v[to->n++] = (struct queued){ .layout = *l, .layouts = 1 };
 }
 
-static void near_keys(struct search_state *s, const struct space_layout *best, struct queued *v, int64_t *n,
-		      int64_t most)
+static void near_keys(struct search_state *s, const struct space_layout *best, struct nearby *to)
 {
 	const struct space *of = s->e.space;
 
@@ -222,25 +315,28 @@ static void near_keys(struct search_state *s, const struct space_layout *best, s
 			struct space_layout l = *best;
 
 			l.choice[i] = k;
-			near(s, &l, v, n, most);
+			if (!hd_search_refused(s, &l, i))
+				near(s, &l, to);
 		}
 	for (int i = 0; i < of->nkeys; i++)
 		for (int k = 0; k < of->keys[i].n; k++) {
 			struct space_layout l = *best;
 
 			l.value[i] = k;
-			near(s, &l, v, n, most);
+			near(s, &l, to);
 		}
 }
 
-static int allowed(const struct space_strategy *s, int64_t size, int64_t layers)
+static int is_allowed(const struct search_state *s, const struct space_layout *l, int i)
 {
-	return size >= s->least && size <= s->most && !(s->stages && size > layers);
+	const struct space_strategy *at = &s->e.space->strategies[i];
+
+	return l->size[i] >= at->least && l->size[i] <= at->most && !(at->stages && l->size[i] > s->e.space->layers) &&
+	       !hd_search_refused(s, l, i);
 }
 
 /* A factor of two or three goes from one strategy to another. */
-static void near_sizes(struct search_state *s, const struct space_layout *best, struct queued *v, int64_t *n,
-		       int64_t most)
+static void near_sizes(struct search_state *s, const struct space_layout *best, struct nearby *to)
 {
 	const struct space *of = s->e.space;
 
@@ -253,60 +349,124 @@ static void near_sizes(struct search_state *s, const struct space_layout *best, 
 					continue;
 				l.size[i] /= f;
 				l.size[k] *= f;
-				if (allowed(&of->strategies[i], l.size[i], of->layers) &&
-				    allowed(&of->strategies[k], l.size[k], of->layers))
-					near(s, &l, v, n, most);
+				if (is_allowed(s, &l, i) && is_allowed(s, &l, k))
+					near(s, &l, to);
 			}
 }
 
-#define CLOSE \
-	0.95 /* what is guessed to take longer than this, beside the best, without any wait of a stage is not faster */
-
-/* Of those near the best, what may be faster and fit, by small plans; the others are not planned whole. */
-static int64_t promising(struct search_state *s, struct queued *v, int64_t n)
+/* All that differ from l in one point. */
+static void near_one(struct search_state *s, const struct space_layout *l, struct nearby *to)
 {
-	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
-	struct probe *p = hd_alloc(((size_t)n + 1) * sizeof(*p));
+	struct space_layout *orders;
+	int n;
+
+	orders = hd_layout_orders(s->e.space, l, &n);
+	for (int i = 0; i < n; i++)
+		near(s, &orders[i], to);
+	free(orders);
+	near_keys(s, l, to);
+	near_sizes(s, l, to);
+}
+
+/* Those that small plans and their bounds do not exclude stay, with the numbers of their probes. */
+static void probe_near(struct search_state *s, struct nearby *x)
+{
+	struct space_layout *l = hd_alloc(((size_t)x->n + 1) * sizeof(*l));
+	struct probe *p = hd_alloc(((size_t)x->n + 1) * sizeof(*p));
 	int64_t some = 0;
 
-	for (int64_t i = 0; i < n; i++)
-		l[i] = v[i].layout;
-	hd_search_evaluate_probes(&s->e, l, n, 1, p);
-	for (int64_t i = 0; i < n; i++) {
+	for (int64_t i = 0; i < x->n; i++)
+		l[i] = x->v[i].layout;
+	hd_search_evaluate_probes(&s->e, l, x->n, 1, p);
+	for (int64_t i = 0; i < x->n; i++) {
 		struct probe_shape shape = hd_search_shape(s, &l[i], p[i].micros);
+		struct queued it = x->v[i];
 
 		if (p[i].judged.code || staged_refused(s, &l[i]))
 			continue;
-		v[i].bound = hd_bound_step(&p[i], &shape);
-		if (v[i].bound < s->best && CLOSE * hd_guess_step(&p[i], &shape, &without_waits) < s->best &&
+		it.bound = hd_bound_step(&p[i], &shape);
+		it.probe = hd_search_probe(s, &p[i]);
+		if (it.bound < s->best && hd_guess_step(&p[i], &shape, &without_waits) < PATIENCE * s->best &&
 		    (s->limit <= 0 || hd_bound_memory(&p[i], &shape) <= s->limit))
-			v[some++] = v[i];
+			x->v[some++] = it;
 	}
+	x->n = some;
 	free(l), free(p);
-	return some;
 }
 
+static int by_key(const void *va, const void *vb)
+{
+	const struct queued *a = va, *b = vb;
+
+	if (a->key != b->key)
+		return a->key < b->key ? -1 : 1;
+	return a->serial < b->serial ? -1 : a->serial > b->serial; /* the same on every processor */
+}
+
+/* The most promising of them are planned whole. */
+static void plan_near(struct search_state *s, struct nearby *x)
+{
+	int64_t some = 0;
+
+	probe_near(s, x);
+	for (int64_t i = 0; i < x->n; i++)
+		hd_search_want_order(s, &x->v[i].layout, s->probes[x->v[i].probe].micros);
+	hd_search_make_orders(s);
+	for (int64_t i = 0; i < x->n; i++) {
+		struct queued it = x->v[i];
+
+		it.serial = i;
+		if (!guess_ordered(s, &it) && it.likely < CLOSE * s->best)
+			x->v[some++] = it;
+	}
+	qsort(x->v, (size_t)some, sizeof(*x->v), by_key);
+	evaluate(s, x->v, some < ROUND / 2 ? some : ROUND / 2);
+}
+
+static int by_step(const void *va, const void *vb)
+{
+	const struct found_layout *a = *(const struct found_layout *const *)va,
+				  *b = *(const struct found_layout *const *)vb;
+
+	if (a->result.step != b->result.step)
+		return a->result.step < b->result.step ? -1 : 1;
+	return a < b ? -1 : a > b; /* in the order in which they were found */
+}
+
+/* Of those that fit the fastest, at most `most`.  -> how many. */
+static int64_t fastest(const struct search_state *s, struct space_layout *to, int64_t most)
+{
+	const struct found_layout **v = hd_alloc(((size_t)s->out->nfound + 1) * sizeof(*v));
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < s->out->nfound; i++)
+		if (s->out->found[i].fits)
+			v[n++] = &s->out->found[i];
+	qsort(v, (size_t)n, sizeof(*v), by_step);
+	n = n < most ? n : most;
+	for (int64_t i = 0; i < n; i++)
+		to[i] = v[i]->layout;
+	free(v);
+	return n;
+}
+
+/* Several of the best, since the way to a better one may begin at the second. */
 static void climb(struct search_state *s)
 {
-	enum { MOST = 24, TIMES = 8 };
-	struct queued *v = hd_alloc(MOST * sizeof(*v));
+	enum { TIMES = 6, BEST = 3 };
 	double was = INFINITY;
 
 	for (int t = 0; t < TIMES && s->best < was; t++) {
-		struct space_layout best = *hd_search_best(s), *orders;
-		int64_t n = 0;
-		int norders;
+		struct space_layout best[BEST];
+		struct nearby x = { .n = 0 };
+		int64_t n = fastest(s, best, BEST);
 
 		was = s->best;
-		orders = hd_layout_orders(s->e.space, &best, &norders);
-		for (int i = 0; i < norders; i++)
-			near(s, &orders[i], v, &n, MOST);
-		free(orders);
-		near_keys(s, &best, v, &n, MOST);
-		near_sizes(s, &best, v, &n, MOST);
-		evaluate(s, v, promising(s, v, n));
+		for (int64_t i = 0; i < n; i++)
+			near_one(s, &best[i], &x);
+		plan_near(s, &x);
+		free(x.v);
 	}
-	free(v);
 }
 
 /* -- the whole ------------------------------------------------------------------------------------------------------------------------- */
@@ -348,7 +508,7 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	given(&s);
 	hd_search_judge_families(&s);
 	rounds(&s);
-	if (s.nitems && s.best < INFINITY)
+	if (o->tries && s.best < INFINITY)
 		climb(&s);
 	hd_search_end(&s);
 	return HD_OK;

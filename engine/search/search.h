@@ -20,7 +20,8 @@ struct search_options {
 struct found_layout { /* a layout that was planned whole */
 	struct space_layout layout;
 	struct evaluated result;
-	double bound; /* what its step could not be shorter than */
+	double bound;                 /* what its step could not be shorter than */
+	double guess, guessed_memory; /* by small plans; 0: there was none */
 	int fits;
 };
 struct lost_layouts { /* layouts that were not, and why */

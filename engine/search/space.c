@@ -14,18 +14,18 @@ static const struct hd_option strategy_keys[] = {
 	{ "size", HD_OPT_STR, 0, "1..", NULL, "LEAST..MOST: of its sizes those that divide the ranks" },
 	{ "choose", HD_OPT_STR, 0, "", NULL,
 	  "alternatives with commas between them, each KEY=VALUE with blanks between" },
+	{ "also", HD_OPT_STR, 0, "", NULL, "more of them, tried with the fastest layouts alone" },
 };
 static const struct hd_option vary_keys[] = {
 	{ "values", HD_OPT_STR, 0, NULL, NULL, "with commas between them; the one that needs least memory first" },
 };
 
-/* Text with commas as a list of its parts. */
-static char **parts_of(const char *text, int *n)
+/* Text with commas as a list of its parts, behind those of v. */
+static char **add_parts(char **v, const char *text, int *n)
 {
-	char *copy = hd_strdup(text), *rest = copy, *part, **v = NULL;
-	size_t cap = 0;
+	char *copy = hd_strdup(text), *rest = copy, *part;
+	size_t cap = (size_t)*n;
 
-	*n = 0;
 	while ((part = strsep(&rest, ","))) {
 		v = hd_grow(v, (size_t)*n, &cap, sizeof(*v));
 		v[(*n)++] = hd_strdup(hd_parse_trim(part));
@@ -140,7 +140,10 @@ static int strategy(struct hd_conf *c, struct hd_section *at, struct space *s, s
 	to->name = hd_strdup(hd_section_name(at));
 	to->plugin = hd_strdup(hd_section_str(at, "plugin"));
 	to->kept = hd_strdup("");
-	to->choices = parts_of(hd_section_str(at, "choose"), &to->nchoices);
+	to->choices = add_parts(NULL, hd_section_str(at, "choose"), &to->nchoices);
+	to->nfirst = to->nchoices;
+	if (*hd_section_str(at, "also"))
+		to->choices = add_parts(to->choices, hd_section_str(at, "also"), &to->nchoices);
 	s->n++;
 	return HD_OK;
 }
@@ -154,7 +157,7 @@ static int varied(struct hd_conf *c, struct hd_section *at, struct space *s, str
 	if (s->nkeys == HD_SPACE_MOST)
 		return hd_section_fail(c, at, "values", err, HD_EINVAL, "more than %d keys", HD_SPACE_MOST);
 	to->name = hd_strdup(hd_section_name(at));
-	to->values = parts_of(hd_section_str(at, "values"), &to->n);
+	to->values = add_parts(NULL, hd_section_str(at, "values"), &to->n);
 	s->nkeys++;
 	return HD_OK;
 }

@@ -11,6 +11,7 @@
 struct space_alone { /* a strategy of this size and choice, and nothing else */
 	int64_t size;
 	int choice, refused, stages; /* stages: blocks are dealt to its axis */
+	int replicas;                /* each of its members has other sequences */
 	char why[200];
 };
 struct space_strategy {
@@ -18,9 +19,9 @@ struct space_strategy {
 	char *plugin;
 	char *kept; /* lines of the user's section that the search leaves as they are */
 	int64_t least, most;
-	char **choices; /* "form=2.5d depth=2"; one that is empty, if there is nothing to choose */
-	int nchoices;
-	int stages;
+	char **choices;       /* "form=2.5d depth=2"; one that is empty, if there is nothing to choose */
+	int nchoices, nfirst; /* nfirst: those before what is tried with the best layouts alone */
+	int stages, replicas;
 	struct space_alone *alone; /* all sizes that divide the ranks, and all choices */
 	int nalone;
 };
