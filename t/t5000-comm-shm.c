@@ -3,10 +3,13 @@
  * or a step hangs.
  */
 #include <config.h>
+#include "engine/process/affinity.h"
 #include "engine/train/progress.h"
 #include "lib/comm_test.h"
 #include "lib/mpi.h"
 #include "lib/tap.h"
+#include <sys/resource.h>
+#include <unistd.h>
 
 static void check_bytes(void)
 {
@@ -53,9 +56,60 @@ static int check_taken(void)
 	return wrong != 0;
 }
 
-static int rank_main(const char *what)
+#define MEETINGS 50
+
+/* How often rank 1 sleeps while rank 0 comes a millisecond late to each meeting. */
+static long naps(void)
 {
+	const int ranks[] = { 0, 1 };
+	struct hd_communicator *m = hd_communicator_create(ranks, 2, "both");
+	struct rusage before, after;
+	float x = 1;
+	struct hd_call call = {
+		.kind = HD_COMM_ALL_REDUCE, .dtype = HD_DTYPE_F32, .count = 1, .in = &x, .out = &x, .what = "x"
+	};
+
+	hd_comm_barrier();
+	getrusage(RUSAGE_SELF, &before);
+	for (int i = 0; i < MEETINGS; i++) {
+		struct hd_request t;
+		double late = hd_seconds() + 1e-3;
+
+		while (world.rank == 0 && hd_seconds() < late)
+			;
+		hd_comm_start(m, &call, &t);
+		hd_comm_wait(&t);
+	}
+	getrusage(RUSAGE_SELF, &after);
+	return world.rank ? after.ru_nvcsw - before.ru_nvcsw : 0;
+}
+
+/* A nap ends late, so a rank that has its core for itself takes none for a millisecond. One that has not gives way at once, but
+ * how often it then sleeps depends on who else wants the core. */
+static int check_naps(int argc, char **argv)
+{
+	int threads = atoi(argv[2]), fit = 2 * threads <= sysconf(_SC_NPROCESSORS_ONLN);
+	long n;
+
+	hd_affinity_setup(argc, argv, threads);
+	if (!open_all(1 << 20))
+		return 1;
+	if (hd_affinity_fits() != fit)
+		WRONG("%d threads in each of two ranks: fits is %d", threads, !fit);
+	n = naps();
+	if (fit && n > MEETINGS)
+		WRONG("%ld naps in %d meetings", n, MEETINGS);
+	hd_comm_barrier();
+	hd_comm_close();
+	return wrong != 0;
+}
+
+static int rank_main(int argc, char **argv)
+{
+	const char *what = argv[1];
+
 	return !strcmp(what, "taken")    ? check_taken()
+	       : !strcmp(what, "naps")   ? check_naps(argc, argv)
 	       : !strcmp(what, "orders") ? check_orders_alone()
 					 : check_everything();
 }
@@ -63,7 +117,7 @@ static int rank_main(const char *what)
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		return rank_main(argv[1]);
+		return rank_main(argc, argv);
 	check_bytes();
 	for (int n = 1; n <= 4; n++) {
 		char name[80];
@@ -73,6 +127,9 @@ int main(int argc, char **argv)
 	}
 	is_int(mpi_run(7, 18, "%s orders", argv[0]), 0, "sums in a stated order, of 7 members");
 	is_int(mpi_run(2, 18, "%s taken", argv[0]), 0, "a page counts for the rank whose arena has it");
+	is_int(mpi_run(2, 18, "%s naps 1", argv[0]), 0, "ranks that have cores of their own wait without sleeping");
+	is_int(mpi_run(2, 18, "%s naps %ld", argv[0], sysconf(_SC_NPROCESSORS_ONLN)), 0,
+	       "and those that share them give way");
 	setenv("HD_TEST_COMM", "private", 1);
 	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0, "ranks of a host that cannot share memory");
 	return done();

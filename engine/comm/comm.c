@@ -9,6 +9,7 @@
 #include "engine/comm/transport/sum.h"
 #include "engine/comm/wait/watchdog.h"
 #include "engine/comm/wait/watchdog_net.h"
+#include "engine/process/affinity.h"
 #include "engine/process/launch.h"
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ int hd_comm_open(struct hd_world *w, struct hd_err *err)
 		HD_TRY(hd_mpi_open(err));
 	if (!hd_here.world_of)
 		hd_here_alone();
+	hd_here.fits = hd_affinity_fits();
 	hd_control_open();
 	hd_watchdog_open();
 	hd_watchdog_net_open();

@@ -25,9 +25,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after user's-OMP_NUM_THREADS" */
+#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after user's-OMP_NUM_THREADS fits" */
 
 static char note[160];
+static int fits;
 
 static int mask_cores(void)
 {
@@ -135,7 +136,7 @@ static int back_again(int *threads)
 	const char *mark = getenv(MARK);
 	int pid = 0, from = 0, to = 0;
 
-	if (!mark || sscanf(mark, "%d %d %d %d", &pid, threads, &from, &to) != 4 || pid != (int)getpid())
+	if (!mark || sscanf(mark, "%d %d %d %d %*d %d", &pid, threads, &from, &to, &fits) != 5 || pid != (int)getpid())
 		return 0;
 	if (to > from)
 		snprintf(note, sizeof(note),
@@ -143,6 +144,11 @@ static int back_again(int *threads)
 			 "thread%s",
 			 from, hd_plural(from, "s"), to, *threads, hd_plural(*threads, "s"));
 	return 1;
+}
+
+int hd_affinity_fits(void)
+{
+	return fits;
 }
 
 int hd_affinity_threads(int threads_wanted, int64_t ranks)
@@ -173,7 +179,8 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 	sharers = cores == before && cores < sysconf(_SC_NPROCESSORS_ONLN) ? 1 : ranks;
 	threads = threads_wanted ? threads_wanted : cores / sharers;
 	threads = threads < 1 ? 1 : threads;
-	snprintf(mark, sizeof(mark), "%d %d %d %d %d", (int)getpid(), threads, before, cores, asked);
+	fits = sharers * threads <= cores;
+	snprintf(mark, sizeof(mark), "%d %d %d %d %d %d", (int)getpid(), threads, before, cores, asked, fits);
 	setenv(MARK, mark, 1);
 	if (set_openmp(threads, cores, sharers, cores > before))
 		start_again(argv);

@@ -9,6 +9,8 @@
  * again, once, in the same process: it then comes back here and returns.  -> threads of this
  * process, at least 1. */
 int hd_affinity_setup(int argc, char **argv, int threads_wanted);
+/* Whether each thread of this host's ranks has a core, as far as the setup knows; 0 before it. */
+int hd_affinity_fits(void);
 /* What it would make of this in a process of its own, with so many ranks on this host. */
 int hd_affinity_threads(int threads_wanted, int64_t ranks);
 /* One line for the log if a launcher's binding was undone, else NULL. */

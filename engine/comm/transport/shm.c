@@ -170,7 +170,7 @@ static void barrier(struct hd_communicator *m, const struct hd_call *c)
 	struct hd_backoff p;
 
 	atomic_store_explicit(&member_of(m, m->me)->step, step, memory_order_release);
-	hd_backoff_begin(&p, m, hd_call_what(c));
+	hd_backoff_begin_here(&p, m, hd_call_what(c));
 	for (int j = 0; j < m->n; j++)
 		while (atomic_load_explicit(&member_of(m, j)->step, memory_order_acquire) < step)
 			hd_backoff_wait(&p, j);
@@ -429,7 +429,7 @@ static void post(struct hd_request *t)
 
 	if (!seq)
 		mailboxes_touch(m, m->me, to, t->call.channel);
-	hd_backoff_begin(&p, m, hd_call_what(&t->call));
+	hd_backoff_begin_here(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
 		hd_backoff_wait(&p, to);
 	hd_backoff_end(&p);
@@ -508,7 +508,7 @@ static void receive_wait(struct hd_request *t)
 	for (int i = shm.npending; i-- > 0;)
 		if (shm.pending[i] == t)
 			shm.pending[i] = shm.pending[--shm.npending];
-	hd_backoff_begin(&p, t->m, hd_call_what(&t->call));
+	hd_backoff_begin_here(&p, t->m, hd_call_what(&t->call));
 	while (!try_take(t, from))
 		hd_backoff_wait(&p, from);
 	hd_backoff_end(&p);
@@ -522,7 +522,7 @@ static void send_wait(struct hd_request *t)
 	struct hd_mailbox *b = mailbox_of(m, m->me, to, t->call.channel, seq);
 	struct hd_backoff p;
 
-	hd_backoff_begin(&p, m, hd_call_what(&t->call));
+	hd_backoff_begin_here(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) <= seq)
 		hd_backoff_wait(&p, to);
 	hd_backoff_end(&p);

@@ -49,6 +49,7 @@ struct hd_comm_here { /* this process; set by hd_comm_open */
 	size_t arena_bytes;            /* 0: not shared (not made, or private) */
 	char *mine;                    /* this rank's part of it */
 	size_t mine_bytes;
+	int fits;    /* each thread of this host's ranks has a core */
 	int private; /* the arena had to be private: local ranks use the network transport too */
 };
 extern struct hd_comm_here hd_here;
