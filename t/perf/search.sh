@@ -14,14 +14,16 @@ tmp=$(mktemp)
 trap 'rm -f "$tmp"' EXIT
 line_of() { grep "^[c-]$tab${1%%:*}$tab${1#*:}$tab" "$src/t/data/published.tsv"; }
 
-for run; do
-	IFS=$tab read -r _ table name machine _ ranks _ _ _ _ _ keys < <(line_of "$run")
-	sets=()
+one() { # TABLE:RUN
+	IFS=$tab read -r _ table name machine _ ranks _ _ _ _ _ keys <<L
+$(line_of "$1")
+L
+	set --
 	for key in $keys; do
-		sets+=(--set "$key")
+		set -- "$@" --set "$key"
 	done
 	times=$( { TIMEFORMAT='%U %S'; time "$heddle" plan "$src/t/data/published.ini" --ranks "$ranks" --machine "$machine" \
-		--memory 80G --search --json "${sets[@]}" >"$tmp" 2>/dev/null; } 2>&1 || :)
+		--memory 80G --search --json "$@" >"$tmp" 2>/dev/null; } 2>&1 || :)
 	python3 - "$tmp" "$name" "$ranks" "$times" <<'P'
 import json, sys
 path, name, ranks, times = sys.argv[1:]
@@ -50,4 +52,7 @@ print("| %s | %s | %.4g | %.4g | %.1f %% | %s | %.1f | %.0f |" % (
     name, format(int(ranks), ","), given, best["step_seconds"], 100 * (given / best["step_seconds"] - 1), ", ".join(keys),
     best["memory_bytes"] / 1e9, sum(map(float, times.split()))), flush=True)
 P
+}
+for run; do
+	one "$run"
 done
