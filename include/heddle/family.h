@@ -3,7 +3,7 @@
  * loads it.
  *
  * A family is data: defaults of keys of [model], the names of these keys in a config.json of transformers, and the
- * names of the weights in a checkpoint.  The graph is the decoder of Heddle, and each key is a knob of it (doc/ini.md).
+ * names of the weights in a checkpoint.  The graph is the decoder of Heddle, and its keys are in doc/ini.md.
  * With a family, Heddle loads directories of transformers (model.load, eval, generate) and writes checkpoints that the
  * class of transformers loads.  Heddle reads all of this when it loads the plugin, and refuses a plugin with a wrong
  * entry.
@@ -26,7 +26,8 @@ struct hd_family_value {         /* frozen */
 	const char *key, *value; /* of [model], as an INI says it */
 };
 
-/* A key of config.json and the key of [model] with the same meaning.  Several entries may have one key of theirs.
+/* A key of config.json (theirs) and the key of [model] (ours) with the same meaning.  Several entries may have one
+ * key of theirs.
  * When a config is written, their values must agree; else the model is not of this class.  Every family reads and
  * writes rope_theta, rope_scaling, rope_parameters and the keys of windows.  Every other key of a config must be in
  * the list, or say nothing of the model.  Frozen. */
@@ -69,7 +70,7 @@ struct hd_family_ops { /* static const data */
 	size_t size;
 	const char *name;                       /* mandatory, as are model_type, class_name and keys */
 	const char *model_type, *class_name;    /* of config.json: "llama", "LlamaForCausalLM" */
-	const struct hd_family_value *defaults; /* ended by a NULL key; NULL: none.  Any knob but sizes */
+	const struct hd_family_value *defaults; /* ended by a NULL key; NULL: none.  Any key but sizes */
 	const struct hd_family_key
 		*keys; /* ended by a NULL key of theirs; layers, embed, heads and vocab must be in it */
 	const struct hd_family_name *names; /* ended by NULL; NULL: Llama's */

@@ -34,7 +34,7 @@ struct hd_tensor { /* view */
 	const struct hd_dim *const *dims;
 	const int64_t *local;       /* per dim, elements on one rank */
 	uint32_t ndim, dtype, what; /* what: HD_TENSOR_ACT ... */
-	uint32_t space;             /* HD_SPACE_DEVICE */
+	uint32_t space;             /* HD_SPACE_DEVICE, HD_SPACE_HOST */
 };
 
 struct hd_reshard { /* view: one movement along one axis */
@@ -125,7 +125,7 @@ enum {
 	HD_COMM_SHIFT,
 	HD_COMM_ALL_MAX,
 	HD_COMM_PERMUTE, /* since 0.5 */
-	/* Likewise. */
+	/* Since 0.10: sums in a stated order. */
 	HD_COMM_RING_REDUCE_SCATTER,
 	HD_COMM_RING_ALL_GATHER,
 	HD_COMM_ORDERED_REDUCE_SCATTER,

@@ -224,12 +224,12 @@ struct hd_host {
 	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_group_args *x);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
-	/* Shards dim along axis in nodes of this kind (hd_op.kind; NULL: all).  For a node and an axis, the first rule
-	 * of the axis decides whose kind and dim the node has.  So a rule for one kind stands before a rule of another
-	 * dim for all kinds: heads for attention, then seq for all kinds.  A rule for kind norm and the dim
+	/* Shards dim along axis in nodes of this kind (hd_op.kind; NULL: all).  For a node and an axis, the
+	 * axis' first rule that names the node's kind (or none) and one of its dims decides.  So a rule for one kind
+	 * stands before a rule of another dim for all kinds: heads for attention, then seq for all kinds.  A rule for kind norm and the dim
 	 * that norms are over decomposes the norm.  attention, norm, embedding, position, xent, route and combine
 	 * include their backward.  A kind that no op has causes a warning.  Dims of Heddle's models: batch, seq,
-	 * position, embed, heads, kv_heads, head_dim, mlp, vocab; with experts also expert, slot.  A dim that the
+	 * position, embed, heads, kv_heads, head_dim, mlp, vocab; with experts also expert, slot, router_expert, topk.  A dim that the
 	 * model lacks is no error and has no effect (one plugin for several families), but an axis that shards
 	 * nothing causes a warning.  The dim "layer" deals the blocks to the coordinates of the axis, contiguous and
 	 * even; `stage` deals them one by one. */

@@ -5,8 +5,7 @@
  * and asks for memory.  Then run is called in every step with the same addresses.  Tensors are dense and row-major in
  * the order of their dims.  run reads its inputs and writes its outputs, all of them, and nothing else.  The same
  * inputs in the same step give the same outputs: what a kernel keeps from run to run is in no checkpoint.
- * For the plugin's own ops, the plugin's kernels come before the engine's kernels of the same
- * name.
+ * If the engine has a kernel of the same name, the plugin's own ops get the plugin's.
  *
  *   cpu    run computes, on at most `threads` threads, and returns when it is done
  *   cuda   run enqueues on `stream` and returns: it does not wait, and allocates nothing.  What it enqueues may be recorded
@@ -71,9 +70,9 @@ struct hd_kernel_ops { /* static const data */
 	 * the launch). */
 	int (*run)(const struct hd_kernel_run *a);
 	void (*release)(void *state); /* frees what prepare made without alloc; NULL: there is nothing */
-	/* cpu, ref: bytes that run wants for values of its own, by shapes and threads alone.  All launches share them, so a plan
-	 * counts those of the largest.  Called before prepare.  NULL: none.  Since 1.2.  On cuda, and where the size is that of
-	 * dims: an output of the op that no node reads. */
+	/* cpu, ref: bytes of working memory of run, by shapes and threads alone.  All launches share them, so a plan counts
+	 * those of the largest.  Called before prepare.  NULL: none.  Since 1.2.  On cuda, or for memory with dims, use an
+	 * output of the op that no node reads. */
 	int64_t (*scratch)(struct hd_strategy *self, const struct hd_kernel_prepare *a);
 };
 

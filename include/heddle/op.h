@@ -57,7 +57,7 @@ struct hd_op { /* static const data */
 	uint64_t max_outputs;
 	const int8_t *inplace; /* per output, the input whose buffer it may take, or -1; NULL: none */
 	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that no node reads is scratch memory;
-	 * what else its kernels take, heddle/kernel.h says. */
+	 * heddle/kernel.h describes what else kernels take. */
 	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
 		     uint32_t nin, struct hd_shape *outs, uint32_t *nout);
 	/* Adds nodes to the logical graph.  dout[i] NULL: output i has no gradient.  Fill din[i] where bit i of `want` is
@@ -74,7 +74,7 @@ struct hd_op { /* static const data */
 	int (*cost)(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c);
 	/* Called once per node and rank, before step 1.  NULL: slot lower must replace the node. */
 	int (*record)(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n);
-	uint32_t flags, zero; /* HD_OP_CHEAP; since 0.3 */
+	uint32_t flags, zero; /* HD_OP_CHEAP; since 0.4 */
 };
 
 #ifdef __cplusplus

@@ -26,8 +26,8 @@ struct hd_serial { /* view: one parameter in one step, on all members of the plu
 	uint32_t ndim, members;
 	int64_t n, step; /* n: of elements; step: 1 is the first */
 	double lr;
-	double *param;          /* the model's parameter; the function writes what it is behind the step */
-	double *const *weights; /* by member: what it computed with; the function writes what it will compute with */
+	double *param;          /* the model's parameter; the function writes its value after the step */
+	double *const *weights; /* by member: the weights of this step; the function writes those of the next one */
 	/* By member: of its own samples.  The sum over the members is the gradient of the global batch. */
 	const double *const *gradients;
 	/* n numbers of this name that are kept from step to step, 0 at first; NULL: it was asked for with another n. */

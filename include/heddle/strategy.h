@@ -81,8 +81,8 @@ struct hd_plugin { /* the fields up to `size` are frozen; later minors append ta
 	/* NULL: the plugin trains as one rank does, up to rounding.  Else it is another algorithm on purpose, and
 	 * the text names the options with which it is exact, as "key=value key=value" ("every=1").  Since 0.3. */
 	const char *approximate;
-	const struct hd_kernel_ops *const *kernels;  /* NULL-terminated; NULL: none.  Since 0.3 */
-	const struct hd_optimizer_ops *optimizer;    /* NULL: none.  Since 0.3 */
+	const struct hd_kernel_ops *const *kernels;  /* NULL-terminated; NULL: none.  Since 0.4 */
+	const struct hd_optimizer_ops *optimizer;    /* NULL: none.  Since 0.4 */
 	const struct hd_family_ops *const *families; /* NULL-terminated; NULL: none.  Since 0.11 */
 	const struct hd_serial_ops
 		*serial; /* of what is approximate: what it computes instead; NULL: not said.  Since 1.1 */
