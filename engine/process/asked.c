@@ -7,6 +7,7 @@
  */
 #include <config.h>
 #include "engine/process/asked.h"
+#include "engine/base/err.h"
 #include "engine/process/launch.h"
 #include <errno.h>
 #include <pthread.h>
@@ -14,7 +15,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PATIENCE 2   /* seconds: so long the start of a run may still take, and then save */
@@ -39,14 +39,6 @@ static void leave(void)
 	_exit(1);
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* A plugin that does not return is no reason to stay for ever: the run would never look. */
 static void leave_stuck(double limit)
 {
@@ -58,13 +50,13 @@ static void leave_stuck(double limit)
 
 	if (!*where || is != turn || since == 0) {
 		turn = is;
-		since = now();
+		since = hd_seconds();
 	}
-	if (now() - since < limit)
+	if (hd_seconds() - since < limit)
 		return;
 	n = snprintf(text, sizeof(text),
 		     "heddle: asked to end, and still%s after %.0f seconds: it is not waited for, nothing is saved\n",
-		     where, now() - since);
+		     where, hd_seconds() - since);
 	if (write(2, text, (size_t)n) < 0)
 		_exit(2);
 	_exit(1);

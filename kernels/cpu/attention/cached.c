@@ -119,26 +119,34 @@ struct queries {
 	int64_t b, s, h, n, kv;
 };
 
+/* Products of n rows with keys or values of a run, which lie at x. */
+static struct hd_thin_job with_cache(const struct hd_attention *t, const float *rows, int64_t n, const void *x,
+				     const struct key_run *keys)
+{
+	struct hd_thin_job j = { .m = n, .rows = rows, .low = t->low, .b_step = t->kv_heads * t->dim };
+
+	j.b = (const char *)x + keys->at * (t->low ? 2 : 4);
+	return j;
+}
+
 /* Scores: products of q, which is scaled, with keys as they lie. */
 static void score(const struct cached *c, const float *q, float *scores, const struct key_run *keys, int64_t n)
 {
-	const struct hd_attention *t = &c->c.t;
-	struct hd_thin_job j = { .m = n, .k = t->dim, .rows = q, .row_step = t->dim, .low = t->low, .along_k = 1 };
+	struct hd_thin_job j = with_cache(&c->c.t, q, n, keys->k, keys);
 
-	j.b_step = t->kv_heads * t->dim;
-	j.b = (const char *)keys->k + keys->at * (t->low ? 2 : 4);
+	j.k = j.row_step = c->c.t.dim;
+	j.along_k = 1;
 	c->thin(&j, scores, c->c.past, 0, keys->n);
 }
 
 /* o (n, dim): products of the scores with values */
 static void mix(const struct cached *c, const float *scores, float *o, const struct key_run *keys, int64_t n)
 {
-	const struct hd_attention *t = &c->c.t;
-	struct hd_thin_job j = { .m = n, .k = keys->n, .rows = scores, .row_step = c->c.past, .low = t->low };
+	struct hd_thin_job j = with_cache(&c->c.t, scores, n, keys->v, keys);
 
-	j.b_step = t->kv_heads * t->dim;
-	j.b = (const char *)keys->v + keys->at * (t->low ? 2 : 4);
-	c->thin(&j, o, t->dim, 0, t->dim);
+	j.k = keys->n;
+	j.row_step = c->c.past;
+	c->thin(&j, o, c->c.t.dim, 0, c->c.t.dim);
 }
 
 static void read_queries(const struct hd_attention *t, const struct queries *a, const void *from, float *q)

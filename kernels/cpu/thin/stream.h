@@ -12,7 +12,7 @@ INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, const int low)
 {
 	int64_t bytes = low ? 2 : 4;
 
-	return n == j->b_step ? AHEAD(low) : at_least(AHEAD(low), n * bytes) * j->b_step * bytes;
+	return n == j->b_step ? AHEAD(low) : hd_thin_parts(AHEAD(low), n * bytes) * j->b_step * bytes;
 }
 
 INLINE void fetch(const struct hd_thin_job *j, int64_t at, int64_t ahead, const int vectors, const int low)

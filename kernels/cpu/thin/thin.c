@@ -50,22 +50,17 @@ static int64_t up(int64_t n)
 	return (n + 63) / 64 * 64;
 }
 
-static int64_t pieces_of(int64_t n, int64_t of)
-{
-	return (n + of - 1) / of;
-}
-
 /* Pieces and runs of columns: enough for all threads, with the sums of a run in L1 */
 static void cut(struct hd_thin *t, int threads)
 {
-	int64_t share = t->n <= LONG ? PIECES : 1, least = pieces_of(t->m * t->n, 2 * LONG);
+	int64_t share = t->n <= LONG ? PIECES : 1, least = hd_thin_parts(t->m * t->n, 2 * LONG);
 
 	if (t->m > HD_THIN_ROWS || t->along_k)
 		return;
 	t->pieces = share;
 	while (threads % share)
 		share /= 2;
-	t->runs = hd_min(threads / share, pieces_of(t->n, 4 * HD_THIN_UNIT));
+	t->runs = hd_min(threads / share, hd_thin_parts(t->n, 4 * HD_THIN_UNIT));
 	t->runs = t->runs < least ? least : t->runs;
 }
 
@@ -195,8 +190,8 @@ static void join(const struct hd_thin *t, const struct thin_result *r, const flo
 /* Piece and run `i`.  sums: (pieces, m, n) */
 static void one_piece(const struct hd_thin *t, const struct hd_thin_job *whole, float *sums, int64_t i)
 {
-	int64_t deep = pieces_of(t->k, t->pieces),
-		width = pieces_of(pieces_of(t->n, t->runs), HD_THIN_UNIT) * HD_THIN_UNIT;
+	int64_t deep = hd_thin_parts(t->k, t->pieces),
+		width = hd_thin_parts(hd_thin_parts(t->n, t->runs), HD_THIN_UNIT) * HD_THIN_UNIT;
 	int64_t p = i / t->runs, from = hd_min(i % t->runs * width, t->n), k = hd_min(p * deep, t->k);
 	struct hd_thin_job j = *whole;
 
@@ -226,7 +221,7 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 	const struct thin_result r = { c, bias, bias_dtype, keep };
 	struct hd_thin_job j = { .m = t->m, .k = t->k, .row_step = t->k, .b = b, .b_step = t->b_step, .low = t->low };
 	float *sums = (float *)((char *)scratch + up(t->m * t->k * 4));
-	int64_t units = pieces_of(t->n, HD_THIN_UNIT);
+	int64_t units = hd_thin_parts(t->n, HD_THIN_UNIT);
 
 	j.along_k = t->along_k;
 #if HD_AMX

@@ -21,6 +21,12 @@ void hd_thin_destroy(struct hd_thin *t);
 void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, const void *a, const void *b,
 		 const void *bias, uint32_t bias_dtype);
 
+/* Parts of at most `most` that n is: n / most, rounded up */
+static inline int64_t hd_thin_parts(int64_t n, int64_t most)
+{
+	return (n + most - 1) / most;
+}
+
 /* -- what one thread does */
 #define HD_THIN_UNIT 64    /* columns: threads share them out in multiples of it */
 #define HD_THIN_PANEL 1024 /* columns that pass through a cache together, where b lies along n */
