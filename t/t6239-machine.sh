@@ -39,30 +39,6 @@ sed 's/^cores = .*/cores = 1/; s/^threads = [0-9]*/threads = 2/' here.ini >half.
 by=$(awk -v a="$(seconds half.ini 1)" -v b="$(seconds two.ini 1)" 'BEGIN { print a / b }')
 ok 'half the cores make it slower' test "$(awk -v x="$by" 'BEGIN { print (x > 1.02) }')" = 1
 
-# Measured by ranks of one thread, and by a rank that has all four cores: here at a quarter of the rates.
-sed 's/^cores = .*/cores = 4/; s/^threads = .*/threads = 1/; s/^ranks = .*/ranks = 4/; /^team = /d; /_team = /d' here.ini >noteam.ini
-awk '/^cores = / { print "team = 4" }
-	{ print }
-	/^[fb][pf][0-9]* = [0-9]/ { n = split($0, all, ", ")
-		for (i = 1; i <= n; i++) {
-			m = split(all[i], x, ":")
-			if (i == 1) sub(" =", "_team =", x[1])
-			printf "%s%s:%g", (i > 1 ? ", " : ""), x[1], x[m] / 4
-		}
-		print "" }' noteam.ini >team.ini
-longer() { # THREADS: how much longer a rank of them takes by the rates of a team
-	a=$("$build/heddle" plan tiny.ini --ranks 1 --machine team.ini --set train.threads="$1" --json)
-	b=$("$build/heddle" plan tiny.ini --ranks 1 --machine noteam.ini --set train.threads="$1" --json)
-	awk -v a="$(json "$a" step_seconds)" -v b="$(json "$b" step_seconds)" 'BEGIN { print a / b }'
-}
-near 'one thread is no team' "$(longer 1)" 1 1e-6
-# Of four threads each does a quarter: what one does of the whole work, at the same size for each.
-sed 's/^threads = .*/threads = 4/; /^team = /d' noteam.ini >four.ini
-whole() { "$build/heddle" plan tiny.ini --ranks 1 --machine "$1" --set train.threads="$2" --json | sed -n 's/.*"step_seconds": *\([-0-9.e+]*\).*/\1/p'; }
-near 'four have the rates of the team' "$(awk -v a="$(whole team.ini 4)" -v b="$(whole four.ini 4)" 'BEGIN { print a / b }')" 4 0.02
-near 'more than that too' "$(awk -v a="$(whole team.ini 8)" -v b="$(whole four.ini 8)" 'BEGIN { print a / b }')" 4 0.02
-ok 'two have something between' test "$(awk -v x="$(longer 2)" 'BEGIN { print (x > 1.2 && x < 3.5) }')" = 1
-
 # A file that lacks rates is taken for what it has; ranks share what there is, on one host or on several.
 without() { awk -v what="$1" '/^\[/ { out = $0 ~ "^\\[" what } !out' here.ini >less.ini; }
 for what in 'product forward' 'product backward' product kernel 'kernel norm'; do
@@ -86,9 +62,6 @@ if [ -n "$(command -v mpirun)" ]; then
 	done
 	ok 'and the links of [machine] are no guess' sh -c '! grep -q "not measured" both.ini'
 	ok 'plan takes that' test -n "$(seconds both.ini 2)"
-	cores=$(sed -n 's/^cores = //p' both.ini)
-	[ "$cores" = 1 ] || ok 'one rank measures with a thread for each core' grep -q "^team = $cores" both.ini
-	[ "$cores" = 1 ] || ok 'products and kernels' sh -c "sed -n '/^\\[product forward/,/^\\[/p; /^\\[kernel norm\\]/,/^\\[/p' both.ini | grep -c '^fp32_team = ' | grep -qx 2"
 else
 	skip 'no mpirun: links'
 fi

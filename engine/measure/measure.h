@@ -13,14 +13,11 @@ struct hd_measuring {
 	struct hd_rates *rates; /* of this rank; of one core */
 	double until;           /* hd_seconds: nothing more is begun then */
 	int quick;              /* few and small sizes */
-	int team;               /* threads with which one rank of each host measures, on all cores; 0: all ranks do */
 	double process_memory;  /* bytes of this process besides what is planned: set by hd_measure_programs */
 };
 
 /* programs.c: kernels and products in steps of small models. */
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err);
-/* team.c: the same by one rank of each host with a thread for each core, while the others wait. */
-int hd_measure_team(struct hd_measuring *m, struct hd_err *err);
 /* links.c: movements between ranks.  Of one host into the rates; between hosts into `network`. */
 int hd_measure_links(struct hd_measuring *m, struct hd_rate_points *network, struct hd_err *err);
 /* machine_file.c: memory: bytes of a kernel and bytes/s of this rank; network: bytes sent and bytes/s. */

@@ -20,7 +20,6 @@ struct small_shape {
 	const char *family;
 	int layers, embed, heads, seq, batch, vocab;
 	const char *more;
-	int alone; /* not again with a team of threads: of large products it says nothing new, and takes longest */
 };
 /* The first are those of --quick.  Widths and lengths around those of models that fit on a host; one with long sequences, two
  * whose kernels the others lack, one text at a time, and shards of products: narrow heads, short sums. */
@@ -37,7 +36,7 @@ static const struct small_shape shapes[] = {
 	{ "gpt2", 1, 384, 6, 256, 2, 256, "mlp = 768\n" },
 	{ "llama", 1, 512, 8, 512, 1, 512, "" },
 	{ "gpt2", 1, 384, 6, 2048, 1, 256, "" },
-	{ "gpt2", 1, 768, 12, 256, 4, 8192, "", 1 },
+	{ "gpt2", 1, 768, 12, 256, 4, 8192, "" },
 	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n" },
 };
 enum { QUICK_SHAPES = 3 };
@@ -121,8 +120,6 @@ static void close_model(struct small_model *x)
 static int step(struct small_model *x, struct hd_run *run, int traced, int steps)
 {
 	hd_comm_barrier();
-	if (!x->g) /* another rank of this host measures */
-		return HD_OK;
 	hd_program_trace(x->g, traced ? (int32_t)run->step : 0, steps);
 	run->step++;
 	HD_TRY(hd_program_compute(x->g, run, fill, NULL));
@@ -136,10 +133,8 @@ static int run_model(struct small_model *x, struct hd_err *err)
 	double seconds = 0;
 	int steps = 0, rc = HD_OK;
 
-	if (x->g) {
-		run.loss_scale = 1.0 / (double)(x->plan->batch * x->plan->micros * x->plan->model.seq);
-		hd_init_weights(x->g, 1);
-	}
+	run.loss_scale = 1.0 / (double)(x->plan->batch * x->plan->micros * x->plan->model.seq);
+	hd_init_weights(x->g, 1);
 	for (int k = 0; k < 2 && seconds < LONG_ENOUGH && rc >= 0; k++) { /* the first takes memory and makes code */
 		seconds = hd_seconds();
 		rc = step(x, &run, 0, 0);
@@ -161,8 +156,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of commands from ... to - 1 together, in those of the steps that nothing else on this host held up: the lower quartile. */
-static double quartile(const struct hd_program *g, size_t from, size_t to, int steps)
+/* Of commands from ... to - 1 together: the median over the steps. */
+static double median(const struct hd_program *g, size_t from, size_t to, int steps)
 {
 	size_t each = g->ntrace / (size_t)steps;
 	double sums[MOST_STEPS] = { 0 };
@@ -174,14 +169,14 @@ static double quartile(const struct hd_program *g, size_t from, size_t to, int s
 			sums[k] += e->end - e->begin;
 		}
 	qsort(sums, (size_t)steps, sizeof(sums[0]), by_value);
-	return sums[steps / 4];
+	return sums[steps / 2];
 }
 
 static void take(struct hd_measuring *m, const struct hd_work *w, const char *name, double seconds)
 {
-	double threads = (double)(m->team ? m->team : m->rates->threads), work = w->flops > 0 ? w->flops : w->bytes;
+	double threads = (double)m->rates->threads, work = w->flops > 0 ? w->flops : w->bytes;
 	struct hd_rate_point x = { .rate = work / seconds / threads };
-	int type = (w->bf16 ? HD_RATE_BF16 : HD_RATE_FP32) + (m->team ? HD_RATE_TEAM : 0);
+	int type = w->bf16 ? HD_RATE_BF16 : HD_RATE_FP32;
 
 	if (!(work > 0) || !(seconds > 0))
 		return;
@@ -215,7 +210,7 @@ static void take_all(struct hd_measuring *m, const struct small_model *x, int st
 			hd_work_added(g->commands[i].launch->in[0], &w);
 		else if (!hd_work_of(g, n, &w))
 			continue;
-		take(m, &w, n->v.op->name, quartile(g, i, to, steps));
+		take(m, &w, n->v.op->name, median(g, i, to, steps));
 	}
 }
 
@@ -227,39 +222,23 @@ static double besides(const struct hd_measuring *m, const struct small_model *x)
 			(m->j->device->scratch ? m->j->device->scratch() : 0));
 }
 
-/* FLOP/s of large products, for hd_autotune: otherwise all ranks would measure them, and of a team only one may. */
-static char *known_rate(const struct hd_measuring *m, int idle)
-{
-	char *text, *all;
-
-	if (!m->team)
-		return NULL;
-	text = idle ? hd_strdup("") : hd_rate_line(m->j, m->j->device->matmul_rate(hd_job_dtype(m->j)));
-	hd_comm_barrier();
-	all = hd_comm_bcast_text(text, 0);
-	free(text);
-	return all;
-}
-
 static int measure(struct hd_measuring *m, const struct small_shape *s, struct hd_err *err)
 {
-	int steps = 0, idle = m->team && m->j->world.local_rank;
-	char *known = known_rate(m, idle);
 	struct small_model x = { .g = NULL };
+	int steps = 0;
 
-	if (!idle)
-		plan_model(m->j, s, &x, err);
-	if (hd_comm_agree(err) >= 0 && !idle)
+	plan_model(m->j, s, &x, err);
+	if (hd_comm_agree(err) >= 0)
 		bind_model(m->j, &x, err);
 	if (hd_comm_agree(err) >= 0)
-		hd_autotune(m->j, known, err);
+		hd_autotune(m->j, NULL, err);
 	if (hd_comm_agree(err) >= 0)
 		steps = run_model(&x, err);
-	if (hd_comm_agree(err) >= 0 && !idle)
+	if (hd_comm_agree(err) >= 0)
 		take_all(m, &x, steps);
-	if (!m->team && s < shapes + QUICK_SHAPES)
+	if (s < shapes + QUICK_SHAPES && x.g)
 		m->process_memory = fmax(m->process_memory, hd_comm_max(besides(m, &x)));
-	free(m->j->tuned), free(known);
+	free(m->j->tuned);
 	m->j->tuned = NULL;
 	close_model(&x);
 	return err->code;
@@ -273,13 +252,11 @@ int hd_measure_programs(struct hd_measuring *m, struct hd_err *err)
 		for (int bf16 = 0; bf16 < 2; bf16++) {
 			if (hd_comm_max(hd_seconds() > m->until) > 0) {
 				hd_log(HD_LOG_WARN,
-				       "%d of %d sizes are not measured%s: this machine is too slow for them", n - i, n,
-				       m->team ? " with all threads" : "");
+				       "%d of %d sizes are not measured: this machine is too slow for them", n - i, n);
 				return HD_OK;
 			}
 			m->j->compute_dtype = bf16 ? HD_DTYPE_BF16 : 0;
-			if (!m->team || !shapes[i].alone)
-				HD_TRY(measure(m, &shapes[i], err));
+			HD_TRY(measure(m, &shapes[i], err));
 		}
 	return HD_OK;
 }

@@ -132,8 +132,6 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	about(m->rates, m->j);
 	rc = hd_measure_programs(m, err); /* the first, while nothing else has taken memory */
 	if (rc >= 0)
-		rc = hd_measure_team(m, err);
-	if (rc >= 0)
 		rc = hd_measure_links(m, &network, err);
 	measure_memory(m, &memory);
 	settle(m->rates);

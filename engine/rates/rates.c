@@ -141,13 +141,13 @@ static double among(const struct hd_rate_points *p, double rows, double columns,
 	return exp2(sum / weights);
 }
 
-static double product_rate(const struct hd_rates *r, const struct hd_rate_work *w, int type, double part)
+static double product_rate(const struct hd_rates *r, const struct hd_rate_work *w, double part)
 {
-	const struct hd_rate_points *p = &r->products[w->product][type + w->bf16];
+	const struct hd_rate_points *p = &r->products[w->product][w->bf16];
 	double rows = w->rows, columns = w->columns;
 
 	for (int k = 0; !p->n && k < HD_PRODUCT_KINDS; k++)
-		p = &r->products[k][type + w->bf16];
+		p = &r->products[k][w->bf16];
 	if (!p->n)
 		return 0;
 	if (rows >= columns)
@@ -157,10 +157,10 @@ static double product_rate(const struct hd_rates *r, const struct hd_rate_work *
 	return among(p, rows, columns, w->summed);
 }
 
-static double kernel_rate(const struct hd_rates *r, const struct hd_rate_work *w, int type, double part)
+static double kernel_rate(const struct hd_rates *r, const struct hd_rate_work *w, double part)
 {
 	for (size_t i = 0; i < r->n; i++) {
-		const struct hd_rate_points *p = &r->kernels[i].of[type];
+		const struct hd_rate_points *p = r->kernels[i].of;
 
 		if (strcmp(r->kernels[i].name, w->kernel))
 			continue;
@@ -172,26 +172,12 @@ static double kernel_rate(const struct hd_rates *r, const struct hd_rate_work *w
 	return 0;
 }
 
-/* As large on the threads that measured as it is on these. */
-static double rate_of(const struct hd_rates *r, const struct hd_rate_work *w, int type, int64_t measured)
-{
-	double part = (double)measured / (double)w->threads;
-
-	return w->product >= 0 ? product_rate(r, w, type, part) : w->bytes > 0 ? kernel_rate(r, w, type, part) : 0;
-}
-
 double hd_rates_seconds(const struct hd_rates *r, const struct hd_rate_work *w)
 {
-	double rate = rate_of(r, w, 0, r->threads), team, share;
+	/* as large on the threads that measured as it is on these */
+	double part = (double)r->threads / (double)w->threads, rate;
 
-	if (r->team > r->threads && w->threads > r->threads) {
-		team = rate_of(r, w, HD_RATE_TEAM, r->team);
-		share = fmin(between((double)w->threads, (double)r->threads) /
-				     between((double)r->team, (double)r->threads),
-			     1);
-		if (team > 0)
-			rate = rate > 0 ? exp2((1 - share) * log2(rate) + share * log2(team)) : team;
-	}
+	rate = w->product >= 0 ? product_rate(r, w, part) : w->bytes > 0 ? kernel_rate(r, w, part) : 0;
 	return rate > 0 ? (w->flops > 0 ? w->flops : w->bytes) / (rate * (double)w->threads) : 0;
 }
 

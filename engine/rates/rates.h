@@ -3,9 +3,7 @@
  * products by shape.  heddle plan prices by them what they know, and by [machine] what they do not.
  *
  * All rates are of one core while all cores compute.  A rank of t threads has t times as much, and does with each of them what
- * was measured on the same part of the work.  Threads of one rank divide each kernel and meet at its end, which ranks of one
- * thread do not: so rates are measured of both, and between them they follow the logarithm of the threads.  Where a host has more
- * threads than cores they share these.
+ * was measured on the same part of the work.  Where a host has more threads than cores they share these.
  */
 #ifndef HD_ENGINE_RATES_H
 #define HD_ENGINE_RATES_H
@@ -13,12 +11,7 @@
 #include <stdio.h>
 #include "engine/base/err.h"
 
-enum {
-	HD_RATE_FP32,
-	HD_RATE_BF16,
-	HD_RATE_TEAM,
-	HD_RATE_TYPES = 2 * HD_RATE_TEAM
-}; /* + HD_RATE_TEAM: by a team of threads */
+enum { HD_RATE_FP32, HD_RATE_BF16, HD_RATE_TYPES };
 enum { HD_PRODUCT_FORWARD, HD_PRODUCT_BACKWARD, HD_PRODUCT_WEIGHTS, HD_PRODUCT_KINDS };
 
 struct hd_rate_point { /* of a kernel; or of a product */
@@ -39,7 +32,6 @@ struct hd_rates {
 	int64_t cores;        /* of a host; of a device: 1 */
 	int64_t hosts, ranks; /* that measured */
 	int64_t threads;      /* of each */
-	int64_t team;         /* threads of the rank that measured with all cores of its host; 0: none did */
 	struct hd_rate_points products[HD_PRODUCT_KINDS][HD_RATE_TYPES];
 	struct hd_kernel_rates *kernels;
 	size_t n, cap;

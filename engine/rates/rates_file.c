@@ -5,7 +5,6 @@
  *	processor = ...
  *	[product forward]		; or backward, weights
  *	fp32 = 1024x384x384:160e9, ...	; rows x columns x summed : FLOP/s
- *	fp32_team = ...			; of a core of a rank that has all cores; likewise of kernels
  *	[movement all-reduce]
  *	rate = 1e6:5e9, ...		; bytes that a rank sends : bytes/s
  *	[kernel NAME]
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const types[HD_RATE_TYPES] = { "fp32", "bf16", "fp32_team", "bf16_team" };
+static const char *const types[HD_RATE_TYPES] = { "fp32", "bf16" };
 static const char *const kinds[] = { "forward", "backward", "weights" };
 
 static const struct hd_option measured_keys[] = {
@@ -31,13 +30,10 @@ static const struct hd_option measured_keys[] = {
 	{ "hosts", HD_OPT_INT, 0, "1", "1..", "hosts that were measured" },
 	{ "ranks", HD_OPT_INT, 0, "1", "1..", "ranks that measured" },
 	{ "threads", HD_OPT_INT, 0, NULL, "1..", "threads of each" },
-	{ "team", HD_OPT_INT, 0, "0", "0..", "threads of the rank that measured with all cores (0: none)" },
 };
 static const struct hd_option rate_keys[] = {
 	{ "fp32", HD_OPT_STR, 0, "", NULL, "rates of one core in fp32" },
 	{ "bf16", HD_OPT_STR, 0, "", NULL, "rates of one core in bf16" },
-	{ "fp32_team", HD_OPT_STR, 0, "", NULL, "the same of one core of a rank that has all" },
-	{ "bf16_team", HD_OPT_STR, 0, "", NULL, "likewise in bf16" },
 };
 
 static const struct hd_option movement_keys[] = {
@@ -143,7 +139,6 @@ static int read_all(struct hd_conf *c, struct hd_section *s, struct hd_rates *r,
 	r->hosts = hd_section_int(s, "hosts");
 	r->ranks = hd_section_int(s, "ranks");
 	r->threads = hd_section_int(s, "threads");
-	r->team = hd_section_int(s, "team");
 	for (s = hd_conf_next(c, "product", NULL); s; s = hd_conf_next(c, "product", s))
 		HD_TRY(read_section(c, s, r, err));
 	for (s = hd_conf_next(c, "movement", NULL); s; s = hd_conf_next(c, "movement", s))
@@ -211,10 +206,6 @@ void hd_rates_print(const struct hd_rates *r, FILE *to)
 		r->processor, r->build, r->date, r->device, (long long)r->cores, (long long)r->hosts);
 	fprintf(to, "ranks = %lld\nthreads = %lld\t; of each; all computed at once\n", (long long)r->ranks,
 		(long long)r->threads);
-	if (r->team)
-		fprintf(to,
-			"team = %lld\t; threads of a rank that computed alone, on all cores: fp32_team, bf16_team\n",
-			(long long)r->team);
 	print_products(r, to);
 	if (r->nmovements)
 		fprintf(to, "\n; Movements between ranks of a host: bytes that a rank sends : bytes/s\n");

@@ -66,11 +66,6 @@ static const char *rate_key(const struct hd_job *j)
 	return j->compute_dtype ? "rate.bf16 " : "rate.fp32 ";
 }
 
-char *hd_rate_line(const struct hd_job *j, double rate)
-{
-	return hd_format("%s%.9g\n", rate_key(j), rate);
-}
-
 static double rate_in(const char *text, const char *key)
 {
 	const char *s = strstr(text, key);

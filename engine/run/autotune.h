@@ -7,8 +7,6 @@
 #include "engine/run/job.h"
 
 int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err);
-/* FLOP/s of large products in the job's precision, as a line of `known`; malloc'ed. */
-char *hd_rate_line(const struct hd_job *j, double rate);
 /* train.precision = auto on a cpu: the faster by the rate of large products, before anything is planned.  Sets j->low. */
 void hd_autotune_precision(struct hd_job *j, const char *known);
 
