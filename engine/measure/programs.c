@@ -234,10 +234,11 @@ static int measure(struct hd_measuring *m, const struct small_shape *s, struct h
 		hd_autotune(m->j, NULL, err);
 	if (hd_comm_agree(err) >= 0)
 		steps = run_model(&x, err);
-	if (hd_comm_agree(err) >= 0)
+	if (hd_comm_agree(err) >= 0) {
 		take_all(m, &x, steps);
-	if (s < shapes + QUICK_SHAPES && x.g)
-		m->process_memory = fmax(m->process_memory, hd_comm_max(besides(m, &x)));
+		if (s < shapes + QUICK_SHAPES)
+			m->process_memory = fmax(m->process_memory, hd_comm_max(besides(m, &x)));
+	}
 	free(m->j->tuned);
 	m->j->tuned = NULL;
 	close_model(&x);

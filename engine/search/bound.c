@@ -28,11 +28,6 @@ static double least(double a)
 	return a > 0 ? a : 0;
 }
 
-static double larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 /* Layers of the stage that has most, in whole periods: how those between are spread is not known. */
 static double most_layers(const struct probe_shape *s)
 {
@@ -48,7 +43,7 @@ static double at_least(const struct affine *f, const struct probe_shape *s)
 	double even = (f->a + f->b * l + m * (f->e + f->d * l)) / (double)s->stages;
 	double most = most_layers(s) * (least(f->b) + m * f->d);
 
-	return least(larger(even, most));
+	return least(larger_of(even, most));
 }
 
 double hd_bound_step(const struct probe *p, const struct probe_shape *s)
@@ -56,7 +51,7 @@ double hd_bound_step(const struct probe *p, const struct probe_shape *s)
 	struct affine compute = affine_of(p->compute, s->period), sent = affine_of(p->collective, s->period);
 	double queues = p->queues > 1 ? p->queues : 1;
 
-	return larger(at_least(&compute, s), at_least(&sent, s) / queues);
+	return larger_of(at_least(&compute, s), at_least(&sent, s) / queues);
 }
 
 double hd_bound_memory(const struct probe *p, const struct probe_shape *s)
@@ -67,16 +62,16 @@ double hd_bound_memory(const struct probe *p, const struct probe_shape *s)
 /* Of a micro-batch on the slowest stage, and on one of average work.  What belongs to no layer is mostly the last stage's. */
 static double slowest_stage(double layer, double rest, double l, double n)
 {
-	return larger(layer * ceil(l / n), layer * floor(l / n) + rest);
+	return larger_of(layer * ceil(l / n), layer * floor(l / n) + rest);
 }
 
 double hd_guess_step(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
 {
 	struct affine f = affine_of(p->step, s->period);
 	double m = (double)s->micros, l = (double)s->layers, n = (double)s->stages;
-	double even = (f.e + f.d * l) / n, micro = larger(even, slowest_stage(f.d, f.e, l, n));
+	double even = (f.e + f.d * l) / n, micro = larger_of(even, slowest_stage(f.d, f.e, l, n));
 
-	return larger((f.a + f.b * l) / n, 0) + m * micro + o->bubble * o->bubble_of * even;
+	return larger_of((f.a + f.b * l) / n, 0) + m * micro + o->bubble * o->bubble_of * even;
 }
 
 /* Chunks of micro-batches that a stage keeps: as measured, or growing with the micro-batches of a step. */
@@ -120,6 +115,6 @@ double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
 	double micro = (p->units[1] - p->units[0]) / q, once = (p->step[1] - p->step[0]) / q - micro;
 	double rest = p->units[0] - micro * q, rest_once = p->step[0] - p->units[0] - once * q;
 
-	return larger((once * l + rest_once) / n, 0) +
-	       (double)s->micros * larger((micro * l + rest) / n, slowest_stage(micro, rest, l, n));
+	return larger_of((once * l + rest_once) / n, 0) +
+	       (double)s->micros * larger_of((micro * l + rest) / n, slowest_stage(micro, rest, l, n));
 }

@@ -13,11 +13,6 @@
 
 #define MOST_SECONDS 120 /* of one plan */
 
-static double larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 struct jobs {
 	const struct evaluator *e;
 	const struct space_layout *layouts;
@@ -90,7 +85,7 @@ static void evaluate_conf(const struct evaluator *e, struct hd_conf *c, struct e
 	if (!err->code && predict(e, c, &e->options, 0, &r, err) >= 0) {
 		out->step = r.times.step;
 		for (int64_t k = 0; k < r.times.nstages; k++)
-			out->memory = larger(out->memory, r.times.stages[k].memory);
+			out->memory = larger_of(out->memory, r.times.stages[k].memory);
 		hd_price_release(&r.times);
 	}
 	if (err->code)
@@ -199,7 +194,7 @@ static double most_kept(const struct hd_unit_spans *s)
 	double most = 0;
 
 	for (size_t i = 0; i < s->nunits; i++)
-		most = larger(most, s->units[i].use.kept);
+		most = larger_of(most, s->units[i].use.kept);
 	return most;
 }
 
@@ -273,7 +268,7 @@ static double most_in_flight(const struct hd_plan *p)
 	double most = 1;
 
 	for (int k = 0; k < p->timing.p; k++)
-		most = larger(most, p->timing.in_flight[k]);
+		most = larger_of(most, p->timing.in_flight[k]);
 	return most;
 }
 

@@ -7,6 +7,11 @@
 #include "engine/predict/simulate.h"
 #include "engine/search/space.h"
 
+static inline double larger_of(double a, double b)
+{
+	return a > b ? a : b;
+}
+
 struct judged {   /* whether a plan was possible */
 	int code; /* 0, or an error's */
 	char why[200];

@@ -80,11 +80,6 @@ static void add_choices_of(const struct search_state *s, const struct space_layo
 	}
 }
 
-static int allowed(const struct space_strategy *s, int64_t size, int64_t layers)
-{
-	return size >= s->least && size <= s->most && !(s->stages && size > layers);
-}
-
 /* The only strategy of stages; -1: there is none, or several. */
 static int only_staged(const struct space *of)
 {
@@ -123,8 +118,8 @@ static struct relatives relatives_of(const struct search_state *s, const struct 
 		int64_t product = l->size[last] * l->size[staged];
 
 		for (int64_t stages = product / 2; stages >= 1; stages--) {
-			if (product % stages || !allowed(&of->strategies[staged], stages, of->layers) ||
-			    !allowed(&of->strategies[last], product / stages, of->layers))
+			if (product % stages || !hd_space_allows(of, staged, stages) ||
+			    !hd_space_allows(of, last, product / stages))
 				continue;
 			mine.size[staged] = stages;
 			mine.size[last] = product / stages;
@@ -194,7 +189,6 @@ static void add_choices(struct search_state *s, struct space_layout *l, int i, c
 static void add_sizes(struct search_state *s, struct space_layout *l, int i, int64_t left)
 {
 	const struct space *of = s->e.space;
-	const struct space_strategy *at = &of->strategies[i];
 
 	if (i == of->n) {
 		if (left == 1)
@@ -202,7 +196,7 @@ static void add_sizes(struct search_state *s, struct space_layout *l, int i, int
 		return;
 	}
 	for (int64_t n = 1; n <= left; n++) {
-		if (left % n || !allowed(at, n, of->layers))
+		if (left % n || !hd_space_allows(of, i, n))
 			continue;
 		l->size[i] = n;
 		add_sizes(s, l, i + 1, left / n);

@@ -48,11 +48,6 @@ struct search_state {
 	double slowest; /* bound of what was lost to the best: the smallest */
 };
 
-static inline double larger_of(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 /* What is unlikely to fit is later: the factor of a key. */
 static inline double hd_search_penalty(const struct search_state *s, double memory)
 {

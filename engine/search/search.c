@@ -329,10 +329,7 @@ static void near_keys(struct search_state *s, const struct space_layout *best, s
 
 static int is_allowed(const struct search_state *s, const struct space_layout *l, int i)
 {
-	const struct space_strategy *at = &s->e.space->strategies[i];
-
-	return l->size[i] >= at->least && l->size[i] <= at->most && !(at->stages && l->size[i] > s->e.space->layers) &&
-	       !hd_search_refused(s, l, i);
+	return hd_space_allows(s->e.space, i, l->size[i]) && !hd_search_refused(s, l, i);
 }
 
 /* A factor of two or three goes from one strategy to another. */

@@ -200,6 +200,13 @@ const char *hd_space_refuses(const struct space *s, int strategy, int64_t size, 
 	return NULL;
 }
 
+int hd_space_allows(const struct space *s, int strategy, int64_t size)
+{
+	const struct space_strategy *of = &s->strategies[strategy];
+
+	return size >= of->least && size <= of->most && !(of->stages && size > s->layers);
+}
+
 static void free_list(char **v, int n)
 {
 	while (n)

@@ -55,6 +55,9 @@ struct space_layout {
 /* NULL: that strategy is possible by itself with this size and choice; else why not. */
 const char *hd_space_refuses(const struct space *s, int strategy, int64_t size, int choice);
 
+/* Whether the space has that strategy with this size. */
+int hd_space_allows(const struct space *s, int strategy, int64_t size);
+
 /* The layout of an INI as a point of the space; 0: it is none. */
 int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_layout *out);
 

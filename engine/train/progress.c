@@ -54,10 +54,11 @@ int64_t hd_private_bytes(void)
 int64_t hd_own_peak_bytes(void)
 {
 	int64_t shared = status_bytes("RssShmem"), taken = hd_comm_arena_taken(), most = hd_peak_bytes();
-	int64_t private = status_bytes("RssAnon") + status_bytes("RssFile");
+	int64_t private;
 
 	if (shared < 0)
 		return most;
+	private = hd_private_bytes();
 	most -= shared;
 	return taken + (most > private ? most : private);
 }

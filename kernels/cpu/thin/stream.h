@@ -84,7 +84,7 @@ INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64
 		ahead += (DEPTH * j->b_step - n) * bytes;
 #pragma GCC unroll 4
 	for (int d = 0; d < DEPTH; d++)
-		fetch(j, b + d * j->b_step + at, ahead, 2, low);
+		fetch(j, b + d * j->b_step + at, ahead, 4, low);
 }
 
 INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
@@ -98,11 +98,14 @@ INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 #pragma GCC unroll 4
 		for (int d = 0; d < DEPTH; d++)
 			x[r][d] = (vec){ 0 } + j->rows[r * j->row_step + k + d];
-	for (; at + 2 * HD_VL <= n; at += 2 * HD_VL) {
-		add_deep_vec(j, y + at, y_step, b + at, x, rows, low);
-		add_deep_vec(j, y + at + HD_VL, y_step, b + at + HD_VL, x, rows, low);
+	for (; at + 4 * HD_VL <= n; at += 4 * HD_VL) {
+#pragma GCC unroll 4
+		for (int c = 0; c < 4; c++)
+			add_deep_vec(j, y + at + c * HD_VL, y_step, b + at + c * HD_VL, x, rows, low);
 		fetch_deep(j, b, at, n, low);
 	}
+	for (; at + HD_VL <= n; at += HD_VL)
+		add_deep_vec(j, y + at, y_step, b + at, x, rows, low);
 	for (int d = 0; d < DEPTH; d++)
 		for (int64_t i = at; i < n; i++)
 			for (int r = 0; r < rows; r++)
