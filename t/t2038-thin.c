@@ -12,6 +12,7 @@
 #include "t/lib/tap.h"
 #include "t/lib/kernel_test.h"
 #include "engine/base/half.h"
+#include "kernels/cpu/base/pairs.h"
 #include "kernels/cpu/matmul/amx.h"
 #include "kernels/cpu/thin/thin.h"
 
@@ -45,11 +46,10 @@ static const struct form {
 } forms[] = {
 	{ "plain", hd_thin_plain },
 #if defined(__x86_64__)
-	{ "avx2", hd_thin_avx2 },
-	{ "avx512", hd_thin_avx512 },
+	{ "avx2", hd_thin_avx2 },   { "avx512", hd_thin_avx512 },
 #endif
 #if HD_AMX
-	{ "tiles", by_tiles },
+	{ "pairs", hd_thin_pairs }, { "tiles", by_tiles },
 #endif
 };
 
@@ -62,7 +62,14 @@ static int is_here(const struct form *f)
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
 		       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
 #endif
+	if (!strcmp(f->name, "pairs"))
+		return hd_pairs_here();
 	return strcmp(f->name, "tiles") || hd_amx_allowed();
+}
+
+static int of_bf16(const struct form *f)
+{
+	return !strcmp(f->name, "tiles") || !strcmp(f->name, "pairs");
 }
 
 struct sizes {
@@ -154,6 +161,7 @@ static void check_form(const struct form *f, struct sizes s, int along_k, int lo
 
 	make(&c);
 	j.rows = c.rows;
+	j.low_rows = c.low_rows;
 	j.b = c.b;
 	j.b_step = c.b_step;
 #if HD_AMX
@@ -241,7 +249,7 @@ int main(void)
 	for (size_t f = 0; f < HD_LEN(forms); f++)
 		for (size_t i = 0; i < HD_LEN(sizes) && is_here(&forms[f]); i++)
 			for (int along_k = 0; along_k < 2; along_k++)
-				for (int low = !strcmp(forms[f].name, "tiles"); low < 2; low++)
+				for (int low = of_bf16(&forms[f]); low < 2; low++)
 					check_form(&forms[f], sizes[i], along_k, low);
 	for (size_t i = 0; i < HD_LEN(products); i++) {
 		check_product(&products[i], HD_DTYPE_F32, HD_DTYPE_F32);

@@ -91,32 +91,36 @@ static void shorten(struct hd_ids *texts, int64_t n, int64_t tokens)
 		texts[i].n = (size_t)tokens;
 }
 
-enum { TIMES = 3 };
+enum { TIMES = 7 };
 static volatile uint64_t was_read; /* so that the sum is made */
 
+/* Memory's rate changes by the second where others share it, so the share of the bound is that of each turn, of which reading is the
+ * first and the last part. */
 static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_ids *texts, struct hd_err *err)
 {
 	const struct hd_sampling greedy = { .temperature = 0 };
-	double prompt[TIMES], next[TIMES], reading[TIMES * 2];
+	double prompt[TIMES], next[TIMES], share[TIMES], read = (double)hd_job_owner(j)->memory.persistent;
 	uint64_t sum = 0;
 
 	for (int k = -1; k < TIMES; k++) { /* once to warm up */
 		struct hd_generation_times t = { 0 };
+		double reading = read_once(j, &sum);
 
-		if (k >= 0)
-			reading[2 * k] = read_once(j, &sum);
 		HD_TRY(hd_cached_generate(j, texts, b->batch, b->tokens + 1, &greedy, &t, err));
 		shorten(texts, b->batch, b->prompt);
 		if (k < 0)
 			continue;
-		reading[2 * k + 1] = read_once(j, &sum);
+		reading = (reading + read_once(j, &sum)) / 2;
 		prompt[k] = hd_comm_max(t.prompt);
 		next[k] = hd_comm_max(t.next);
+		share[k] = (double)b->tokens * hd_comm_max(b->bytes * reading / read) / next[k];
 	}
 	b->prompt_rate = (double)(b->batch * b->prompt) / median(prompt, TIMES);
 	b->rate = (double)(b->batch * b->tokens) / median(next, TIMES);
 	if (hd_device_in_host(j->device))
-		b->read_rate = (double)hd_job_owner(j)->memory.persistent / median(reading, 2 * TIMES);
+		b->bound = b->rate / median(share, TIMES);
+	b->bytes = hd_comm_max(b->bytes);
+	b->read_rate = b->bound * b->bytes / (double)b->batch;
 	was_read = sum;
 	return HD_OK;
 }
@@ -125,18 +129,14 @@ int hd_generation_measure(struct hd_job *j, struct hd_generation_bench *b, struc
 {
 	const struct hd_program *g = j->program[HD_JOB_NEXT];
 	struct hd_ids *texts;
-	double bytes = needed(g, (double)b->prompt + (double)b->tokens / 2);
 	int rc;
 
 	b->batch = hd_cached_rows(j);
 	texts = hd_alloc((size_t)b->batch * sizeof(*texts));
 	make_texts(texts, b->batch, b->prompt, g->plan->model.vocab);
 	hd_init_weights(hd_job_owner(j), j->train.seed);
+	b->bytes = needed(g, (double)b->prompt + (double)b->tokens / 2);
 	rc = measure(j, b, texts, err);
-	if (rc >= 0) {
-		b->bound = b->read_rate > 0 ? (double)b->batch / hd_comm_max(bytes / b->read_rate) : 0;
-		b->bytes = hd_comm_max(bytes);
-	}
 	for (int64_t i = 0; i < b->batch; i++)
 		hd_ids_release(&texts[i]);
 	free(texts);

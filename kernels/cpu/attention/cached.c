@@ -7,6 +7,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/pairs.h"
 #include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/thin/thin.h"
 #include "kernels/prepare/attention.h"
@@ -16,8 +17,8 @@
 
 struct cached {
 	struct hd_cached c;
-	int threads; /* that there is scratch for */
-	hd_thin_fn *thin;
+	int threads;              /* that there is scratch for */
+	hd_thin_fn *thin, *pairs; /* pairs: of bf16 rows, or NULL */
 };
 
 /* Heads of a task: of one kv head, which so is read once for all of them. */
@@ -51,21 +52,27 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 		return hd_err_set(err, HD_ENOTSUP, "attention_cached: heads of %lld, at most %d are known",
 				  (long long)c.t.dim, HD_PIECE);
 	s = hd_alloc(sizeof(*s));
-	*s = (struct cached){ c, omp_get_max_threads(), hd_thin_best() };
+	*s = (struct cached){ c, omp_get_max_threads(), hd_thin_best(), NULL };
+#if HD_AMX
+	s->pairs = c.t.low && hd_pairs_fast() ? hd_thin_pairs : NULL;
+#endif
 	p->state = s;
 	return hd_scratch_take(p, scratch(d, s->threads), "attention_cached", err);
 }
 
-/* -> the sum of what they become: e^(x - max) */
-HD_CLONES static float softmax(float *x, int64_t n, float cap)
+/* -> the sum of what they become: e^(scale x - max), scale x bounded by cap */
+HD_CLONES static float softmax(float *x, int64_t n, float scale, float cap)
 {
 	float max = -HUGE_VALF, sum = 0;
 
 	for (int64_t j = 0; cap > 0 && j < n; j++)
-		x[j] = cap * hd_tanhf_all(x[j] / cap);
+		x[j] = cap * hd_tanhf_all(scale * x[j] / cap);
+	scale = cap > 0 ? 1 : scale;
 #pragma omp simd reduction(max : max)
-	for (int64_t j = 0; j < n; j++)
+	for (int64_t j = 0; j < n; j++) {
+		x[j] *= scale;
 		max = x[j] > max ? x[j] : max;
+	}
 #pragma omp simd reduction(+ : sum)
 	for (int64_t j = 0; j < n; j++) {
 		x[j] = hd_expf(x[j] - max);
@@ -121,46 +128,65 @@ struct queries {
 
 /* Products of n rows with keys or values of a run, which lie at x. */
 static struct hd_thin_job with_cache(const struct hd_attention *t, const float *rows, int64_t n, const void *x,
-				     const struct key_run *keys)
+				     const struct key_run *keys, struct hd_fetch *next)
 {
-	struct hd_thin_job j = { .m = n, .rows = rows, .low = t->low, .b_step = t->kv_heads * t->dim };
+	struct hd_thin_job j = { .m = n, .rows = rows, .low = t->low, .b_step = t->kv_heads * t->dim, .next = next };
 
 	j.b = (const char *)x + keys->at * (t->low ? 2 : 4);
 	return j;
 }
 
-/* Scores: products of q, which is scaled, with keys as they lie. */
-static void score(const struct cached *c, const float *q, float *scores, const struct key_run *keys, int64_t n)
+/* Keys or values of a run, at x, to be fetched */
+static struct hd_fetch lines_of(const struct hd_attention *t, const void *x, const struct key_run *keys)
 {
-	struct hd_thin_job j = with_cache(&c->c.t, q, n, keys->k, keys);
+	int64_t bytes = t->low ? 2 : 4;
+
+	return hd_fetch_of((const char *)x + keys->at * bytes, t->dim * bytes, keys->n, t->kv_heads * t->dim * bytes);
+}
+
+static void end_fetch(struct hd_fetch *next)
+{
+	if (next)
+		hd_fetch_lines(next, INT64_MAX);
+}
+
+/* q, of `a`, as fp32: where it lies, or in tmp */
+static const float *queries_at(const struct hd_attention *t, const struct queries *a, const void *q, float *tmp)
+{
+	int64_t at = ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
+
+	if (!t->low)
+		return (const float *)q + at;
+	hd_raise(tmp, (const uint16_t *)q + at, a->n * t->dim);
+	return tmp;
+}
+
+/* Products of the queries with keys as they lie; tmp: (n, dim) */
+static void score(const struct cached *c, const struct queries *a, const void *q, float *tmp, float *scores,
+		  const struct key_run *keys, struct hd_fetch *next)
+{
+	struct hd_thin_job j = with_cache(&c->c.t, NULL, a->n, keys->k, keys, next);
 
 	j.k = j.row_step = c->c.t.dim;
 	j.along_k = 1;
-	c->thin(&j, scores, c->c.past, 0, keys->n);
+	if (c->pairs)
+		j.low_rows = (const uint16_t *)q + ((a->b * c->c.t.seq + a->s) * c->c.t.heads + a->h) * c->c.t.dim;
+	else
+		j.rows = queries_at(&c->c.t, a, q, tmp);
+	(c->pairs ? c->pairs : c->thin)(&j, scores, c->c.past, 0, keys->n);
+	end_fetch(next);
 }
 
 /* o (n, dim): products of the scores with values */
-static void mix(const struct cached *c, const float *scores, float *o, const struct key_run *keys, int64_t n)
+static void mix(const struct cached *c, const float *scores, float *o, const struct key_run *keys, int64_t n,
+		struct hd_fetch *next)
 {
-	struct hd_thin_job j = with_cache(&c->c.t, scores, n, keys->v, keys);
+	struct hd_thin_job j = with_cache(&c->c.t, scores, n, keys->v, keys, next);
 
 	j.k = keys->n;
 	j.row_step = c->c.past;
 	c->thin(&j, o, c->c.t.dim, 0, c->c.t.dim);
-}
-
-static void read_queries(const struct hd_attention *t, const struct queries *a, const void *from, float *q)
-{
-	uint32_t dtype = t->low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
-	int64_t at = ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
-	float tmp[HD_PIECE];
-
-	for (int64_t i = 0; i < a->n; i++, at += t->dim, q += t->dim) {
-		const float *x = hd_read(from, dtype, at, t->dim, tmp);
-
-		for (int64_t k = 0; k < t->dim; k++)
-			q[k] = t->scale * x[k];
-	}
+	end_fetch(next);
 }
 
 static void write_results(const struct hd_attention *t, const struct queries *a, void *to, float *o, const float *sums)
@@ -177,42 +203,70 @@ static void write_results(const struct hd_attention *t, const struct queries *a,
 	}
 }
 
-static void some_queries(const struct cached *c, float *own, void *const *out, void *const *in, const struct queries *a)
+/* What `a` sees -> pieces of it */
+static int keys_seen(const struct cached *c, void *const *in, const struct queries *a, struct key_run keys[3])
+{
+	int32_t position = ((int32_t *)in[5])[a->b * c->c.t.seq + a->s];
+
+	return position < 0 ? 0 : keys_of(c, in, a->b, a->s, a->kv, position, keys);
+}
+
+/* next: comes after `a`, so its keys are fetched; NULL: nothing does that is not in a cache. */
+static void some_queries(const struct cached *c, float *own, void *const *out, void *const *in, const struct queries *a,
+			 const struct queries *next)
 {
 	const struct hd_attention *t = &c->c.t;
 	int64_t size = HEADS * t->dim, n = 0;
 	float *q = own, *o = q + size, *more = o + size, *scores = more + size, sums[HEADS];
-	int32_t position = ((int32_t *)in[5])[a->b * t->seq + a->s];
-	struct key_run keys[3];
-	int pieces = position < 0 ? 0 : keys_of(c, in, a->b, a->s, a->kv, position, keys);
+	struct key_run keys[3], later[3];
+	int pieces = keys_seen(c, in, a, keys), more_pieces = next ? keys_seen(c, in, next, later) : 0;
 
-	read_queries(t, a, in[0], q);
-	for (int i = 0; i < pieces; n += keys[i++].n)
-		score(c, q, scores + n, &keys[i], a->n);
+	for (int i = 0; i < pieces; n += keys[i++].n) {
+		struct hd_fetch values = lines_of(t, keys[i].v, &keys[i]);
+
+		score(c, a, in[0], q, scores + n, &keys[i], t->seq == 1 ? &values : NULL);
+	}
 	for (int64_t i = 0; i < a->n && pieces; i++)
-		sums[i] = softmax(scores + i * c->c.past, n, t->softcap);
+		sums[i] = softmax(scores + i * c->c.past, n, t->scale, t->softcap);
 	if (!pieces)
 		memset(o, 0, (size_t)size * sizeof(*o));
 	for (int i = 0; i < pieces; scores += keys[i++].n) {
-		mix(c, scores, i ? more : o, &keys[i], a->n);
+		struct hd_fetch f = { 0 };
+
+		if (i < more_pieces)
+			f = lines_of(t, later[i].k, &later[i]);
+		mix(c, scores, i ? more : o, &keys[i], a->n, t->seq == 1 ? &f : NULL);
 		for (int64_t k = 0; k < a->n * t->dim && i; k++)
 			o[k] += more[k];
 	}
 	write_results(t, a, out[0], o, pieces ? sums : NULL);
 }
 
-/* All queries of a sequence, of the heads of task i: tasks are numbered by the heads of the whole dim, so that no bit depends on
- * where it is cut. */
-static void task(const struct cached *c, float *own, void *const *out, void *const *in, int64_t b, int64_t i)
+/* The heads of task i: tasks are numbered by the heads of the whole dim, so that no bit depends on where it is cut. */
+static struct queries queries_of(const struct hd_attention *t, int64_t b, int64_t i)
 {
-	const struct hd_attention *t = &c->c.t;
 	int64_t per = tasks_of_group(t), kv = i / per, from = kv * t->group + i % per * HEADS;
 	int64_t to = hd_min(from + HEADS, (kv + 1) * t->group), first = from > t->head0 ? from : t->head0;
 	struct queries a = { .b = b, .h = first - t->head0, .kv = kv - t->kv0 };
 
 	a.n = hd_min(to, t->head0 + t->heads) - first;
-	for (a.s = 0; a.s < t->seq; a.s++)
-		some_queries(c, own, out, in, &a);
+	return a;
+}
+
+/* Tasks from..to - 1, of which each sequence has `tasks`, from `first` on; by one thread */
+static void some_tasks(const struct cached *c, float *own, void *const *out, void *const *in, int64_t first,
+		       int64_t tasks, int64_t from, int64_t to)
+{
+	const struct hd_attention *t = &c->c.t;
+
+	for (int64_t i = from; i < to; i++) {
+		struct queries a = queries_of(t, i / tasks, first + i % tasks), next;
+
+		if (i + 1 < to)
+			next = queries_of(t, (i + 1) / tasks, first + (i + 1) % tasks);
+		for (; a.s < t->seq; a.s++)
+			some_queries(c, own, out, in, &a, i + 1 < to && t->seq == 1 ? &next : NULL);
+	}
 }
 
 /* Keys and values of token i, which is of sequence i / seq. */
@@ -235,17 +289,20 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	float *all = hd_scratch();
 	const struct hd_attention *t = &c->c.t;
 	int64_t first = task_of(t, 0), tasks = task_of(t, t->heads - 1) - first + 1, tokens = t->batch * t->seq;
+	int64_t n = t->batch * tasks;
 	int threads = omp_get_max_threads() < c->threads ? omp_get_max_threads() : c->threads;
 
 	(void)r;
 #pragma omp parallel num_threads(threads)
 	{
+		int64_t me = omp_get_thread_num(), all_here = omp_get_num_threads();
+
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < (t->window ? 0 : tokens); i++)
 			keep(&c->c, in, i);
-#pragma omp for schedule(static)
-		for (int64_t i = 0; i < t->batch * tasks; i++)
-			task(c, all + omp_get_thread_num() * each(&c->c), out, in, i / tasks, first + i % tasks);
+		some_tasks(c, all + me * each(&c->c), out, in, first, tasks, n * me / all_here,
+			   n * (me + 1) / all_here);
+#pragma omp barrier
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < (t->window ? tokens : 0); i++)
 			keep(&c->c, in, i);

@@ -13,7 +13,6 @@
 #define INLINE static inline __attribute__((always_inline))
 #define DEEP 16 /* rows of b in a block */
 #define BAND 4  /* columns of b in a block */
-#define LINES(vectors, low) (((vectors)*HD_VL * ((low) ? 2 : 4) + 63) / 64)
 
 typedef float vec __attribute__((vector_size(4 * HD_VL), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(4 * HD_VL)));

@@ -2,26 +2,7 @@
  * kernels/cpu/thin/stream.h - thin products of at most HD_THIN_ROWS rows, which take as long as reading b.  b passes by once in the
  * order of memory, some of its rows at once, and each of its lines is fetched AHEAD bytes before its use.  Part of blocks.h.
  */
-/* As measured, in both forms and on two processors.  Fetched into L2: the fetches of L1 are too few. */
-#define AHEAD(low) ((low) ? 8192 : 2048)
-#define DEEP_AHEAD 24576 /* of DEPTH rows together */
-#define DEPTH 4          /* rows of b for which y is read and written once */
-
-/* From the bytes in use to those that are fetched: lines of `n` elements follow one another, or lie apart. */
-INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, const int low)
-{
-	int64_t bytes = low ? 2 : 4;
-
-	return n == j->b_step ? AHEAD(low) : hd_thin_parts(AHEAD(low), n * bytes) * j->b_step * bytes;
-}
-
-INLINE void fetch(const struct hd_thin_job *j, int64_t at, int64_t ahead, const int vectors, const int low)
-{
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++)
-		if (i < LINES(vectors, low))
-			__builtin_prefetch((const char *)j->b + at * (low ? 2 : 4) + ahead + i * 64, 0, 2);
-}
+#include "kernels/cpu/thin/fetch.h"
 
 /* -- b along n: y is a sum of rows of b ------------------------------------------------------------------- */
 INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
@@ -42,7 +23,7 @@ INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 			for (int r = 0; r < rows; r++)
 				*(vec *)(y + r * y_step + at + c * HD_VL) += x[r] * v;
 		}
-		fetch(j, b + at, ahead, 4, low);
+		fetch(j, b + at, ahead, 4 * HD_VL, low);
 	}
 	for (; at + HD_VL <= n; at += HD_VL)
 #pragma GCC unroll 4
@@ -75,18 +56,6 @@ INLINE void add_deep_vec(const struct hd_thin_job *j, float *y, int64_t y_step, 
 		*(vec *)(y + r * y_step) = sum[r];
 }
 
-/* Those of DEPTH rows at `at` + DEEP_AHEAD bytes, in the order in which they are used: at the end of a row come the next rows. */
-INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64_t n, const int low)
-{
-	int64_t bytes = low ? 2 : 4, ahead = DEEP_AHEAD / DEPTH;
-
-	if (at + ahead / bytes >= n)
-		ahead += (DEPTH * j->b_step - n) * bytes;
-#pragma GCC unroll 4
-	for (int d = 0; d < DEPTH; d++)
-		fetch(j, b + d * j->b_step + at, ahead, 4, low);
-}
-
 INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
 		     const int rows, const int low)
 {
@@ -102,7 +71,7 @@ INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 #pragma GCC unroll 4
 		for (int c = 0; c < 4; c++)
 			add_deep_vec(j, y + at + c * HD_VL, y_step, b + at + c * HD_VL, x, rows, low);
-		fetch_deep(j, b, at, n, low);
+		fetch_deep(j, b, at, n, 4 * HD_VL, low);
 	}
 	for (; at + HD_VL <= n; at += HD_VL)
 		add_deep_vec(j, y + at, y_step, b + at, x, rows, low);
@@ -112,7 +81,6 @@ INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 				y[r * y_step + i] += x[r][d][0] * get_one(j->b, low, b + d * j->b_step + i);
 }
 
-/* One row of a in fp32 is as fast row by row: there memory alone is slow enough. */
 INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows,
 		     const int low)
 {
@@ -120,7 +88,7 @@ INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 
 	for (int r = 0; r < rows; r++)
 		memset(y + r * y_step, 0, (size_t)n * sizeof(*y));
-	for (; (low || rows > 1) && k + DEPTH <= j->k; k += DEPTH)
+	for (; k + DEPTH <= j->k; k += DEPTH)
 		add_deep(j, y, y_step, k, from, n, rows, low);
 	for (; k < j->k; k++)
 		add_row(j, y, y_step, k, from, n, ahead, rows, low);
@@ -144,7 +112,7 @@ INLINE void dot(const struct hd_thin_job *j, vec *s, int64_t b, int64_t ahead, c
 #pragma GCC unroll 4
 			for (int r = 0; r < rows; r++)
 				sum[r][c % chains] += row_at(j, r, k + c * HD_VL) * get(j->b, low, b + k + c * HD_VL);
-		fetch(j, b + k, ahead, 4, low);
+		fetch(j, b + k, ahead, 4 * HD_VL, low);
 	}
 	for (; k + HD_VL <= j->k; k += HD_VL)
 #pragma GCC unroll 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products of a few rows with a large matrix.  Threads share out columns, in units, so no bit depends on their number; each takes
- * its columns by what the processor is best at (blocks.h, tiles.c).
+ * its columns by what the processor is best at (blocks.h, pairs.c, tiles.c).
  *
  * Of at most HD_THIN_ROWS rows with b along n, columns would be short runs of memory.  There k is cut into PIECES, whose number
  * depends on the shape alone: a thread reads whole rows of b, and the sums of the pieces are added in their order.
@@ -8,6 +8,7 @@
 #include <config.h>
 #include "kernels/cpu/thin/thin.h"
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/pairs.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@ enum { LEAST = 1 << 16, COLUMNS = 64, PIECES = 8, LONG = 4096 };
 
 struct hd_thin {
 	int64_t m, n, k, a_m, a_k, b_step, c_m;
-	int low, low_c, along_k, tiles;
-	hd_thin_fn *blocks;
+	int low, low_c, along_k, tiles, pairs;
+	hd_thin_fn *blocks;   /* pairs: of low rows */
 	int64_t width;        /* of y: columns of a panel */
 	int64_t pieces, runs; /* pieces: of k, whose sums are added in their order; 0: none.  runs: of columns */
 	int64_t operand, each, threads; /* bytes: of a in its form, of one thread */
@@ -79,6 +80,15 @@ static void size(struct hd_thin *t, int threads)
 	t->threads = threads;
 }
 
+static void choose_pairs(struct hd_thin *t)
+{
+#if HD_AMX
+	t->pairs = t->low && t->a_k == 1 && !t->tiles && hd_pairs_fast();
+	if (t->pairs)
+		t->blocks = hd_thin_pairs;
+#endif
+}
+
 /* -> 0: not for this shape */
 static int plan(struct hd_thin *t, const struct hd_mm_shape *s, int64_t rows, int tiles, int threads)
 {
@@ -93,6 +103,7 @@ static int plan(struct hd_thin *t, const struct hd_mm_shape *s, int64_t rows, in
 	t->low_c = s->dtype[HD_MM_C] == HD_DTYPE_BF16;
 	t->blocks = hd_thin_best();
 	t->tiles = t->low && t->m > HD_THIN_ROWS && t->a_k == 1 && tiles;
+	choose_pairs(t);
 	size(t, threads);
 	return 1;
 }
@@ -196,7 +207,10 @@ static void one_piece(const struct hd_thin *t, const struct hd_thin_job *whole, 
 	struct hd_thin_job j = *whole;
 
 	j.k = hd_min(deep, t->k - k);
-	j.rows += k;
+	if (t->pairs)
+		j.low_rows += k;
+	else
+		j.rows += k;
 	j.b = (const char *)j.b + k * j.b_step * (j.low ? 2 : 4);
 	t->blocks(&j, sums + p * t->m * t->n + from, t->n, from, hd_min(width, t->n - from));
 }
@@ -215,6 +229,22 @@ static const float *rows_of(const struct hd_thin *t, float *to, const void *a)
 	return to;
 }
 
+/* a in the form of t; to: t->operand bytes */
+static void take_rows(const struct hd_thin *t, struct hd_thin_job *j, void *to, const void *a)
+{
+	if (t->tiles) {
+#if HD_AMX
+		j->tiles = to;
+		hd_thin_tiles_pack(to, j, a, t->a_m);
+#endif
+	} else if (t->pairs) {
+		j->low_rows = a;
+		j->row_step = t->a_m;
+	} else {
+		j->rows = rows_of(t, to, a);
+	}
+}
+
 void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, const void *a, const void *b,
 		 const void *bias, uint32_t bias_dtype)
 {
@@ -224,13 +254,7 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 	int64_t units = hd_thin_parts(t->n, HD_THIN_UNIT);
 
 	j.along_k = t->along_k;
-#if HD_AMX
-	if (t->tiles) {
-		j.tiles = scratch;
-		hd_thin_tiles_pack(scratch, &j, a, t->a_m);
-	} else
-#endif
-		j.rows = rows_of(t, scratch, a);
+	take_rows(t, &j, scratch, a);
 #pragma omp parallel num_threads((int)t->threads)
 	{
 		int64_t me = omp_get_thread_num(), all = omp_get_num_threads(), n = t->pieces * t->runs;

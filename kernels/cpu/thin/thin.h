@@ -31,28 +31,6 @@ static inline int64_t hd_thin_parts(int64_t n, int64_t most)
 #define HD_THIN_UNIT 64    /* columns: threads share them out in multiples of it */
 #define HD_THIN_PANEL 1024 /* columns that pass through a cache together, where b lies along n */
 
-struct hd_thin_job {
-	int64_t m, k;
-	const float *rows;     /* (m, k) */
-	int64_t row_step;      /* elements between them */
-	const uint16_t *tiles; /* in place of rows, for tiles.c: as it packs them */
-	const void *b;
-	int64_t b_step; /* elements between rows of b, or between its columns */
-	int low;        /* b: bf16 */
-	int along_k;    /* columns of b lie in one piece, else its rows do */
-};
-
-/* y (m, n) of columns from..from + n - 1; y_step: between rows of y */
-typedef void hd_thin_fn(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n);
-hd_thin_fn hd_thin_plain, hd_thin_avx2, hd_thin_avx512; /* blocks.h */
-hd_thin_fn *hd_thin_best(void);                         /* of these, on this processor */
-/* tiles.c: bf16 on matrix units.  scratch: of this thread. */
-#if HD_AMX
-size_t hd_thin_tiles_bytes(int64_t k, int along_k); /* of scratch */
-void hd_thin_tiles_pack(uint16_t *to, const struct hd_thin_job *j, const uint16_t *a, int64_t step);
-void hd_thin_tiles(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, void *scratch);
-#endif
-
 /* Lines of a block of memory, fetched a few at a time while another block is in use: one row after the other, which is the order
  * that memory is fastest in. */
 struct hd_fetch {
@@ -79,5 +57,31 @@ static inline __attribute__((always_inline)) void hd_fetch_lines(struct hd_fetch
 		}
 	}
 }
+
+struct hd_thin_job {
+	int64_t m, k;
+	const float *rows;        /* (m, k) */
+	int64_t row_step;         /* elements between them */
+	const uint16_t *low_rows; /* in place of rows, for pairs.c: as rows */
+	const uint16_t *tiles;    /* in place of rows, for tiles.c: as it packs them */
+	const void *b;
+	int64_t b_step; /* elements between rows of b, or between its columns */
+	int low;        /* b: bf16 */
+	int along_k;    /* columns of b lie in one piece, else its rows do */
+	/* b is in a cache, and so this is fetched; NULL: what comes next of b.  Of at most HD_THIN_ROWS rows. */
+	struct hd_fetch *next;
+};
+
+/* y (m, n) of columns from..from + n - 1; y_step: between rows of y */
+typedef void hd_thin_fn(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n);
+hd_thin_fn hd_thin_plain, hd_thin_avx2, hd_thin_avx512; /* blocks.h */
+hd_thin_fn *hd_thin_best(void);                         /* of these, on this processor */
+#if HD_AMX
+hd_thin_fn hd_thin_pairs; /* pairs.c: bf16 by a vector instruction of its own */
+/* tiles.c: bf16 on matrix units.  scratch: of this thread. */
+size_t hd_thin_tiles_bytes(int64_t k, int along_k); /* of scratch */
+void hd_thin_tiles_pack(uint16_t *to, const struct hd_thin_job *j, const uint16_t *a, int64_t step);
+void hd_thin_tiles(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, void *scratch);
+#endif
 
 #endif
