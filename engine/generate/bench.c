@@ -94,8 +94,7 @@ static void shorten(struct hd_ids *texts, int64_t n, int64_t tokens)
 enum { TIMES = 7 };
 static volatile uint64_t was_read; /* so that the sum is made */
 
-/* Memory's rate changes by the second where others share it, so the share of the bound is that of each turn, of which reading is the
- * first and the last part. */
+/* Memory's rate changes by the second where others share it.  So each turn begins and ends with reading, and has a share of its own. */
 static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_ids *texts, struct hd_err *err)
 {
 	const struct hd_sampling greedy = { .temperature = 0 };
