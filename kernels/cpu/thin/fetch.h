@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/cpu/thin/fetch.h - how far ahead products of at most HD_THIN_ROWS rows fetch b.  Part of stream.h and pairs.c, which define
- * INLINE.  Fetched into L2: the fetches of L1 are too few.  Distances as measured, in both dtypes and on two processors.
+ * INLINE.  Fetched into L2: the fetches of L1 are too few. 
  */
-#define AHEAD(low) ((low) ? 8192 : 2048)
-#define DEEP_AHEAD 24576 /* of DEPTH rows together */
-#define DEPTH 4          /* rows of b for which y is read and written once */
+#define DEPTH 4 /* rows of b, at most, for which y is read and written once */
 
-/* From the bytes in use to those that are fetched: lines of `n` elements follow one another, or lie apart. */
-INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, const int low)
+/* From the bytes in use to those that are fetched, `ahead` of them: lines of `n` elements follow one another, or lie apart. */
+INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, int64_t ahead, const int low)
 {
 	int64_t bytes = low ? 2 : 4;
 
-	return n == j->b_step ? AHEAD(low) : hd_thin_parts(AHEAD(low), n * bytes) * j->b_step * bytes;
+	return n == j->b_step ? ahead : hd_thin_parts(ahead, n * bytes) * j->b_step * bytes;
 }
 
 /* As many bytes as `n` elements at `at` have, at most 256 */
@@ -29,15 +27,16 @@ INLINE void fetch(const struct hd_thin_job *j, int64_t at, int64_t ahead, const 
 			__builtin_prefetch((const char *)j->b + at * bytes + ahead + i, 0, 2);
 }
 
-/* n elements of each of DEPTH rows at `at` + DEEP_AHEAD bytes, in the order in which they are used: at the end of a row, which has
+/* n elements of each of `depth` rows at `at` + `ahead` bytes, in the order in which they are used: at the end of a row, which has
  * `all`, come the next rows. */
-INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64_t all, const int n, const int low)
+INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64_t all, int64_t ahead, const int n,
+		       const int depth, const int low)
 {
-	int64_t bytes = low ? 2 : 4, ahead = DEEP_AHEAD / DEPTH;
+	int64_t bytes = low ? 2 : 4;
 
 	if (at + ahead / bytes >= all)
-		ahead += (DEPTH * j->b_step - all) * bytes;
+		ahead += (depth * j->b_step - all) * bytes;
 #pragma GCC unroll 4
-	for (int d = 0; d < DEPTH; d++)
+	for (int d = 0; d < depth; d++)
 		fetch(j, b + d * j->b_step + at, ahead, n, low);
 }

@@ -232,6 +232,11 @@ static void along_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 }
 
 /* -- at most HD_THIN_ROWS rows: b passes by once in the order of memory (stream.h) ------------------------------------- */
+/* Bytes ahead, as measured on one processor.  One row does so little that the processor fetches as well by itself. */
+#define AHEAD(rows) ((rows) == 1 ? 1024 : 8192)
+#define DEEP_AHEAD(rows) ((rows) == 1 ? 8192 : 6144) /* of each of PAIRED rows */
+#define PAIRED(rows) ((rows) == 1 ? 2 : DEPTH)
+
 /* y, in pair_up's order, of 32 columns: set, or added to, by `deep` rows of b */
 INLINE void add_rows(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t b, const int add,
 		     const int rows, const int deep)
@@ -272,8 +277,8 @@ INLINE void stream_rows(const struct hd_thin_job *j, float *y, int64_t y_step, i
 			add_rows(j, y + at, y_step, k, b + at, 1, rows, deep);
 		else
 			add_rows(j, y + at, y_step, k, b + at, 0, rows, deep);
-		if (deep == DEPTH)
-			fetch_deep(j, b, at, n, WIDE, 1);
+		if (deep == PAIRED(rows))
+			fetch_deep(j, b, at, n, DEEP_AHEAD(rows), WIDE, PAIRED(rows), 1);
 	}
 }
 
@@ -281,8 +286,8 @@ INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 {
 	int64_t k = 0, whole = n / WIDE * WIDE;
 
-	for (; k + DEPTH <= j->k; k += DEPTH)
-		stream_rows(j, y, y_step, k, from, whole, rows, DEPTH);
+	for (; k + PAIRED(rows) <= j->k; k += PAIRED(rows))
+		stream_rows(j, y, y_step, k, from, whole, rows, PAIRED(rows));
 	for (; k + 2 <= j->k; k += 2)
 		stream_rows(j, y, y_step, k, from, whole, rows, 2);
 	for (; k < j->k; k++)
@@ -343,7 +348,7 @@ INLINE void dot(const struct hd_thin_job *j, __m512 *sums, int64_t b, int64_t ah
 INLINE void stream_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows)
 {
 	const int together = rows == 3 ? 4 : 16 / rows;
-	int64_t ahead = ahead_of(j, j->k, 1);
+	int64_t ahead = ahead_of(j, j->k, AHEAD(rows), 1);
 
 	for (int64_t at = 0; at < n; at += together) {
 		int64_t cols = hd_min(together, n - at);

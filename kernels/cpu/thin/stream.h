@@ -4,6 +4,10 @@
  */
 #include "kernels/cpu/thin/fetch.h"
 
+/* Bytes, as measured in both forms and on two processors */
+#define AHEAD(low) ((low) ? 8192 : 2048)
+#define DEEP_AHEAD 6144 /* of each of DEPTH rows */
+
 /* -- b along n: y is a sum of rows of b ------------------------------------------------------------------- */
 INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
 		    int64_t ahead, const int rows, const int low)
@@ -71,7 +75,7 @@ INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 #pragma GCC unroll 4
 		for (int c = 0; c < 4; c++)
 			add_deep_vec(j, y + at + c * HD_VL, y_step, b + at + c * HD_VL, x, rows, low);
-		fetch_deep(j, b, at, n, 4 * HD_VL, low);
+		fetch_deep(j, b, at, n, DEEP_AHEAD, 4 * HD_VL, DEPTH, low);
 	}
 	for (; at + HD_VL <= n; at += HD_VL)
 		add_deep_vec(j, y + at, y_step, b + at, x, rows, low);
@@ -84,7 +88,7 @@ INLINE void add_deep(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows,
 		     const int low)
 {
-	int64_t ahead = ahead_of(j, n, low), k = 0;
+	int64_t ahead = ahead_of(j, n, AHEAD(low), low), k = 0;
 
 	for (int r = 0; r < rows; r++)
 		memset(y + r * y_step, 0, (size_t)n * sizeof(*y));
@@ -139,7 +143,7 @@ INLINE float finish(const struct hd_thin_job *j, vec s, int64_t row, int64_t b, 
 INLINE void stream_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows,
 		     const int low)
 {
-	int64_t ahead = ahead_of(j, j->k, low);
+	int64_t ahead = ahead_of(j, j->k, AHEAD(low), low);
 
 	for (int64_t at = 0; at < n; at += BAND) {
 		int64_t b = (from + at) * j->b_step, cols = hd_min(BAND, n - at);
