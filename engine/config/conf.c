@@ -96,8 +96,8 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 		if (s->name != s->label && n < MAX_NAMES)
 			names[n++] = s->name;
 	}
-	if ((!strcmp(key, "plugin") || !strcmp(key, "file")) && *name && strlen(name) <= 60 &&
-	    !name[strcspn(name, " \t[]")]) {
+	if ((!strcmp(key, "plugin") || !strcmp(key, "file")) && *name && strlen(name) <= 60 && *name != ';' &&
+	    !name[strcspn(name, " \t[]")]) { /* a ; after a blank would begin a comment */
 		label = hd_format("%s %s", !strcmp(key, "plugin") ? "strategy" : "plugin", name);
 		s = hd_conf_section_add(c, label, 0, 1);
 		free(label);
