@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products in pieces: those whose bits depend on their shape and on the processor alone, train.deterministic, and those
+ * Products in pieces: those whose bits depend on their shape and on the machine alone, train.deterministic, and those
  * for which oneDNN has nothing fast that is content with little memory.
  *
  * oneDNN cuts a product by the number of threads, the sum over k too, and another cut adds in another order.  Here the
- * result is cut, never k, into pieces by a rule that knows the shape only; each is a product of one thread, by the first
+ * result is cut, never k, into pieces by a rule that knows the shape and the machine's cores only; each is a product of one thread, by the first
  * implementation that oneDNN offers on this processor.  Which thread takes which piece then does not matter.
  *
  * Of the others, the large implementations of some shapes copy a result as large as a vocabulary times all tokens: such
  * products are cut until a piece's scratchpad is small, and the pieces follow each other, each by all threads.
  */
 #include <config.h>
+#include "kernels/cpu/base/simd.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* A piece below SMALL costs more to start than it gains; one above LARGE has nothing more to gain from its operands'
- * being brought into cache together; between them there are enough pieces for so many threads. */
+/* A piece below SMALL costs more to start than it gains.  Else there are so many for each of this machine's processors that the
+ * last ones do not leave many threads idle, and no more: each brings its operands into the order of the units anew. */
 #define SMALL ((double)(1 << 22))
-#define LARGE ((double)(1 << 27))
-#define ENOUGH 32
+#define OF_EACH 4
+#define MOST 64
 
 struct piece_kind { /* pieces of one size: at most 2 along each dim that is cut */
 	struct hd_mm_shape shape;
@@ -76,6 +78,16 @@ static int64_t count(const int64_t *n, int ndim, const int64_t *each)
 	return pieces;
 }
 
+/* By the machine, not by the threads of this run */
+static int64_t enough(void)
+{
+	static int64_t known;
+
+	if (!known)
+		known = OF_EACH * hd_min(sysconf(_SC_NPROCESSORS_CONF), MOST / OF_EACH);
+	return known;
+}
+
 /* each: the extents of a piece. -> pieces */
 static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 {
@@ -86,7 +98,7 @@ static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 		each[d] = n[d];
 		flops *= (double)n[d];
 	}
-	while (flops / (double)pieces > SMALL && (flops / (double)pieces > LARGE || pieces < ENOUGH)) {
+	while (flops / (double)pieces > SMALL && pieces < enough()) {
 		int d = next_cut(each, ndim);
 
 		if (d < 0)
@@ -95,6 +107,16 @@ static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 		pieces = count(n, ndim, each);
 	}
 	return pieces;
+}
+
+/* The same, and not so large that only plain loops are content with their scratch */
+static void cut_for(const struct hd_mm_shape *s, int sum, int64_t *each)
+{
+	struct hd_mm_shape part = *s;
+
+	cut(s->n, s->ndim, part.n);
+	hd_mm_shrink_scratch(&part, sum, NULL);
+	memcpy(each, part.n, sizeof(part.n));
 }
 
 /* ---- preparation ----------------------------------------------------------------------------- */
@@ -174,8 +196,8 @@ struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
 	int threads = omp_get_max_threads();
 	struct hd_mm_pieces *p;
 
-	cut(s->n, s->ndim, each);
 	omp_set_num_threads(1);
+	cut_for(s, sum, each);
 	p = create(s, sum, each, threads, NULL);
 	omp_set_num_threads(threads);
 	return p;
@@ -243,8 +265,8 @@ int64_t hd_mm_pieces_bytes(const struct hd_mm_shape *s, int sum, int threads)
 	int64_t each[HD_MAX_DIMS + 3] = { 0 }, bytes;
 	int was = omp_get_max_threads();
 
-	cut(s->n, s->ndim, each);
 	omp_set_num_threads(1);
+	cut_for(s, sum, each);
 	bytes = scratch_of(s, each, sum, threads, NULL);
 	omp_set_num_threads(was);
 	return bytes;
