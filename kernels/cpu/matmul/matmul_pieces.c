@@ -3,8 +3,8 @@
  * for which oneDNN has nothing fast that is content with little memory.
  *
  * oneDNN cuts a product by the number of threads, the sum over k too, and another cut adds in another order.  Here the
- * result is cut, never k, into pieces by a rule that knows the shape and the machine's cores only; each is a product of one thread, by the first
- * implementation that oneDNN offers on this processor.  Which thread takes which piece then does not matter.
+ * result is cut, never k, into pieces by a rule that knows the shape and the machine's cores only.  Each is a product of one
+ * thread, by the first implementation that oneDNN offers on this processor.  Which thread takes which piece then does not matter.
  *
  * Of the others, the large implementations of some shapes copy a result as large as a vocabulary times all tokens: such
  * products are cut until a piece's scratchpad is small, and the pieces follow each other, each by all threads.

@@ -203,7 +203,7 @@ INLINE void dots(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t 
 INLINE void band(const struct hd_thin_job *j, float *y, int64_t y_step, const uint16_t *b, struct hd_fetch *f,
 		 const int cols)
 {
-	int64_t row = 0, each = j->m > 8 ? 1 : j->m > 4 ? 2 : BAND;
+	int64_t row = 0, each = j->m > 8 ? 1 : 2;
 
 	for (; row + 4 <= j->m; row += 4)
 		dots(j, y, y_step, row, b, f, each, 4, cols);
