@@ -45,7 +45,7 @@ static const struct form {
 	hd_thin_fn *run;
 } forms[] = {
 	{ "plain", hd_thin_plain },
-#if defined(__x86_64__)
+#if HD_THIN_X86
 	{ "avx2", hd_thin_avx2 },   { "avx512", hd_thin_avx512 },
 #endif
 #if HD_AMX
@@ -55,7 +55,7 @@ static const struct form {
 
 static int is_here(const struct form *f)
 {
-#if defined(__x86_64__)
+#if HD_THIN_X86
 	if (!strcmp(f->name, "avx2"))
 		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 	if (!strcmp(f->name, "avx512"))

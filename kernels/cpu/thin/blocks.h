@@ -42,14 +42,14 @@ INLINE float get_one(const void *b, const int low, int64_t at)
 /* By halves, which do not wait for each other. */
 INLINE float total(vec v)
 {
-	int32_t half __attribute__((vector_size(4 * HD_VL)));
-
 #pragma GCC unroll 4
 	for (int by = HD_VL / 2; by; by /= 2) {
+		vec other;
+
 #pragma GCC unroll 16
 		for (int i = 0; i < HD_VL; i++)
-			half[i] = i ^ by;
-		v += __builtin_shuffle(v, half);
+			other[i] = v[i ^ by];
+		v += other;
 	}
 	return v[0];
 }

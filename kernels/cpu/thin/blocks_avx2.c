@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/thin/thin.h"
-#if defined(__x86_64__)
+#if HD_THIN_X86
 #include "kernels/cpu/base/simd.h"
 #include <immintrin.h>
 #pragma GCC target("avx2,fma")

@@ -36,7 +36,7 @@ static int fits(const struct hd_mm_shape *s, int64_t rows)
 
 hd_thin_fn *hd_thin_best(void)
 {
-#if defined(__x86_64__)
+#if HD_THIN_X86
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
 	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
 		return hd_thin_avx512;

@@ -6,6 +6,13 @@
 #include "kernels/cpu/base/amx.h"
 #include "kernels/prepare/product.h"
 
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HD_THIN_X86 \
+	1 /* else hd_thin_plain alone: other compilers do not compile a file for a newer processor than the program */
+#else
+#define HD_THIN_X86 0
+#endif
+
 #define HD_THIN_ROWS 4  /* up to here nothing else is as fast */
 #define HD_THIN_MOST 32 /* up to here it is timed against others */
 
