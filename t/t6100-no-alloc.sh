@@ -31,7 +31,7 @@ quiet() {
 	calls 1 "$@" >few		# the cache of timings is written
 	# What a rank says of itself that has waited long allocates too, so on a busy machine a run may have more: then another is
 	# made. What every step allocates is in all of them.
-	for try in 1 2 3; do
+	for try in 1 2 3 4 5; do
 		calls 3 "$@" >few
 		calls 10 "$@" >many
 		more=$(awk 'NR == FNR { c = $1; $1 = ""; few[$0] = c; next } { c = $1; $1 = ""; if (c > few[$0]) print c - few[$0] $0 }' few many)

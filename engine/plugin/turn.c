@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/plugin/turn.h"
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,9 @@
 #include <unistd.h>
 
 static struct hd_turn own, *turn = &own;
-static const char *volatile kernel, *volatile kernel_section; /* set in every step: no text is copied */
-static volatile uint64_t kernels;                             /* that have been on turn */
+static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;  /* held while *turn changes, or is read by another thread */
+static const char *_Atomic kernel, *_Atomic kernel_section; /* set in every step: no text is copied */
+static _Atomic uint64_t kernels;                            /* that have been on turn */
 
 void hd_turn_share(struct hd_turn *to)
 {
@@ -102,16 +104,23 @@ void hd_turn_where(char *text, size_t size)
 	const char *name = kernel, *section = kernel_section;
 
 	text[0] = 0;
+	pthread_mutex_lock(&noting);
 	if (turn->slot[0])
 		snprintf(text, size, " in slot %s of [strategy %s]", turn->slot, turn->section);
 	else if (name && section)
 		snprintf(text, size, " in kernel %s of [%s]", name, section);
+	pthread_mutex_unlock(&noting);
 }
 
 uint64_t hd_turn_now(char *text, size_t size)
 {
+	uint64_t slots;
+
 	hd_turn_where(text, size);
-	return turn->count + kernels;
+	pthread_mutex_lock(&noting);
+	slots = turn->count;
+	pthread_mutex_unlock(&noting);
+	return slots + kernels;
 }
 
 void hd_turn_kernel(const char *section, const char *name)
@@ -128,16 +137,23 @@ void hd_turn_handled(void)
 	watched = 1;
 }
 
-void hd_turn_note(const char *section, const char *plugin, const char *slot)
+static void note(const char *section, const char *plugin, const char *slot)
 {
 	turn->count++;
 	turn->slot[0] = 0;
 	if (!slot)
 		return;
-	if (!watched)
-		watch();
-	watched = 1;
 	snprintf(turn->section, sizeof(turn->section), "%s", section);
 	snprintf(turn->plugin, sizeof(turn->plugin), "%s", plugin);
 	snprintf(turn->slot, sizeof(turn->slot), "%s", slot);
+}
+
+void hd_turn_note(const char *section, const char *plugin, const char *slot)
+{
+	if (slot && !watched)
+		watch();
+	watched |= slot != NULL;
+	pthread_mutex_lock(&noting);
+	note(section, plugin, slot);
+	pthread_mutex_unlock(&noting);
 }
