@@ -99,9 +99,10 @@ static void watch(void)
 }
 #endif
 
-void hd_turn_where(char *text, size_t size)
+uint64_t hd_turn_now(char *text, size_t size)
 {
 	const char *name = kernel, *section = kernel_section;
+	uint64_t slots;
 
 	text[0] = 0;
 	pthread_mutex_lock(&noting);
@@ -109,18 +110,14 @@ void hd_turn_where(char *text, size_t size)
 		snprintf(text, size, " in slot %s of [strategy %s]", turn->slot, turn->section);
 	else if (name && section)
 		snprintf(text, size, " in kernel %s of [%s]", name, section);
-	pthread_mutex_unlock(&noting);
-}
-
-uint64_t hd_turn_now(char *text, size_t size)
-{
-	uint64_t slots;
-
-	hd_turn_where(text, size);
-	pthread_mutex_lock(&noting);
 	slots = turn->count;
 	pthread_mutex_unlock(&noting);
 	return slots + kernels;
+}
+
+void hd_turn_where(char *text, size_t size)
+{
+	hd_turn_now(text, size);
 }
 
 void hd_turn_kernel(const char *section, const char *name)

@@ -150,29 +150,35 @@ static void end_fetch(struct hd_fetch *next)
 		hd_fetch_lines(next, INT64_MAX);
 }
 
-/* q, of `a`, as fp32: where it lies, or in tmp */
-static const float *queries_at(const struct hd_attention *t, const struct queries *a, const void *q, float *tmp)
+/* Of q and of the result: the first element of `a` */
+static int64_t first_of(const struct hd_attention *t, const struct queries *a)
 {
-	int64_t at = ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
+	return ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
+}
+
+/* q, of `a`, in the form that score takes: where it lies, or as fp32 in tmp (n, dim) */
+static const void *queries_at(const struct cached *c, const struct queries *a, const void *q, float *tmp)
+{
+	const struct hd_attention *t = &c->c.t;
+	int64_t at = first_of(t, a);
 
 	if (!t->low)
 		return (const float *)q + at;
+	if (c->pairs)
+		return (const uint16_t *)q + at;
 	hd_raise(tmp, (const uint16_t *)q + at, a->n * t->dim);
 	return tmp;
 }
 
-/* Products of the queries with keys as they lie; tmp: (n, dim) */
-static void score(const struct cached *c, const struct queries *a, const void *q, float *tmp, float *scores,
-		  const struct key_run *keys, struct hd_fetch *next)
+/* Products of n queries with keys as they lie */
+static void score(const struct cached *c, const void *q, float *scores, const struct key_run *keys, int64_t n,
+		  struct hd_fetch *next)
 {
-	struct hd_thin_job j = with_cache(&c->c.t, NULL, a->n, keys->k, keys, next);
+	struct hd_thin_job j = with_cache(&c->c.t, c->pairs ? NULL : q, n, keys->k, keys, next);
 
+	j.low_rows = c->pairs ? q : NULL;
 	j.k = j.row_step = c->c.t.dim;
 	j.along_k = 1;
-	if (c->pairs)
-		j.low_rows = (const uint16_t *)q + ((a->b * c->c.t.seq + a->s) * c->c.t.heads + a->h) * c->c.t.dim;
-	else
-		j.rows = queries_at(&c->c.t, a, q, tmp);
 	(c->pairs ? c->pairs : c->thin)(&j, scores, c->c.past, 0, keys->n);
 	end_fetch(next);
 }
@@ -191,7 +197,7 @@ static void mix(const struct cached *c, const float *scores, float *o, const str
 
 static void write_results(const struct hd_attention *t, const struct queries *a, void *to, float *o, const float *sums)
 {
-	int64_t at = ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
+	int64_t at = first_of(t, a);
 
 	for (int64_t i = 0; i < a->n; i++, at += t->dim, o += t->dim) {
 		for (int64_t k = 0; k < t->dim && sums; k++)
@@ -217,14 +223,15 @@ static void some_queries(const struct cached *c, float *own, void *const *out, v
 {
 	const struct hd_attention *t = &c->c.t;
 	int64_t size = HEADS * t->dim, n = 0;
-	float *q = own, *o = q + size, *more = o + size, *scores = more + size, sums[HEADS];
+	float *o = own + size, *more = o + size, *scores = more + size, sums[HEADS];
+	const void *q = queries_at(c, a, in[0], own);
 	struct key_run keys[3], later[3];
 	int pieces = keys_seen(c, in, a, keys), more_pieces = next ? keys_seen(c, in, next, later) : 0;
 
 	for (int i = 0; i < pieces; n += keys[i++].n) {
 		struct hd_fetch values = lines_of(t, keys[i].v, &keys[i]);
 
-		score(c, a, in[0], q, scores + n, &keys[i], t->seq == 1 ? &values : NULL);
+		score(c, q, scores + n, &keys[i], a->n, t->seq == 1 ? &values : NULL);
 	}
 	for (int64_t i = 0; i < a->n && pieces; i++)
 		sums[i] = softmax(scores + i * c->c.past, n, t->scale, t->softcap);

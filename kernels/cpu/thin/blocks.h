@@ -217,17 +217,10 @@ INLINE void along_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 
 #include "kernels/cpu/thin/stream.h"
 
-_Static_assert(HD_THIN_ROWS == 4, "a case for each number of rows");
 void HD_THIN_ISA(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n)
 {
-	if (j->m == 1)
-		stream(j, y, y_step, from, n, 1);
-	else if (j->m == 2)
-		stream(j, y, y_step, from, n, 2);
-	else if (j->m == 3)
-		stream(j, y, y_step, from, n, 3);
-	else if (j->m == 4)
-		stream(j, y, y_step, from, n, 4);
+	if (j->m <= HD_THIN_ROWS)
+		stream_few(j, y, y_step, from, n);
 	else if (j->along_k && j->low)
 		along_k(j, y, y_step, from, n, 1);
 	else if (j->along_k)

@@ -14,7 +14,7 @@
 HD_AMX_TARGET
 
 #define INLINE static inline __attribute__((always_inline))
-#include "kernels/cpu/thin/fetch.h"
+#include "kernels/cpu/thin/few.h"
 
 #define DEEP 64 /* rows of b in a block, an even number */
 #define BAND 4  /* columns of b in a block */
@@ -378,14 +378,8 @@ INLINE void stream(const struct hd_thin_job *j, float *y, int64_t y_step, int64_
 
 void hd_thin_pairs(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n)
 {
-	if (j->m == 1)
-		stream(j, y, y_step, from, n, 1);
-	else if (j->m == 2)
-		stream(j, y, y_step, from, n, 2);
-	else if (j->m == 3)
-		stream(j, y, y_step, from, n, 3);
-	else if (j->m == 4)
-		stream(j, y, y_step, from, n, 4);
+	if (j->m <= HD_THIN_ROWS)
+		stream_few(j, y, y_step, from, n);
 	else if (j->along_k)
 		along_k(j, y, y_step, from, n);
 	else

@@ -2,7 +2,7 @@
  * kernels/cpu/thin/stream.h - thin products of at most HD_THIN_ROWS rows, which take as long as reading b.  b passes by once in the
  * order of memory, some of its rows at once, and each of its lines is fetched AHEAD bytes before its use.  Part of blocks.h.
  */
-#include "kernels/cpu/thin/fetch.h"
+#include "kernels/cpu/thin/few.h"
 
 /* Bytes, as measured in both forms and on two processors */
 #define AHEAD(low) ((low) ? 8192 : 2048)

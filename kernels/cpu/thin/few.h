@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/thin/fetch.h - how far ahead products of at most HD_THIN_ROWS rows fetch b.  Part of stream.h and pairs.c, which define
- * INLINE.  Fetched into L2: the fetches of L1 are too few. 
+ * kernels/cpu/thin/few.h - what products of at most HD_THIN_ROWS rows share: how they fetch b, and one function for each number of
+ * rows.  Part of stream.h and pairs.c, which define INLINE and stream.  Fetched into L2: the fetches of L1 are too few.
  */
 #define DEPTH 4 /* rows of b, at most, for which y is read and written once */
 
@@ -39,4 +39,18 @@ INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64
 #pragma GCC unroll 4
 	for (int d = 0; d < depth; d++)
 		fetch(j, b + d * j->b_step + at, ahead, n, low);
+}
+
+/* y of `rows` rows, a constant where it is called */
+INLINE void stream(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows);
+
+_Static_assert(HD_THIN_ROWS == 4, "a case for each number of rows");
+INLINE void stream_few(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n)
+{
+	switch (j->m) {
+	case 1: stream(j, y, y_step, from, n, 1); break;
+	case 2: stream(j, y, y_step, from, n, 2); break;
+	case 3: stream(j, y, y_step, from, n, 3); break;
+	default: stream(j, y, y_step, from, n, 4);
+	}
 }
