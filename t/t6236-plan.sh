@@ -77,6 +77,14 @@ plan alone 2 --set tp.size=2
 is 'with one rank a node all goes over the network' "$(top network)" "$sent"
 near 'at its rate' "$(over "$(moved)" "$(over "$sent" 5e5)")" 1 1e-3
 
+# A sum over four ranks goes up a tree of two levels and down again: on nodes of two, one level is within them.
+machine far 'node_bandwidth = 1e30' 'network_bandwidth = 1e30' 'network_latency = 0.5' 'ranks_per_node = 1'
+machine pairs 'node_bandwidth = 1e30' 'network_bandwidth = 1e30' 'network_latency = 0.5' 'ranks_per_node = 2'
+plan far 4 --set tp.size=4
+far=$(moved)
+plan pairs 4 --set tp.size=4
+near 'levels of a tree within a node have no latency of the network' "$(over "$(moved)" "$far")" 0.5 1e-3
+
 # Forward's message, backward's, and the all-reduce of the norm: there and back.
 plan late 2 --set pp.size=2 --set pp.schedule=gpipe --set train.global_batch=1
 near 'each message has its latency' "$(awk -v a="$(top step_seconds)" -v b="$one" 'BEGIN { print a - b / 8 }')" 2 0.1

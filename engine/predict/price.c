@@ -301,14 +301,21 @@ static double round_latency(const struct hd_pricing *x, double members, struct h
 	       (members - 1 - between) * x->m->links[HD_LINK_NODE].latency;
 }
 
+/* What goes up or down a tree: its lower levels are within nodes, and only those above are between them. */
+static double tree_latency(const struct hd_pricing *x, struct hd_spread s)
+{
+	return ceil(log2((double)s.here)) * x->m->links[HD_LINK_NODE].latency +
+	       ceil(log2((double)s.nodes)) * x->m->links[HD_LINK_NETWORK].latency;
+}
+
 static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
-					   double sent, double latency)
+					   double sent)
 {
 	double members = (double)n->comm.group->v.n, whole = (double)hd_local_bytes(n->ins[0]);
 	struct hd_movement_price ring = rings(x, s, sent), tree = rings(x, s, 2 * whole);
 
 	ring.seconds += 2 * round_latency(x, members, s);
-	tree.seconds += 2 * ceil(log2(members)) * latency;
+	tree.seconds += 2 * tree_latency(x, s);
 	memcpy(tree.sent, ring.sent, sizeof(tree.sent));
 	return ring.seconds < tree.seconds ? ring : tree;
 }
@@ -341,13 +348,13 @@ static struct hd_movement_price collective(const struct hd_pricing *x, const str
 
 	switch (n->comm.kind) {
 	case HD_COMM_ALL_REDUCE:
-	case HD_COMM_ALL_MAX: return sum_to_all(x, n, s, sent, latency);
+	case HD_COMM_ALL_MAX: return sum_to_all(x, n, s, sent);
 	case HD_COMM_BROADCAST:
 	case HD_COMM_REDUCE:
 		v = rings(x, s, (double)hd_local_bytes(n->ins[0]));
 		v.sent[HD_LINK_NODE] = s.nodes > 1 ? 0 : sent;
 		v.sent[HD_LINK_NETWORK] = s.nodes > 1 ? sent : 0;
-		v.seconds += ceil(log2(members)) * latency;
+		v.seconds += tree_latency(x, s);
 		return v;
 	case HD_COMM_SHIFT:
 	case HD_COMM_PERMUTE:
