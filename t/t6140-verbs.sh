@@ -18,7 +18,7 @@ like "the model, on stdout" "$out" '^gpt2, 34\.7 K parameters; 1 rank x [0-9]+ t
 like "what a step is" "$out" '^8 sequences of 32 tokens a step: 4 micro-batches of 2 on each of 1 replica$'
 like "a line for each step" "$out" '^step 5/5  loss [0-9.]+  norm [0-9.]+  lr .* tokens/s .*ETA 0s$'
 like "with what a step takes, memory, tokens so far and the time" "$out" \
-	'^step 4/5  .*  [0-9]+ tokens/s  [0-9.]+ m?s/step  [0-9]+% of matmul rate  memory [0-9.]+ MB  1\.0 K tokens  elapsed [0-9]+s  ETA [0-9]+s$'
+	'^step 4/5  .*  [0-9]+ tokens/s  [0-9.]+ [mu]?s/step  [0-9]+% of matmul rate  memory [0-9.]+ MB  1\.0 K tokens  elapsed [0-9]+s  ETA [0-9]+s$'
 is "lines of the last log.every" "$(heddle train tiny.ini --set log.every=2 2>/dev/null | grep -c '^step [0-9]*/')" 2
 like "memory" "$out" '^memory: planned [0-9.]+ MB, .* [0-9.]+ MB$'
 is "initial weights, on stderr" "$(grep -c '^heddle: initial weights [0-9a-f]\{16\}$' err)" 1

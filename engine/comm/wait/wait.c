@@ -4,7 +4,7 @@
  * A waiting loop spins for some microseconds, then gives its core away, then sleeps. The naps cost
  * nothing to the rank that is late (four ranks must work on two cores), and a peer that dies ends
  * them (watchdog.c). Where ranks share a core, the late one may need this core, so the loop hardly
- * spins: with four ranks on each core, that saved a twentieth of a step.
+ * spins. With four ranks on each core, that saved a twentieth of a step.
  *
  * A nap ends late: by 0.1 ms on an idle machine, by milliseconds where another process took the
  * core. Ranks that meet hundreds of times a step pay that each time. So a loop that shares its core
