@@ -170,7 +170,9 @@ close_to "with the losses of fp32" avx2.jsonl full.jsonl 0
 # -- auto: what is measured is measured once, and a run that goes on keeps it
 auto="--set train.precision=auto"
 picked() { sed -n 's/.*precision\.auto \([a-z0-9]*\).*/\1/p' "$1/heddle/state.json"; }
-like "auto: the run says what it computes in" "$(train auto 2 dp $auto 2>&1)" '^precision (bf16|fp32): measured as the faster'
+said=$(train auto 2 dp $auto 2>&1)
+is "auto" $? 0
+like "auto: the run says what it computes in" "$said" '^precision (bf16|fp32): measured as the faster'
 like "auto: rank 0 has measured, and says what" "$(picked auto/step-00000002)" '^(bf16|fp32)$'
 case $(picked auto/step-00000002) in bf16) other=fp32 ;; *) other=bf16 ;; esac
 sed "s/precision\.auto [a-z0-9]*/precision.auto $other/" auto/step-00000002/heddle/state.json >.state

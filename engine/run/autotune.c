@@ -123,6 +123,18 @@ static int prefers_low(const struct hd_job *j)
 	return j->device->matmul_rate(HD_DTYPE_BF16) > j->device->matmul_rate(HD_DTYPE_F32);
 }
 
+const char *hd_autotune_why(const struct hd_job *j)
+{
+	if (!is_auto(j))
+		return NULL;
+	if (!hd_device_in_host(j->device))
+		return "as on every GPU";
+	if (!j->train.deterministic)
+		return "measured as the faster";
+	return j->compute_dtype ? "the processor has instructions for it"
+				: "the processor has no instructions for bf16";
+}
+
 void hd_autotune_precision(struct hd_job *j, const char *known)
 {
 	struct hd_err ignored = { 0 };

@@ -7,7 +7,9 @@
 #include "engine/run/job.h"
 
 int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err);
-/* train.precision = auto on a cpu: the faster by the rate of large products, before anything is planned.  Sets j->low. */
+/* train.precision = auto on a cpu: the faster by the rate of large products, before anything is planned.  Sets j->compute_dtype. */
 void hd_autotune_precision(struct hd_job *j, const char *known);
+/* Why that was chosen, in a few words; NULL: the user named a precision. */
+const char *hd_autotune_why(const struct hd_job *j);
 
 #endif

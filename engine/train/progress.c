@@ -7,6 +7,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/human/human.h"
 #include "engine/process/launch.h"
+#include "engine/run/autotune.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,24 +102,10 @@ static const char *basis(const struct hd_job *j)
 	return hd_device_in_host(j->device) ? "matmul rate" : "peak (MFU)";
 }
 
-/* What train.precision = auto has chosen, and by what (autotune.c). */
-static void show_precision(const struct hd_job *j)
-{
-	const char *why = "measured as the faster";
-
-	if (j->train.precision != HD_PRECISION_AUTO)
-		return;
-	if (!hd_device_in_host(j->device))
-		why = "as on every GPU";
-	else if (j->train.deterministic)
-		why = j->compute_dtype ? "the processor has instructions for it"
-				       : "the processor has no instructions for bf16";
-	printf("precision %s: %s (train.precision = auto)\n", j->compute_dtype ? "bf16" : "fp32", why);
-}
-
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 {
 	const struct hd_plan *p = hd_job_any_plan(s->j);
+	const char *why = hd_autotune_why(s->j);
 
 	if (!s->speaks)
 		return;
@@ -135,7 +122,8 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	       (long long)(p->batch * p->micros), hd_plural(p->batch * p->micros, "s"), (long long)p->model.seq,
 	       (long long)p->micros, hd_plural(p->micros, "es"), (long long)p->micro_batch, (long long)p->replicas,
 	       hd_plural(p->replicas, "s"));
-	show_precision(s->j);
+	if (why)
+		printf("precision %s: %s (train.precision = auto)\n", s->j->compute_dtype ? "bf16" : "fp32", why);
 	if (s->j->train.batch.steps)
 		printf("the batch grows to that (global_batch_ramp = %s)\n",
 		       hd_section_str(s->j->train.section, "global_batch_ramp"));
