@@ -39,6 +39,17 @@ sed 's/^cores = .*/cores = 1/; s/^threads = [0-9]*/threads = 2/' here.ini >half.
 by=$(awk -v a="$(seconds half.ini 1)" -v b="$(seconds two.ini 1)" 'BEGIN { print a / b }')
 ok 'half the cores make it slower' test "$(awk -v x="$by" 'BEGIN { print (x > 1.02) }')" = 1
 
+# The threads of one rank read what others of them wrote: `launch` more for each launch, where a rank has more threads than those
+# that measured.  A step of two micro-batches has more launches than one of one, and twice the time more for twice the key.
+team() { # LAUNCH RANKS: a step in seconds, on two cores that were measured by ranks of one thread
+	sed "s/^cores = .*/cores = 2/; s/^threads = [0-9]*.*/threads = 1\nlaunch = $1/" here.ini >team.ini
+	seconds team.ini "$2"
+}
+none=$(team 0 1)
+ok 'a rank with all cores takes longer by its launches' test "$(awk -v a="$none" -v b="$(team 1e-3 1)" 'BEGIN { print (b > a + 0.02) }')" = 1
+near 'twice as long by twice the key' "$(awk -v a="$none" -v b="$(team 1e-3 1)" -v c="$(team 2e-3 1)" 'BEGIN { print (c - a) / (b - a) }')" 2 1e-6
+near 'two ranks of one thread do not' "$(awk -v a="$(team 0 2)" -v b="$(team 1e-3 2)" 'BEGIN { print b / a }')" 1 1e-9
+
 # A file that lacks rates is taken for what it has; ranks share what there is, on one host or on several.
 without() { awk -v what="$1" '/^\[/ { out = $0 ~ "^\\[" what } !out' here.ini >less.ini; }
 for what in 'product forward' 'product backward' product kernel 'kernel norm'; do
@@ -62,6 +73,13 @@ if [ -n "$(command -v mpirun)" ]; then
 	done
 	ok 'and the links of [machine] are no guess' sh -c '! grep -q "not measured" both.ini'
 	ok 'plan takes that' test -n "$(seconds both.ini 2)"
+	if [ "$(nproc)" -gt 1 ]; then
+		heddle_mpi 2 --bind-to none machine --quick --out team.ini >said 2>&1
+		ok 'and what a launch takes more by one rank with all cores, if anything' \
+			awk -v n="$(sed -n 's/^launch = \([-0-9.e+]*\).*/\1/p' team.ini)" 'BEGIN { exit !(n == "" || n > 0 && n < 0.01) }'
+	else
+		skip 'one core: no team'
+	fi
 else
 	skip 'no mpirun: links'
 fi

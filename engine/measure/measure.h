@@ -8,16 +8,29 @@
 #include "engine/command/command.h"
 #include "engine/rates/rates.h"
 
+struct hd_launches {   /* of the same programs by each rank, then by a rank with all cores */
+	int team;      /* its threads */
+	double *alone; /* seconds of each by a rank alone */
+	size_t n, cap, at;
+	double more; /* seconds that those of the team took longer than their part of these, together */
+	int counted;
+};
 struct hd_measuring {
-	struct hd_job *j;       /* world, device and threads are set */
-	struct hd_rates *rates; /* of this rank; of one core */
-	double until;           /* hd_seconds: nothing more is begun then */
-	int quick;              /* few and small sizes */
-	double process_memory;  /* bytes of this process besides what is planned: set by hd_measure_programs */
+	struct hd_job *j;             /* world, device and threads are set */
+	struct hd_rates *rates;       /* of this rank; of one core */
+	double until;                 /* hd_seconds: nothing more is begun then */
+	int quick;                    /* few and small sizes */
+	double process_memory;        /* bytes of this process besides what is planned: set by hd_measure_programs */
+	int team;                     /* threads of the one rank of each host that computes, or 0: all do */
+	struct hd_launches *launches; /* are compared, and give no rates; else NULL */
 };
 
 /* programs.c: kernels and products in steps of small models. */
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err);
+/* team.c: what a launch takes longer by one rank with all cores, into the rates, which are settled. */
+int hd_measure_team(struct hd_measuring *m, struct hd_err *err);
+/* programs.c: launches of small models into m->launches. */
+int hd_measure_small(struct hd_measuring *m, struct hd_err *err);
 /* links.c: movements between ranks.  Of one host into the rates; between hosts into `network`. */
 int hd_measure_links(struct hd_measuring *m, struct hd_rate_points *network, struct hd_err *err);
 /* machine_file.c: memory: bytes of a kernel and bytes/s of this rank; network: bytes sent and bytes/s. */

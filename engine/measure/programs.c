@@ -28,7 +28,7 @@ static const struct small_shape shapes[] = {
 	{ "llama", 1, 64, 2, 64, 2, 256, "" },
 	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n" },
 	{ "gpt2", 2, 128, 4, 128, 8, 256, "" },
-	{ "gpt2", 2, 256, 8, 128, 1, 512, "" },
+	{ "gpt2", 8, 256, 8, 128, 1, 512, "" },
 	{ "gpt2", 2, 192, 3, 256, 4, 512, "mlp = 384\n" },
 	{ "llama", 1, 256, 4, 256, 4, 2048, "kv_heads = 2\n" },
 	{ "mixtral", 1, 256, 4, 256, 2, 256, "experts = 4\n" },
@@ -47,6 +47,7 @@ struct small_model { /* of this rank alone */
 	struct hd_program *g;
 	char *memory;
 	const struct hd_device_ops *device;
+	int idle; /* another rank of the host computes */
 };
 
 /* Ids that depend on the position in the batch alone. */
@@ -120,6 +121,8 @@ static void close_model(struct small_model *x)
 static int step(struct small_model *x, struct hd_run *run, int traced, int steps)
 {
 	hd_comm_barrier();
+	if (x->idle)
+		return HD_OK;
 	hd_program_trace(x->g, traced ? (int32_t)run->step : 0, steps);
 	run->step++;
 	HD_TRY(hd_program_compute(x->g, run, fill, NULL));
@@ -172,12 +175,34 @@ static double median(const struct hd_program *g, size_t from, size_t to, int ste
 	return sums[steps / 2];
 }
 
+/* The same launches, by each rank and then by the team.  Rates only say what smaller parts cost: since they were measured, the
+ * machine may have become faster or slower. */
+static void take_launch(struct hd_measuring *m, const struct hd_work *w, const char *name, double seconds)
+{
+	struct hd_launches *x = m->launches;
+	double alone = hd_work_seconds(m->rates, w, name, m->rates->threads);
+	double team = hd_work_seconds(m->rates, w, name, x->team);
+
+	if (!m->team) {
+		x->alone = hd_grow(x->alone, x->n, &x->cap, sizeof(*x->alone));
+		x->alone[x->n++] = seconds;
+	} else if (x->at < x->n && alone > 0) {
+		x->more += seconds - x->alone[x->at] * team / alone;
+		x->counted++;
+	}
+	x->at++;
+}
+
 static void take(struct hd_measuring *m, const struct hd_work *w, const char *name, double seconds)
 {
 	double threads = (double)m->rates->threads, work = w->flops > 0 ? w->flops : w->bytes;
 	struct hd_rate_point x = { .rate = work / seconds / threads };
 	int type = w->bf16 ? HD_RATE_BF16 : HD_RATE_FP32;
 
+	if (m->launches) {
+		take_launch(m, w, name, seconds);
+		return;
+	}
 	if (!(work > 0) || !(seconds > 0))
 		return;
 	if (w->product >= 0) {
@@ -224,7 +249,7 @@ static double besides(const struct hd_measuring *m, const struct small_model *x)
 
 static int measure(struct hd_measuring *m, const struct small_shape *s, struct hd_err *err)
 {
-	struct small_model x = { .g = NULL };
+	struct small_model x = { .idle = m->team && m->j->world.local_rank };
 	int steps = 0;
 
 	plan_model(m->j, s, &x, err);
@@ -234,15 +259,26 @@ static int measure(struct hd_measuring *m, const struct small_shape *s, struct h
 		hd_autotune(m->j, NULL, err);
 	if (hd_comm_agree(err) >= 0)
 		steps = run_model(&x, err);
-	if (hd_comm_agree(err) >= 0) {
+	if (hd_comm_agree(err) >= 0 && !x.idle)
 		take_all(m, &x, steps);
-		if (s < shapes + QUICK_SHAPES)
-			m->process_memory = fmax(m->process_memory, hd_comm_max(besides(m, &x)));
-	}
+	if (!err->code && !m->launches && s < shapes + QUICK_SHAPES)
+		m->process_memory = fmax(m->process_memory, hd_comm_max(besides(m, &x)));
 	free(m->j->tuned);
 	m->j->tuned = NULL;
 	close_model(&x);
 	return err->code;
+}
+
+int hd_measure_small(struct hd_measuring *m, struct hd_err *err)
+{
+	static const struct small_shape models[] = { { "gpt2", 8, 256, 8, 128, 1, 512, "" },
+						     { "gpt2", 4, 256, 8, 128, 8, 512, "" } };
+
+	for (int i = 0; i < 2 * (int)HD_LEN(models); i++) {
+		m->j->compute_dtype = i % 2 ? HD_DTYPE_BF16 : 0;
+		HD_TRY(measure(m, &models[i / 2], err));
+	}
+	return HD_OK;
 }
 
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err)

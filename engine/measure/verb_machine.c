@@ -131,10 +131,12 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	HD_TRY(hd_comm_agree(err));
 	about(m->rates, m->j);
 	rc = hd_measure_programs(m, err); /* the first, while nothing else has taken memory */
+	settle(m->rates);
+	if (rc >= 0)
+		rc = hd_measure_team(m, err);
 	if (rc >= 0)
 		rc = hd_measure_links(m, &network, err);
 	measure_memory(m, &memory);
-	settle(m->rates);
 	if (rc >= 0 && m->j->world.rank == 0)
 		print(m, &memory, &network, path, err);
 	free(memory.v), free(network.v);

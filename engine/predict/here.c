@@ -72,20 +72,20 @@ void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct
 		r->stages[i].idle = fmax(r->step - r->stages[i].compute - r->stages[i].exposed, 0);
 }
 
+/* What a rank's threads read of each other: nothing with one thread, `launch` with as many as there are cores. */
+static double of_team(const struct hd_machine *m)
+{
+	const struct hd_rates *r = m->rates;
+	double alone = (double)r->threads, all = (double)r->cores, here = (double)m->threads;
+
+	return here > alone && all > alone ? r->launch * fmin((1 - alone / here) / (1 - alone / all), 1) : 0;
+}
+
 static double seconds(const struct hd_pricing *x, const struct hd_work *w, const char *name)
 {
-	struct hd_rate_work r = { .kernel = name,
-				  .product = w->product,
-				  .bf16 = w->bf16,
-				  .flops = w->flops,
-				  .bytes = w->bytes,
-				  .rows = w->rows,
-				  .columns = w->columns,
-				  .summed = w->summed,
-				  .threads = x->m->threads };
-	double s = hd_rates_seconds(x->m->rates, &r);
+	double s = hd_work_seconds(x->m->rates, w, name, x->m->threads);
 
-	return s > 0 ? s : -1;
+	return s > 0 ? s + of_team(x->m) : -1;
 }
 
 double hd_known_kernel(const struct hd_pricing *x, const struct node *n)

@@ -89,6 +89,21 @@ int hd_work_added(const struct tensor *x, struct hd_work *w)
 	return !(x->v.node && N(x->v.node)->is->role == OP_ROLE_EINSUM);
 }
 
+double hd_work_seconds(const struct hd_rates *r, const struct hd_work *w, const char *kernel, int64_t threads)
+{
+	struct hd_rate_work x = { .kernel = kernel,
+				  .product = w->product,
+				  .bf16 = w->bf16,
+				  .flops = w->flops,
+				  .bytes = w->bytes,
+				  .rows = w->rows,
+				  .columns = w->columns,
+				  .summed = w->summed,
+				  .threads = threads };
+
+	return hd_rates_seconds(r, &x);
+}
+
 int hd_work_kind(const struct node *n)
 {
 	if (!(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))

@@ -5,6 +5,7 @@
 #ifndef HD_ENGINE_PREDICT_WORK_H
 #define HD_ENGINE_PREDICT_WORK_H
 #include "engine/program/program.h"
+#include "engine/rates/rates.h"
 
 struct hd_work {
 	double flops, other;          /* of products and attention; of other arithmetic */
@@ -19,6 +20,9 @@ double hd_work_bytes(const struct hd_program *g, const struct node *n);
 int hd_work_of(const struct hd_program *g, const struct node *n, struct hd_work *w);
 /* Of x, which is added to an accumulator.  0: who makes it adds it. */
 int hd_work_added(const struct tensor *x, struct hd_work *w);
+
+/* By measured rates, of a rank of so many threads; 0: nothing is known of that kernel. */
+double hd_work_seconds(const struct hd_rates *r, const struct hd_work *w, const char *kernel, int64_t threads);
 
 enum { HD_WORK_PRODUCTS, HD_WORK_ATTENTION, HD_WORK_ELEMENTWISE, HD_WORK_OPTIMIZER, HD_WORK_KINDS };
 int hd_work_kind(const struct node *n); /* elementwise: and norms, sums, lookups, copies */

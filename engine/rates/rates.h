@@ -3,7 +3,8 @@
  * products by shape.  heddle plan prices by them what they know, and by [machine] what they do not.
  *
  * All rates are of one core while all cores compute.  A rank of t threads has t times as much, and does with each of them what
- * was measured on the same part of the work.  Where a host has more threads than cores they share these.
+ * was measured on the same part of the work, but for what its threads read that another has written (`launch`).  Where a host
+ * has more threads than cores they share these.
  */
 #ifndef HD_ENGINE_RATES_H
 #define HD_ENGINE_RATES_H
@@ -32,6 +33,7 @@ struct hd_rates {
 	int64_t cores;        /* of a host; of a device: 1 */
 	int64_t hosts, ranks; /* that measured */
 	int64_t threads;      /* of each */
+	double launch;        /* seconds more that a launch takes by one rank with all cores; 0: not measured */
 	struct hd_rate_points products[HD_PRODUCT_KINDS][HD_RATE_TYPES];
 	struct hd_kernel_rates *kernels;
 	size_t n, cap;

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a launch takes longer by the threads of one rank than by as many ranks of one thread.
+ *
+ * Each rank keeps what it has written in the cache of its core.  The threads of one rank read what others of them wrote, launch
+ * by launch, and all wait for the last.  In launches of a hundred microseconds that is a tenth and more, in long ones it is
+ * nothing.  So it is a time for each launch: small models run by all ranks, each alone, and then by one with all cores.
+ */
+#include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "engine/measure/measure.h"
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { ROUNDS = 3 }; /* machines drift: the median of them */
+
+/* This thread, and those that begin from now on, on the cores that any rank has; `was`: its own. */
+static void cores_of_all(cpu_set_t *was)
+{
+	long n = sysconf(_SC_NPROCESSORS_CONF);
+	cpu_set_t all;
+
+	CPU_ZERO(&all);
+	if (sched_getaffinity(0, sizeof(*was), was))
+		CPU_ZERO(was);
+	for (int i = 0; i < n && i < CPU_SETSIZE; i++)
+		if (hd_comm_max(CPU_ISSET(i, was) ? 1 : 0) > 0)
+			CPU_SET(i, &all);
+	sched_setaffinity(0, sizeof(all), &all);
+}
+
+/* libgomp has counted the cores of a process that was bound to some of them, and lets threads beyond these sleep. */
+static int may_have_all(const struct hd_measuring *m)
+{
+	cpu_set_t mine;
+
+	return !sched_getaffinity(0, sizeof(mine), &mine) && CPU_COUNT(&mine) >= m->rates->cores;
+}
+
+static int run(struct hd_measuring *m, int threads, int team, struct hd_err *err)
+{
+	m->j->threads = threads;
+	m->team = team;
+	m->launches->at = 0;
+	m->j->device->open(threads, err);
+	if (hd_comm_agree(err) >= 0)
+		hd_measure_small(m, err);
+	m->team = 0;
+	return hd_comm_agree(err);
+}
+
+/* -> seconds more of a launch */
+static double compare(struct hd_measuring *m, int threads, int team, struct hd_err *err)
+{
+	struct hd_launches x = { .team = team };
+
+	m->launches = &x;
+	if (run(m, threads, 0, err) >= 0)
+		run(m, team, team, err);
+	m->launches = NULL;
+	free(x.alone);
+	return x.counted ? x.more / x.counted : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
+{
+	struct hd_job *j = m->j;
+	int threads = j->threads, team = (int)m->rates->cores, n = m->quick ? 1 : ROUNDS;
+	double more[ROUNDS] = { 0 };
+	cpu_set_t was;
+
+	if (!hd_device_in_host(j->device) || hd_comm_max(team > threads && j->world.local_size > 1) <= 0)
+		return HD_OK;
+	if (hd_comm_max(may_have_all(m) ? 0 : 1) > 0) {
+		hd_log(HD_LOG_WARN, "launches by one rank with all cores are not measured, since ranks are bound to "
+				    "some: mpirun --bind-to none allows it");
+		return HD_OK;
+	}
+	cores_of_all(&was);
+	for (int i = 0; i < n && !err->code; i++)
+		more[i] = compare(m, threads, team, err);
+	qsort(more, (size_t)n, sizeof(more[0]), by_value);
+	m->rates->launch = fmax(more[n / 2], 0);
+	j->threads = threads;
+	if (!err->code)
+		j->device->open(threads, err);
+	sched_setaffinity(0, sizeof(was), &was);
+	return hd_comm_agree(err);
+}
