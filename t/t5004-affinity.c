@@ -91,5 +91,12 @@ int main(int argc, char **argv)
 	       "of each rank; the outermost of several");
 	setenv("OMP_NUM_THREADS", "", 1);
 	is_int(run("", argv[0], 0, cores, 0), 0, "an empty one says nothing");
+	/* libgomp binds the first thread before main(), which is not a mask of one core */
+	is_int(run("env OMP_PROC_BIND=true", argv[0], 0, cores, 0), 0, "OMP_PROC_BIND: all cores");
+	is_int(run("env OMP_PLACES=cores", argv[0], 0, cores, 0), 0, "OMP_PLACES: those it names, all");
+	is_int(run("env OMP_PLACES={1}", argv[0], 0, 1, 0), 0, "and one, where it names one");
+	is_int(run("taskset -c 1 env OMP_PROC_BIND=close", argv[0], 0, 1, 0), 0, "of a user's mask no more than that");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none -x OMP_PROC_BIND=spread", argv[0], 0, cores / 2, 0), 0,
+	       "two ranks whose threads would be bound share the cores");
 	return done();
 }

@@ -19,6 +19,7 @@
 #include "engine/process/affinity.h"
 #include "engine/process/asked.h"
 #include "engine/base/library.h"
+#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,26 @@ static void mask_widen(void)
 	for (int i = 0; i < CPU_SETSIZE; i++)
 		CPU_SET(i, &set);
 	sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* Where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY asks for it, libgomp has bound this thread to the first of its places before
+ * main().  Back to all of them: what libgomp found as the mask, or what the user chose of it. */
+static int mask_of_places(void)
+{
+	int places = omp_get_num_places();
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	for (int i = 0; i < places; i++) {
+		int n = omp_get_place_num_procs(i), *ids = hd_alloc(((size_t)n + 1) * sizeof(*ids));
+
+		omp_get_place_proc_ids(i, ids);
+		for (int k = 0; k < n; k++)
+			if (ids[k] >= 0 && ids[k] < CPU_SETSIZE)
+				CPU_SET(ids[k], &set);
+		free(ids);
+	}
+	return CPU_COUNT(&set) > 0 && !sched_setaffinity(0, sizeof(set), &set);
 }
 
 static int local_ranks(void)
@@ -87,7 +108,7 @@ static int set(const char *name, const char *value)
 #define SPINS "20000"
 
 /* -> whether libgomp has read something else. */
-static int set_openmp(int threads, int cores, int sharers, int widened)
+static int set_openmp(int threads, int cores, int sharers, int widened, int bound)
 {
 	char text[16];
 	int changed = widened;
@@ -99,7 +120,7 @@ static int set_openmp(int threads, int cores, int sharers, int widened)
 		changed |= set("OMP_WAIT_POLICY", "passive");
 	else if (threads > 1 && !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT"))
 		changed |= set("GOMP_SPINCOUNT", SPINS);
-	if (getenv("OMP_PROC_BIND"))
+	if (bound || getenv("OMP_PROC_BIND"))
 		changed |= set("OMP_PROC_BIND", "false");
 	return changed;
 }
@@ -162,7 +183,7 @@ int hd_affinity_threads(int threads_wanted, int64_t ranks)
 
 int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 {
-	int threads, before, cores, sharers, ranks = local_ranks();
+	int threads, before, cores, sharers, bound, ranks = local_ranks();
 	char mark[80];
 	int asked;
 
@@ -171,6 +192,7 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 		return threads;
 	asked = asked_of_openmp();
 	threads_wanted = threads_wanted ? threads_wanted : asked;
+	bound = mask_of_places();
 	before = mask_cores();
 	if (too_narrow(before, threads_wanted, ranks))
 		mask_widen();
@@ -182,7 +204,7 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 	fits = sharers * threads <= cores;
 	snprintf(mark, sizeof(mark), "%d %d %d %d %d %d", (int)getpid(), threads, before, cores, asked, fits);
 	setenv(MARK, mark, 1);
-	if (set_openmp(threads, cores, sharers, cores > before))
+	if (set_openmp(threads, cores, sharers, cores > before, bound))
 		start_again(argv);
 	return threads;
 }
