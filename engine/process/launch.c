@@ -54,6 +54,13 @@ int hd_launch_elsewhere(void)
 	return all > here && here > 0 ? all - here : 0;
 }
 
+int hd_launch_on_one_host(void)
+{
+	int all = number_of("OMPI_COMM_WORLD_SIZE");
+
+	return all && all == number_of("OMPI_COMM_WORLD_LOCAL_SIZE");
+}
+
 /* mpirun passes on what its ranks print: its own stdout counts.  That of a daemon on another host is /dev/null. */
 int hd_launch_terminal(void)
 {
