@@ -100,13 +100,23 @@ static int begins_otherwise(const struct tensor *t)
 	return !t->v.node && t->v.what == HD_TENSOR_STATE && t->init != HD_INIT_ZERO;
 }
 
+#define STRETCH ((int64_t)2 << 20) /* bytes that one thread clears at a time: a huge page */
+
+/* By all threads, because most of the time goes to pages that are touched for the first time. */
+static void clear(void *data, int64_t bytes)
+{
+#pragma omp parallel for schedule(static) if (bytes >= 2 * STRETCH)
+	for (int64_t at = 0; at < bytes; at += STRETCH)
+		memset((char *)data + at, 0, (size_t)(bytes - at < STRETCH ? bytes - at : STRETCH));
+}
+
 static void fill_slice(const struct hd_program *g, const struct tensor *t, struct filling *f, void *data)
 {
 	int64_t n = hd_local_count(t);
 	int low = t->v.dtype == HD_DTYPE_BF16;
 
 	f->w = low ? hd_alloc((size_t)n * sizeof(float)) : data;
-	memset(data, 0, (size_t)hd_local_bytes(t));
+	clear(data, hd_local_bytes(t));
 	hd_slice_runs(g, t, fill_run, f);
 	if (!low)
 		return;
@@ -153,14 +163,41 @@ void hd_init_states(const struct hd_program *g, int64_t seed)
 		hd_init_state(g, g->plan->tensors[i], seed);
 }
 
+/* The master of which t, all of it here, is a rounded copy; NULL: there is none. */
+static const struct tensor *master_here(const struct hd_program *g, const struct tensor *t)
+{
+	const struct tensor *m = t->master;
+
+	return m && t->v.dtype == HD_DTYPE_BF16 && m->v.dtype == HD_DTYPE_F32 && hd_tensor_here(g, m) &&
+			       !memcmp(m->at.on, t->at.on, sizeof(m->at.on)) && hd_local_count(m) == hd_local_count(t)
+		       ? m
+		       : NULL;
+}
+
+static void round_master(const struct hd_program *g, const struct tensor *t, const struct tensor *master)
+{
+	void *from = hd_program_map(g, master, HD_STEP, HD_MAP_READ), *to = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+
+	hd_bf16_from_floats(to, from, hd_local_count(t));
+	hd_program_unmap(g, master, HD_STEP, from, HD_MAP_READ);
+	hd_program_unmap(g, t, HD_STEP, to, HD_MAP_WRITE);
+}
+
 void hd_init_weights(const struct hd_program *g, int64_t seed)
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 		const char *name = weight_name(t);
 
-		if (name && hd_tensor_here(g, t))
+		if (name && hd_tensor_here(g, t) && !master_here(g, t))
 			init_leaf(g, t, name, seed);
+	}
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+		const struct tensor *master = weight_name(t) && hd_tensor_here(g, t) ? master_here(g, t) : NULL;
+
+		if (master)
+			round_master(g, t, master);
 	}
 	hd_init_states(g, seed);
 }
