@@ -10,6 +10,7 @@
 #include "engine/comm/comm.h"
 #include "lib/tap.h"
 #include <sched.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #ifdef _OPENMP
@@ -38,6 +39,8 @@ static int rank_main(int argc, char **argv)
 		return 5;
 	if (hd_comm_open(&w, &e))
 		return 6;
+	if (getenv("EXPECT_PML") && (!getenv("OMPI_MCA_pml") || strcmp(getenv("OMPI_MCA_pml"), getenv("EXPECT_PML"))))
+		return 7;
 	hd_comm_barrier(); /* the launcher's connection has outlived the second start */
 	hd_comm_close();
 	return 0;
@@ -98,5 +101,10 @@ int main(int argc, char **argv)
 	is_int(run("taskset -c 1 env OMP_PROC_BIND=close", argv[0], 0, 1, 0), 0, "of a user's mask no more than that");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none -x OMP_PROC_BIND=spread", argv[0], 0, cores / 2, 0), 0,
 	       "two ranks whose threads would be bound share the cores");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none -x EXPECT_PML=ob1", argv[0], 0, cores / 2, 0), 0,
+	       "ranks of one host have Open MPI look for no networks");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none --mca pml ^cm -x EXPECT_PML=^cm", argv[0], 0, cores / 2,
+		   0),
+	       0, "unless a user has chosen");
 	return done();
 }

@@ -208,7 +208,7 @@ void hd_rates_print(const struct hd_rates *r, FILE *to)
 		r->processor, r->build, r->date, r->device, (long long)r->cores, (long long)r->hosts);
 	fprintf(to, "ranks = %lld\nthreads = %lld\t; of each; all computed at once\n", (long long)r->ranks,
 		(long long)r->threads);
-	if (r->launch > 0)
+	if (r->launch >= 0)
 		fprintf(to, "launch = %.3g\t; seconds more of a launch by a rank with all cores\n", r->launch);
 	print_products(r, to);
 	if (r->nmovements)

@@ -3,8 +3,9 @@
 # Whether plan puts layouts in the order in which this machine runs them: ten layouts of one model on up to 8 ranks, each planned
 # with a machine file and measured by bench, and Kendall's rank correlation of the two (1: the same order).
 #	t/perf/order.sh build/heddle MACHINE.ini [STEPS [ROUNDS]]
-# MACHINE.ini: what `mpirun -np CORES heddle machine --out MACHINE.ini` has written here: more ranks than cores would measure what
-# they wait for each other.  Layouts take turns for some rounds, because machines drift, and of a layout the fastest step counts.
+# MACHINE.ini: what `mpirun -np CORES --bind-to none heddle machine --out MACHINE.ini` has written here. More ranks than cores would
+# measure what they wait for each other.  Layouts take turns for some rounds, because machines drift.  Of a layout the median of the
+# rounds' fastest steps counts.
 # Each rank takes the threads that its share of the cores has, as plan expects.
 unset OMP_NUM_THREADS
 heddle=$1 machine=$2 steps=${3:-7} rounds=${4:-3}
@@ -62,17 +63,23 @@ for _ in $(seq "$rounds"); do
 	n=0
 	layouts measure
 done
-echo '   planned    fastest    slowest round'
+echo '   planned    fastest     median    slowest round'
 for i in $(seq 0 $((n - 1))); do
-	fastest=$(sort -g "$tmp/measured.$i" | head -1) slowest=$(sort -g "$tmp/measured.$i" | tail -1)
-	printf '%10.4f %10.4f %10.4f  %s\n' "$(cat "$tmp/planned.$i")" "$fastest" "$slowest" "$(cat "$tmp/name.$i")" | tee -a "$tmp/both"
+	sort -g "$tmp/measured.$i" >"$tmp/sorted"
+	median=$(sed -n "$(((rounds + 1) / 2))p" "$tmp/sorted")
+	printf '%10.4f %10.4f %10.4f %10.4f  %s\n' "$(cat "$tmp/planned.$i")" "$(head -1 "$tmp/sorted")" "$median" "$(tail -1 "$tmp/sorted")" \
+		"$(cat "$tmp/name.$i")" | tee -a "$tmp/both"
 done
-awk '{ p[NR] = $1; m[NR] = $2 }
+awk '{ p[NR] = $1; m[NR] = $3 }
 END {
 	for (i = 1; i <= NR; i++)
 		for (j = 1; j < i; j++) {
 			x = (p[i] - p[j]) * (m[i] - m[j])
 			s += x > 0 ? 1 : x < 0 ? -1 : 0
+			if (m[i] > 1.05 * m[j] || m[j] > 1.05 * m[i]) {
+				apart++
+				same += x > 0
+			}
 		}
-	printf "Kendall: %.3f of %d layouts\n", s / (NR * (NR - 1) / 2), NR
+	printf "Kendall: %.3f of %d layouts; of %d pairs more than 5 %% apart %d are in order\n", s / (NR * (NR - 1) / 2), NR, apart, same
 }' "$tmp/both"
