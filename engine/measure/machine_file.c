@@ -54,6 +54,14 @@ static void print_efficiency(FILE *to, const struct hd_rates *r)
 	free(p.v);
 }
 
+/* Of the best rate, without latency, which is charged beside.  What takes no longer than the first is as good as all latency. */
+static double share_of(const struct hd_rate_points *p, size_t i, double most)
+{
+	double seconds = p->v[i].at / p->v[i].rate - p->v[0].at / p->v[0].rate;
+
+	return seconds > 0 ? fmin(fmax(p->v[i].at / seconds / most, 0.01), 1) : 1;
+}
+
 static void print_link(FILE *to, const char *name, const struct hd_rate_points *p, double members, double otherwise)
 {
 	double most = p ? best_of(p) : 0;
@@ -65,12 +73,8 @@ static void print_link(FILE *to, const char *name, const struct hd_rate_points *
 	fprintf(to, "%s_bandwidth = %.3g\t; of sums, by bytes that a rank sends\n", name, most);
 	fprintf(to, "%s_latency = %.3g\n", name, p->v[0].at / p->v[0].rate / (2 * (members - 1)));
 	fprintf(to, "%s_efficiency = ", name);
-	for (size_t i = 0; i < p->n; i++) /* without latency, which is charged beside */
-		fprintf(to, "%s%.3g:%.3g", i ? ", " : "", p->v[i].at,
-			i ? fmin(fmax(p->v[i].at / (p->v[i].at / p->v[i].rate - p->v[0].at / p->v[0].rate) / most,
-				      0.01),
-				 1)
-			  : 1);
+	for (size_t i = 0; i < p->n; i++)
+		fprintf(to, "%s%.3g:%.3g", i ? ", " : "", p->v[i].at, share_of(p, i, most));
 	fprintf(to, "\n");
 }
 

@@ -81,6 +81,9 @@ int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 
 	if (!hd_device_in_host(j->device) || hd_comm_max(team > threads && j->world.local_size > 1) <= 0)
 		return HD_OK;
+	if (hd_comm_max((double)j->world.local_size * threads) >
+	    (double)team) /* what each of them takes is no core's */
+		return HD_OK;
 	if (hd_comm_max(may_have_all(m) ? 0 : 1) > 0) {
 		hd_log(HD_LOG_WARN, "launches by one rank with all cores are not measured, since ranks are bound to "
 				    "some: mpirun --bind-to none allows it");
