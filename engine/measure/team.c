@@ -75,14 +75,14 @@ static int by_value(const void *a, const void *b)
 int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 {
 	struct hd_job *j = m->j;
-	int threads = j->threads, team = (int)m->rates->cores, n = m->quick ? 1 : ROUNDS;
+	int threads = j->threads, team = (int)m->rates->cores, most = m->quick ? 1 : ROUNDS, n = 0;
 	double more[ROUNDS] = { 0 };
 	cpu_set_t was;
 
 	if (!hd_device_in_host(j->device) || hd_comm_max(team > threads && j->world.local_size > 1) <= 0)
 		return HD_OK;
-	if (hd_comm_max((double)j->world.local_size * threads) >
-	    (double)team) /* what each of them takes is no core's */
+	/* Of ranks that share cores none has what a core can do. */
+	if (hd_comm_max((double)j->world.local_size * threads) > (double)team)
 		return HD_OK;
 	if (hd_comm_max(may_have_all(m) ? 0 : 1) > 0) {
 		hd_log(HD_LOG_WARN, "launches by one rank with all cores are not measured, since ranks are bound to "
@@ -90,8 +90,8 @@ int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 		return HD_OK;
 	}
 	cores_of_all(&was);
-	for (int i = 0; i < n && !err->code; i++)
-		more[i] = compare(m, threads, team, err);
+	while (n < most && !err->code && (!n || hd_comm_max(hd_seconds() > m->until) <= 0))
+		more[n++] = compare(m, threads, team, err);
 	qsort(more, (size_t)n, sizeof(more[0]), by_value);
 	m->rates->launch = fmax(more[n / 2], 0);
 	j->threads = threads;
