@@ -204,3 +204,21 @@ double hd_seconds(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+void hd_sort(double *x, size_t n)
+{
+	qsort(x, n, sizeof(*x), by_value);
+}
+
+double hd_median(double *x, size_t n)
+{
+	hd_sort(x, n);
+	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}

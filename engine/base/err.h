@@ -33,7 +33,10 @@ void *hd_sparse_create(size_t bytes);
 void hd_sparse_destroy(void *p);
 void hd_large_pages(void *p, size_t bytes); /* of memory that is used whole: its pages may be large ones */
 char *hd_strdup(const char *s);
-const char *hd_plural(int64_t n, const char *ending);  /* "" for 1, else `ending`: "%lld rank%s" */
+const char *hd_plural(int64_t n, const char *ending); /* "" for 1, else `ending`: "%lld rank%s" */
+void hd_sort(double *x, size_t n);                    /* the least first; none is NaN */
+/* Sorts x.  Of an even number the mean of the two in the middle; n is at least 1. */
+double hd_median(double *x, size_t n);
 char *hd_one_line(char *text);                         /* what ends a line, and the like, becomes ?; -> text */
 char *hd_format(const char *fmt, ...) HD_PRINTF(1, 2); /* malloc'ed */
 char *hd_vformat(const char *fmt, va_list v);

@@ -23,19 +23,6 @@ struct bench_state {
 	struct hd_bench_ids *ids;
 };
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-	qsort(x, (size_t)n, sizeof(*x), by_value);
-	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
 static int measure(struct hd_job *j, struct bench_state *b)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];
@@ -70,9 +57,9 @@ static int measure(struct hd_job *j, struct bench_state *b)
 	b->comm = hd_comm_stats_take(1);
 	b->peak = (double)hd_peak_bytes();
 	b->own_peak = (double)hd_own_peak_bytes();
-	b->median = median(b->seconds, b->n);
+	b->median = hd_median(b->seconds, (size_t)b->n);
 	b->fastest = b->seconds[0]; /* they are in order now */
-	b->products_median = median(b->products, b->n);
+	b->products_median = hd_median(b->products, (size_t)b->n);
 	hd_comm_barrier();
 	j->rate = hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) /
 		  j->world.size; /* of this run, not of the cache */

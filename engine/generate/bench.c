@@ -6,19 +6,6 @@
 #include "engine/generate/generate.h"
 #include <stdlib.h>
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *x, int64_t n)
-{
-	qsort(x, (size_t)n, sizeof(*x), by_value);
-	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
 /* A leaf that a product or an attention reads on this rank. */
 static int is_read(const struct hd_program *g, const struct tensor *t)
 {
@@ -114,10 +101,10 @@ static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_id
 		next[k] = hd_comm_max(t.next);
 		share[k] = (double)b->tokens * hd_comm_max(b->bytes * reading / read) / next[k];
 	}
-	b->prompt_rate = (double)(b->batch * b->prompt) / median(prompt, TIMES);
-	b->rate = (double)(b->batch * b->tokens) / median(next, TIMES);
+	b->prompt_rate = (double)(b->batch * b->prompt) / hd_median(prompt, TIMES);
+	b->rate = (double)(b->batch * b->tokens) / hd_median(next, TIMES);
 	if (hd_device_in_host(j->device))
-		b->bound = b->rate / median(share, TIMES);
+		b->bound = b->rate / hd_median(share, TIMES);
 	b->bytes = hd_comm_max(b->bytes);
 	b->read_rate = b->bound * b->bytes / (double)b->batch;
 	was_read = sum;

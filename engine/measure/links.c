@@ -69,7 +69,7 @@ static void measure(struct hd_communicator *c, uint32_t kind, float *memory, int
 
 	for (int64_t bytes = 1024; bytes <= largest; bytes *= 4) {
 		struct hd_call call = call_of(kind, bytes, n, memory);
-		double sent = hd_comm_max((double)hd_call_sent(&call, n, me)), once = moved(c, &call, bytes, 3),
+		double sent = hd_comm_max((double)hd_call_sent(&call, n, me)), once = timed(c, &call, bytes, 3, 0),
 		       seconds;
 		int times = once > 0 ? (int)(EACH / once) : 0;
 

@@ -10,6 +10,7 @@
 
 struct hd_launches {   /* of the same programs by each rank, then by a rank with all cores */
 	int team;      /* its threads */
+	int by_team;   /* one rank of each host computes now, else all */
 	double *alone; /* seconds of each by a rank alone */
 	size_t n, cap, at;
 	double more; /* seconds that those of the team took longer than their part of these, together */
@@ -21,7 +22,6 @@ struct hd_measuring {
 	double until;                 /* hd_seconds: nothing more is begun then */
 	int quick;                    /* few and small sizes */
 	double process_memory;        /* bytes of this process besides what is planned: set by hd_measure_programs */
-	int team;                     /* threads of the one rank of each host that computes, or 0: all do */
 	struct hd_launches *launches; /* are compared, and give no rates; else NULL */
 };
 

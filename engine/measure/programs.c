@@ -152,13 +152,6 @@ static int run_model(struct small_model *x, struct hd_err *err)
 	return steps;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Of commands from ... to - 1 together: the median over the steps. */
 static double median(const struct hd_program *g, size_t from, size_t to, int steps)
 {
@@ -171,7 +164,7 @@ static double median(const struct hd_program *g, size_t from, size_t to, int ste
 
 			sums[k] += e->end - e->begin;
 		}
-	qsort(sums, (size_t)steps, sizeof(sums[0]), by_value);
+	hd_sort(sums, (size_t)steps);
 	return sums[steps / 2];
 }
 
@@ -183,7 +176,7 @@ static void take_launch(struct hd_measuring *m, const struct hd_work *w, const c
 	double alone = hd_work_seconds(m->rates, w, name, m->rates->threads);
 	double team = hd_work_seconds(m->rates, w, name, x->team);
 
-	if (!m->team) {
+	if (!x->by_team) {
 		x->alone = hd_grow(x->alone, x->n, &x->cap, sizeof(*x->alone));
 		x->alone[x->n++] = seconds;
 	} else if (x->at < x->n && alone > 0) {
@@ -249,7 +242,7 @@ static double besides(const struct hd_measuring *m, const struct small_model *x)
 
 static int measure(struct hd_measuring *m, const struct small_shape *s, struct hd_err *err)
 {
-	struct small_model x = { .idle = m->team && m->j->world.local_rank };
+	struct small_model x = { .idle = m->launches && m->launches->by_team && m->j->world.local_rank };
 	int steps = 0;
 
 	plan_model(m->j, s, &x, err);

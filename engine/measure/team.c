@@ -13,24 +13,8 @@
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { ROUNDS = 3 }; /* machines drift: the median of them */
-
-/* This thread, and those that begin from now on, on the cores that any rank has; `was`: its own. */
-static void cores_of_all(cpu_set_t *was)
-{
-	long n = sysconf(_SC_NPROCESSORS_CONF);
-	cpu_set_t all;
-
-	CPU_ZERO(&all);
-	if (sched_getaffinity(0, sizeof(*was), was))
-		CPU_ZERO(was);
-	for (int i = 0; i < n && i < CPU_SETSIZE; i++)
-		if (hd_comm_max(CPU_ISSET(i, was) ? 1 : 0) > 0)
-			CPU_SET(i, &all);
-	sched_setaffinity(0, sizeof(all), &all);
-}
 
 /* libgomp has counted the cores of a process that was bound to some of them, and lets threads beyond these sleep. */
 static int may_have_all(const struct hd_measuring *m)
@@ -40,15 +24,14 @@ static int may_have_all(const struct hd_measuring *m)
 	return !sched_getaffinity(0, sizeof(mine), &mine) && CPU_COUNT(&mine) >= m->rates->cores;
 }
 
-static int run(struct hd_measuring *m, int threads, int team, struct hd_err *err)
+static int run(struct hd_measuring *m, int threads, int by_team, struct hd_err *err)
 {
 	m->j->threads = threads;
-	m->team = team;
+	m->launches->by_team = by_team;
 	m->launches->at = 0;
 	m->j->device->open(threads, err);
 	if (hd_comm_agree(err) >= 0)
 		hd_measure_small(m, err);
-	m->team = 0;
 	return hd_comm_agree(err);
 }
 
@@ -59,17 +42,10 @@ static double compare(struct hd_measuring *m, int threads, int team, struct hd_e
 
 	m->launches = &x;
 	if (run(m, threads, 0, err) >= 0)
-		run(m, team, team, err);
+		run(m, team, 1, err);
 	m->launches = NULL;
 	free(x.alone);
 	return x.counted ? x.more / x.counted : 0;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
@@ -77,7 +53,6 @@ int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 	struct hd_job *j = m->j;
 	int threads = j->threads, team = (int)m->rates->cores, most = m->quick ? 1 : ROUNDS, n = 0;
 	double more[ROUNDS] = { 0 };
-	cpu_set_t was;
 
 	if (!hd_device_in_host(j->device) || hd_comm_max(team > threads && j->world.local_size > 1) <= 0)
 		return HD_OK;
@@ -89,14 +64,12 @@ int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 				    "some: mpirun --bind-to none allows it");
 		return HD_OK;
 	}
-	cores_of_all(&was);
 	while (n < most && !err->code && (!n || hd_comm_max(hd_seconds() > m->until) <= 0))
 		more[n++] = compare(m, threads, team, err);
-	qsort(more, (size_t)n, sizeof(more[0]), by_value);
+	hd_sort(more, (size_t)n);
 	m->rates->launch = fmax(more[n / 2], 0);
 	j->threads = threads;
 	if (!err->code)
 		j->device->open(threads, err);
-	sched_setaffinity(0, sizeof(was), &was);
 	return hd_comm_agree(err);
 }

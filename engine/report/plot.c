@@ -29,13 +29,6 @@ void hd_html_text(FILE *f, const char *s)
 }
 
 /* -- what is seen --------------------------------------------------------------------------------------------------------- */
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The largest value but one in a hundred; twice that is shown. */
 static double usual_most(const struct hd_curve *k)
 {
@@ -43,7 +36,7 @@ static double usual_most(const struct hd_curve *k)
 
 	for (size_t i = 0; i < k->n; i++)
 		y[i] = k->y[i];
-	qsort(y, k->n, sizeof(*y), by_value);
+	hd_sort(y, k->n);
 	most = y[(k->n - 1) * 99 / 100];
 	if (y[k->n - 1] <= 2 * most)
 		most = y[k->n - 1];

@@ -185,20 +185,19 @@ static void round_master(const struct hd_program *g, const struct tensor *t, con
 
 void hd_init_weights(const struct hd_program *g, int64_t seed)
 {
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *t = g->plan->tensors[i];
-		const char *name = weight_name(t);
+	for (int rounded = 0; rounded < 2; rounded++) /* masters before what is rounded of them */
+		for (size_t i = 0; i < g->plan->ntensors; i++) {
+			const struct tensor *t = g->plan->tensors[i], *master;
+			const char *name = weight_name(t);
 
-		if (name && hd_tensor_here(g, t) && !master_here(g, t))
-			init_leaf(g, t, name, seed);
-	}
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *t = g->plan->tensors[i];
-		const struct tensor *master = weight_name(t) && hd_tensor_here(g, t) ? master_here(g, t) : NULL;
-
-		if (master)
-			round_master(g, t, master);
-	}
+			if (!name || !hd_tensor_here(g, t))
+				continue;
+			master = master_here(g, t);
+			if (rounded && master)
+				round_master(g, t, master);
+			else if (!rounded && !master)
+				init_leaf(g, t, name, seed);
+		}
 	hd_init_states(g, seed);
 }
 
