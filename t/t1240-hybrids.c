@@ -33,7 +33,7 @@ struct draw {
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
 	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: ranks of one */
-	int zero_size;
+	int zero_size, loss_parts;
 	int ring, zigzag;
 	int64_t bucket;
 };
@@ -168,6 +168,7 @@ static struct draw draw(uint64_t seed, int number)
 		draw_form(&d);
 		draw_context(&d);
 		settle(&d);
+		d.loss_parts = d.form || number % 3 ? 0 : d.micro_batch * (1 + number % 2); /* not drawn either */
 	} while (!divides(&d));
 	return d;
 }
@@ -207,10 +208,10 @@ static void write_ini(const char *name, const struct draw *d, int layout)
 		"[model]\n%s\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
 		"tie_embeddings = %s\ndropout = %s\n[data]\ntrain = %s/text\ntokenizer = byte\nvalid_fraction = 0\n[train]\nseq = %d\n"
 		"global_batch = %d\nmicro_batch = %d\nsteps = %d\noptimizer = sgd\nlr = 0.1\nschedule = constant\n"
-		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\n[checkpoint]\ngradients = yes\n",
+		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\nloss_parts = %d\n[checkpoint]\ngradients = yes\n",
 		models[d->model].keys, LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, d->tie ? "yes" : "no",
 		d->dropout ? "0.1" : "0", tmp, SEQ, BATCH, layout ? d->micro_batch : 4, STEPS,
-		layout ? d->recompute : "none");
+		layout ? d->recompute : "none", layout ? d->loss_parts : 0);
 	for (int s = 0; layout && s < STRATEGIES; s++)
 		write_strategy(f, d, d->order[s]);
 	fclose(f);
@@ -219,8 +220,9 @@ static void write_ini(const char *name, const struct draw *d, int layout)
 static const char *summary(const struct draw *d)
 {
 	static char text[300];
-	int n = snprintf(text, sizeof(text), "%s%s%s, micro-batch %d, recompute %s:", models[d->model].name,
-			 d->tie ? ", tied" : "", d->dropout ? ", dropout" : "", d->micro_batch, d->recompute);
+	int n = snprintf(text, sizeof(text), "%s%s%s, micro-batch %d, %d parts, recompute %s:", models[d->model].name,
+			 d->tie ? ", tied" : "", d->dropout ? ", dropout" : "", d->micro_batch, d->loss_parts,
+			 d->recompute);
 
 	for (int s = 0; s < STRATEGIES; s++)
 		if (d->size[d->order[s]] > 1) {

@@ -12,7 +12,7 @@
 within() { awk -v g="$2" -v lo="$3" -v hi="$4" 'BEGIN { exit !(g >= lo && g <= hi) }'; tap_result $? "$1" || echo "# $2 is not in $3..$4"; }
 
 # -- memory: logits of 8 x 128 tokens of a vocabulary of 40000, in fp32 ----------------------------------------------
-keys='--set model.layers=1 --set train.seq=128 --set train.micro_batch=8'
+keys='--set model.layers=1 --set train.seq=128 --set train.micro_batch=8 --set train.loss_parts=1'
 whole=$((8 * 128 * 40000 * 4))
 for t in 2 4; do
 	ran=$(heddle_mpi $t bench cut.ini $keys --set model.vocab=40000 --json --steps 1 2>/dev/null)

@@ -17,7 +17,7 @@ for block in "$tmp"/block.*; do
 	(eval "$command") >"$tmp/got" 2>&1
 	ok "$command" diff "$tmp/want" "$tmp/got"
 done
-is "the page has six of them" "$(ls "$tmp"/block.* | wc -l | tr -d ' ')" 6
+is "the page has eight of them" "$(ls "$tmp"/block.* | wc -l | tr -d ' ')" 8
 
 # The page's sums, for other sizes than the page's: in bytes of fp32.
 cat >"$tmp/run.ini" <<'END'

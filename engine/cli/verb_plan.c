@@ -303,7 +303,9 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 		return hd_err_set(err, HD_EINVAL, "plan: --times needs --html, and no --search");
 	HD_TRY(read_machine(c, &m, err));
 	c->device_memory = !hd_machine_is_host(&m);
-	if (hd_style_read(hd_cli_str(c, "style", NULL), &style, err) < 0)
+	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);
+	c->whole_logits = !err->code && style.whole_logits;
+	if (err->code)
 		;
 	else if (hd_cli_has(c, "search"))
 		hd_search_run(c, &m, &style, conf, err);

@@ -41,6 +41,7 @@ struct hd_cli {
 	int argc;          /* the whole command line: a program that starts itself again needs it */
 	char **argv;
 	int device_memory;   /* plans are for a machine whose devices have memory of their own, unless they say cpu */
+	int whole_logits;    /* plans are of a framework that makes all logits at once */
 	double started;      /* when main began (hd_seconds) */
 	const char **values; /* of verb->flags; NULL: not given, "" for one without value */
 };

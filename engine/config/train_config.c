@@ -33,6 +33,8 @@ static const struct hd_option train[] = {
 	  "of activations and matmuls (unset: bf16 on cuda); masters, gradients, states: fp32" },
 	{ "recompute", HD_OPT_CHOICE, 0, "none", "none|selective|full",
 	  "activations that backward recomputes instead of saving them" },
+	{ "loss_parts", HD_OPT_INT, 0, "0", "0..1000000",
+	  "parts of a micro-batch whose logits and their gradients exist one after the other (0: chosen for memory)" },
 	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order",
 	  "rank_order: sums in member order on every transport" },
 	{ "deterministic", HD_OPT_BOOL, 0, "no", NULL,
@@ -162,6 +164,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->seed = hd_section_int(s, "seed");
 	t->precision = precision(s);
 	t->recompute = recompute(hd_section_str(s, "recompute"));
+	t->loss_parts = hd_section_int(s, "loss_parts");
 	t->rank_order = !strcmp(hd_section_str(s, "reduce"), "rank_order");
 	t->deterministic = hd_section_int(s, "deterministic") != 0;
 	t->eval_every = hd_section_int(s, "eval_every");

@@ -26,6 +26,7 @@ struct hd_train_config {
 	int by_tokens;
 	enum hd_precision precision;
 	enum hd_recompute recompute;
+	int64_t loss_parts;               /* parts of a micro-batch whose logits exist one after the other; 0: chosen */
 	int rank_order;                   /* sums in the order of the members */
 	int deterministic;                /* timing and threads decide nothing that changes a bit */
 	int64_t eval_every, eval_batches; /* 0: after the last step only; 0: all of the validation data */

@@ -143,6 +143,7 @@ struct node {
 	struct dependency *waits; /* starts when these are done (struct hd_graph_api, after) */
 	/* backward's copy of this node of forward (recompute.c), placed as that one is. */
 	const struct node *recompute_of;
+	uint32_t computes_for; /* the unit whose work it is, where it runs in another one (loss_parts.c); 0: v.phase */
 };
 
 /* Where new nodes go, and what they are for.  A value: who moves a plan's cursor sets the whole of it (graph.h), keeps what it
@@ -217,6 +218,7 @@ struct hd_plan {
 	int train;         /* 0: forward only */
 	int64_t past;      /* positions whose keys and values are kept from run to run (passes/cache.c); 0: none */
 	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
+	int64_t loss_parts; /* at least so many parts of a micro-batch one after the other from logits on; 0: one */
 
 	struct inst inst[HD_MAX_INSTANCES];
 	int ninst;
@@ -272,6 +274,7 @@ struct hd_plan {
 	int gelu;               /* products of `low` may take a gelu in */
 	int own_memory;         /* the device has memory of its own: HD_SPACE_HOST is not HD_SPACE_DEVICE */
 	int noted_space;        /* that it has none was said */
+	int whole_logits;       /* unless train.loss_parts says something else */
 	int separate;           /* a slope or sums are not made beside something else: the device cannot */
 	uint64_t hash;
 };

@@ -87,12 +87,12 @@ static int is_full(const struct remake *m, const struct node *n)
 }
 
 /* Whether t, which a node of this block reads in backward, is made again.  Of the cheap ops that is the result alone:
- * their statistics are small. */
+ * their statistics are small.  What forward has made for backward (loss_parts.c) is small too, and nothing before it is kept. */
 static int made_again(const struct remake *m, const struct tensor *t, int block)
 {
 	const struct node *n = t->v.node ? N(t->v.node) : NULL;
 
-	if (!n || n->v.phase != HD_UNIT_F || n->block != block || m->crosses[t->id])
+	if (!n || n->v.phase != HD_UNIT_F || n->computes_for || n->block != block || m->crosses[t->id])
 		return 0;
 	return is_full(m, n) || (n->is->flags & OP_FLAG_CHEAP && !t->out) ||
 	       (m->selective && (n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_GELU_SLOPE));

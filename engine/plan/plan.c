@@ -122,6 +122,7 @@ static const struct pass {
 	{ "decompose", hd_pass_decompose, GRAPH },
 	{ "batch", hd_plan_batch, 0 },
 	{ "schedule", hd_pass_schedule, GRAPH },
+	{ "loss-gradient", hd_pass_loss_gradient, GRAPH | TRAIN },
 	{ "recompute", hd_pass_recompute, GRAPH | TRAIN },
 	{ "place-leaves", hd_pass_place_leaves, GRAPH },
 	{ "slot-storage", hd_slot_storage, 0 },
@@ -134,6 +135,7 @@ static const struct pass {
 	{ "toposort", hd_pass_toposort, GRAPH },
 	{ "lower", hd_pass_lower, GRAPH },
 	{ "fuse", hd_pass_fuse, GRAPH },
+	{ "loss-parts", hd_pass_loss_parts, GRAPH },
 	{ "overlap", hd_pass_overlap, GRAPH },
 	{ "check", check, GRAPH },
 };
@@ -224,6 +226,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->gelu = o->gelu;
 	p->separate = o->separate;
 	p->own_memory = o->own_memory;
+	p->whole_logits = o->whole_logits;
 	return p;
 }
 

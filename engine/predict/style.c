@@ -30,6 +30,8 @@ static const struct hd_option keys[] = {
 	{ "residuals", HD_OPT_CHOICE, 0, "fused", "fused|apart", "apart: residuals are added by kernels of their own" },
 	{ "loss", HD_OPT_CHOICE, 0, "fused", "fused|apart",
 	  "apart: the loss is made of logits in fp32, by a kernel for each step of its formula" },
+	{ "logits", HD_OPT_CHOICE, 0, "parts", "parts|whole",
+	  "whole: all logits of a micro-batch exist at once, unless train.loss_parts is given" },
 	{ "optimizer", HD_OPT_CHOICE, 0, "fused", "fused|apart",
 	  "apart: gradients are scaled back, checked, clipped and cleared by kernels of their own" },
 	{ "recompute", HD_OPT_CHOICE, 0, "needed", "needed|layer",
@@ -64,6 +66,7 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->apart = is(s, "gradients", "apart");
 	out->epilogues_apart = is(s, "residuals", "apart");
 	out->loss_apart = is(s, "loss", "apart");
+	out->whole_logits = is(s, "logits", "whole");
 	out->optimizer_apart = is(s, "optimizer", "apart");
 	out->recompute_layer = is(s, "recompute", "layer");
 	out->own_elementwise = is(s, "elementwise", "own");

@@ -19,6 +19,7 @@ struct hd_style {
 	int apart;            /* weights' gradients are made in 16 bits and added by kernels of their own */
 	int epilogues_apart;  /* residuals are added by kernels of their own, not by products */
 	int loss_apart;       /* the loss is made of logits in fp32, by a kernel for each step of its formula */
+	int whole_logits;     /* all logits of a micro-batch exist at once (train.loss_parts = 1, unless it is given) */
 	int optimizer_apart;  /* gradients are scaled back, checked, clipped and cleared by kernels of their own */
 	int recompute_layer;  /* train.recompute = full: everything of a layer is recomputed, also what nobody reads */
 	int own_elementwise;  /* all kernels without products are its own, too */

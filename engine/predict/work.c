@@ -59,9 +59,11 @@ static void extents(const struct node *n, struct hd_work *w)
 
 static int product_kind(const struct node *n)
 {
-	if (n->v.phase & HD_UNIT_F || n->recompute_of)
+	uint32_t unit = n->computes_for ? n->computes_for : n->v.phase;
+
+	if (unit & HD_UNIT_F || n->recompute_of)
 		return HD_PRODUCT_FORWARD;
-	return n->v.phase & HD_UNIT_W ? HD_PRODUCT_WEIGHTS : HD_PRODUCT_BACKWARD;
+	return unit & HD_UNIT_W ? HD_PRODUCT_WEIGHTS : HD_PRODUCT_BACKWARD;
 }
 
 int hd_work_of(const struct hd_program *g, const struct node *n, struct hd_work *w)

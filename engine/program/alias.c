@@ -110,6 +110,17 @@ static int64_t position_index(const struct hd_program *g, const struct node *n, 
 	return i < 0 ? i + n->parts : i;
 }
 
+/* The pieces lie one behind the other.  Behind dims of one element only where a rank has all pieces: of a view of its own piece the
+ * whole would stay in memory. */
+static int is_leading(const struct node *n, const struct tensor *t)
+{
+	uint32_t i = 0;
+
+	while (!n->pos.group && !t->ragged_counts && i + 1 < t->v.ndim && t->dims[i] != n->along && t->local[i] == 1)
+		i++;
+	return t->v.ndim && t->dims[i] == n->along;
+}
+
 int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j)
 {
 	return position_index(g, n, j);
@@ -127,7 +138,7 @@ static void view(struct hd_program *g, struct node *n)
 		merge(g, y, x, hd_attr_int(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
 	else if (is(n, OP_ROLE_PICK))
 		merge(g, y, n->ins[position_index(g, n, 0)], 0);
-	else if (is(n, OP_ROLE_CHUNK) && !n->order && x->v.ndim && x->dims[0] == n->along)
+	else if (is(n, OP_ROLE_CHUNK) && !n->order && is_leading(n, x))
 		merge(g, y, x, position_index(g, n, 0) * hd_local_bytes(y));
 }
 
@@ -192,7 +203,7 @@ static void pieces(struct hd_program *g, struct node *n)
 {
 	struct tensor *y = n->outs[0];
 	int64_t at = 0, offset;
-	int flat = is(n, OP_ROLE_PACK) && !n->alongs, leading = is(n, OP_ROLE_JOIN) && n->along == y->dims[0];
+	int flat = is(n, OP_ROLE_PACK) && !n->alongs, leading = is(n, OP_ROLE_JOIN) && is_leading(n, y);
 
 	for (uint32_t j = 0; (flat || leading) && j < n->v.nin; j++) {
 		struct tensor *x = n->ins[j];

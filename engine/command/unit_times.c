@@ -6,7 +6,7 @@
  * A trace whose weight gradients are apart serves orders that keep them together too: B is B and W.
  */
 #include <config.h>
-#include "engine/passes/passes.h"
+#include "engine/command/unit_times.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

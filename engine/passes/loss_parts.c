@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Logits in parts of the tokens (train.loss_parts).  Logits and their gradient are the largest activations of a model with a
+ * large vocabulary: (batch, seq, vocab).  The loss of a token depends on no other token.  So logits, losses and what follows from
+ * them alone are made for one part of the tokens after the other, and the next part has the memory of the one before.
+ *
+ * Two passes do it.  Before placement, hd_pass_loss_gradient moves what reads the gradient of logits into forward, where each part's
+ * logits are.  After fusing, hd_pass_loss_parts repeats the nodes for each part: local extents are final then, and no plugin sees
+ * the parts.
+ *
+ * Example: the products of the head of a GPT-2 and what stands between them, on one rank, in 2 parts (t1211 runs it).
+ *
+ *   before:
+ *     F einsum a, wte.weight -> b
+ *     F xent b, targets -> c
+ *     F nll c, d, e, b, targets -> f
+ *     F xent_d b, targets, c, d, g -> h
+ *     F einsum h, wte.weight -> i
+ *     F einsum a, h -> j
+ *     F sum f -> k
+ *   after:
+ *     F chunk a -> b
+ *     F einsum b, wte.weight -> c
+ *     F chunk targets -> d
+ *     F xent c, d -> e
+ *     F nll e, f, g, c, d -> h
+ *     F xent_d c, d, e, f, i -> j
+ *     F einsum j, wte.weight -> k
+ *     F einsum b, j -> l
+ *     F chunk a -> m
+ *     F einsum m, wte.weight -> n
+ *     F chunk targets -> o
+ *     F xent n, o -> p
+ *     F nll p, q, r, n, o -> s
+ *     F xent_d n, o, p, q, t -> u
+ *     F einsum u, wte.weight -> v
+ *     F einsum m, u -> w
+ *     F join h, s -> x
+ *     F join k, v -> y
+ *     F sum x -> z
+ *
+ * Chunks are views, and what is joined is made in its place.  The products add l and w into the accumulator of wte.weight
+ * (engine/program/alias.c).  What backward reads is y, the gradient of a.  Communication between logits and loss, as of a sharded
+ * vocabulary, is made part by part too.
+ */
+#include <config.h>
+#include "engine/graph/placement.h"
+#include "engine/ops/movement.h"
+#include "engine/passes/passes.h"
+#include "engine/comm/comm.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Parts that are chosen for memory: logits of at most so many bytes at once, but of so many tokens that the products are still
+ * as fast.  Each part reads and writes the weight's gradient once more: 8 bytes beside 6 FLOPs a token and element, which is
+ * small beside the rate of a processor from 256 tokens on, of an accelerator from 4,096. */
+#define PART_BYTES (64 << 20)
+#define PART_TOKENS 256
+#define PART_TOKENS_ACCELERATOR 4096
+
+struct logit_parts {
+	struct hd_plan *p;
+	struct tensor *logits;
+	const struct hd_dim *batch, *seq, *vocab;
+	char *inside;       /* by node id: it is made in parts */
+	struct node **made; /* those, in their order */
+	size_t n;
+	int64_t of_batch, of_seq; /* parts of each; a part of seq is of one sequence */
+	struct tensor **part;     /* by tensor id: of the part at hand */
+	struct tensor ***parts;   /* by tensor id: all of them */
+	struct tensor *ones;      /* of the part at hand: the gradient of its losses */
+	const char *why_not;
+};
+
+static struct node *maker(const struct tensor *t)
+{
+	return t->v.node ? N(t->v.node) : NULL;
+}
+
+static int has_tokens(const struct logit_parts *s, const struct tensor *t)
+{
+	return t->v.ndim >= 2 && t->dims[0] == s->batch && t->dims[1] == s->seq;
+}
+
+static int is_large(const struct logit_parts *s, const struct tensor *t)
+{
+	return t->v.node && has_tokens(s, t) && hd_has_dim(t, s->vocab);
+}
+
+/* -> 0: this graph has no loss over a vocabulary. */
+static int begin(struct logit_parts *s, struct hd_plan *p)
+{
+	const struct node *nll = p->nll ? maker(p->nll) : NULL;
+
+	*s = (struct logit_parts){ .p = p };
+	if (!nll || p->logits || nll->v.nin < 4)
+		return 0;
+	s->logits = nll->ins[3];
+	s->batch = hd_dim_get(p, "batch", 0), s->seq = hd_dim_get(p, "seq", 0), s->vocab = hd_dim_get(p, "vocab", 0);
+	if (!is_large(s, s->logits))
+		return 0;
+	s->inside = hd_alloc((size_t)p->nnodes + 1);
+	s->part = hd_alloc((p->ntensors + 1) * sizeof(*s->part));
+	s->parts = hd_alloc((p->ntensors + 1) * sizeof(*s->parts));
+	return 1;
+}
+
+static int end(struct logit_parts *s, int rc)
+{
+	free(s->inside), free(s->made), free(s->part), free(s->parts);
+	return rc < 0 ? rc : s->p->err->code;
+}
+
+/* -- what belongs to a part --------------------------------------------------------------------------------------------------- */
+static int touches_large(const struct logit_parts *s, const struct node *n)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (is_large(s, n->ins[i]))
+			return 1;
+	return n->v.nout && is_large(s, n->outs[0]);
+}
+
+/* The gradient of each token's loss is 1 / tokens, wherever it is moved: no part waits for another one's. */
+static int is_ones(const struct tensor *t)
+{
+	const struct node *n = maker(t);
+
+	while (n && n->is->role != OP_ROLE_FILL &&
+	       (n->comm.kind || n->is->flags & OP_FLAG_ARRANGES || n->is->role == OP_ROLE_CHUNK ||
+		n->is->role == OP_ROLE_RESHARD))
+		n = n->v.nin ? maker(n->ins[0]) : NULL;
+	return n && n->is->role == OP_ROLE_FILL;
+}
+
+enum { BEHIND = 1, IN_FRONT = 2, TOUCHES = 4 };
+
+static void look_behind(struct logit_parts *s, const struct node *n)
+{
+	char *at = &s->inside[n->id];
+
+	*at = touches_large(s, n) ? BEHIND | TOUCHES : 0;
+	for (uint32_t i = 0; i < n->v.nin && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W); i++)
+		if (maker(n->ins[i]) && s->inside[maker(n->ins[i])->id] & BEHIND)
+			*at |= BEHIND;
+}
+
+static void look_in_front(struct logit_parts *s, const struct node *n)
+{
+	if (s->inside[n->id] & TOUCHES)
+		s->inside[n->id] |= IN_FRONT;
+	for (uint32_t i = 0; s->inside[n->id] & IN_FRONT && i < n->v.nin; i++)
+		if (maker(n->ins[i]) && !is_ones(n->ins[i]))
+			s->inside[maker(n->ins[i])->id] |= IN_FRONT;
+}
+
+/* Those that read or make something large, and those between two of them. */
+static void find_inside(struct logit_parts *s)
+{
+	for (struct node *n = s->p->first; n; n = n->next)
+		look_behind(s, n);
+	for (struct node *n = s->p->last; n; n = n->prev)
+		look_in_front(s, n);
+	s->made = hd_alloc(((size_t)s->p->nnodes + 1) * sizeof(*s->made));
+	for (struct node *n = s->p->first; n; n = n->next) {
+		char at = s->inside[n->id];
+
+		s->inside[n->id] = at & TOUCHES || (at & BEHIND && at & IN_FRONT);
+		if (s->inside[n->id])
+			s->made[s->n++] = n;
+	}
+}
+
+/* -- how many parts --------------------------------------------------------------------------------------------------------- */
+static int64_t divisor_from(int64_t n, int64_t least)
+{
+	while (least < n && n % least)
+		least++;
+	return least < n ? least : n;
+}
+
+/* At least so many; -> 0: there are not so many tokens. */
+static int set_parts(struct logit_parts *s, int64_t least)
+{
+	int64_t batch = s->logits->local[0], seq = s->logits->local[1];
+
+	s->of_batch = divisor_from(batch, least);
+	s->of_seq = divisor_from(seq, (least + s->of_batch - 1) / s->of_batch);
+	return s->of_batch * s->of_seq >= least;
+}
+
+static int64_t chosen_parts(const struct logit_parts *s, int64_t tokens, int64_t bytes)
+{
+	int64_t most = tokens / (s->p->own_memory ? PART_TOKENS_ACCELERATOR : PART_TOKENS);
+	int64_t parts = (bytes + PART_BYTES - 1) / PART_BYTES;
+
+	return parts < most ? parts : most;
+}
+
+/* -- before placement: gradients that follow from the loss alone are made where it is ------------------------------------------ */
+/* Elements of the dim on a rank, as far as rules say; -> 0: products that make logits have terms on several ranks. */
+static int64_t local_by_rules(const struct logit_parts *s, const struct hd_dim *d)
+{
+	const struct node *n = maker(s->logits);
+	int64_t local = d->n;
+
+	for (int i = 0; i < s->p->naxes; i++) {
+		const struct hd_dim *cut = hd_sharded_by_rules(s->p, n, s->p->axes[i]);
+
+		if (cut && !hd_has_dim(s->logits, cut))
+			return 0;
+		if (cut == d)
+			local /= s->p->axes[i]->v.n;
+	}
+	return local;
+}
+
+static int64_t wanted_parts(const struct logit_parts *s)
+{
+	int64_t tokens = local_by_rules(s, s->batch) * local_by_rules(s, s->seq);
+
+	if (s->p->config.loss_parts || s->p->whole_logits)
+		return s->p->config.loss_parts;
+	return chosen_parts(s, tokens, tokens * local_by_rules(s, s->vocab) * HD_BITS(s->logits->v.dtype) / 8);
+}
+
+/* The unit of a node changes, and what it counts for does not. */
+static void make_with_loss(struct logit_parts *s)
+{
+	struct node *at = maker(s->p->nll);
+
+	for (size_t i = 0; i < s->n; i++) {
+		struct node *n = s->made[i];
+
+		for (uint32_t k = 0; k < n->v.nin; k++) {
+			struct node *ones = maker(n->ins[k]);
+
+			if (!ones || ones->is->role != OP_ROLE_FILL || ones->v.phase == HD_UNIT_F)
+				continue;
+			ones->v.phase = HD_UNIT_F;
+			hd_node_move(s->p, ones, at->next);
+			at = ones;
+		}
+		if (n->v.phase == HD_UNIT_F)
+			continue;
+		n->computes_for = n->v.phase;
+		n->v.phase = HD_UNIT_F;
+		hd_node_move(s->p, n, at->next);
+		at = n;
+	}
+}
+
+int hd_pass_loss_gradient(struct hd_plan *p)
+{
+	struct logit_parts s;
+
+	if (!begin(&s, p))
+		return HD_OK;
+	p->loss_parts = wanted_parts(&s);
+	if (p->loss_parts > 1) {
+		find_inside(&s);
+		make_with_loss(&s);
+	}
+	return end(&s, HD_OK);
+}
+
+/* -- a part ------------------------------------------------------------------------------------------------------------------ */
+static struct tensor *chunk_of(struct logit_parts *s, struct tensor *t, int64_t which)
+{
+	struct hd_pos batch = { .add = (int32_t)(which / s->of_seq), .step = 1 },
+		      seq = { .add = (int32_t)(which % s->of_seq), .step = 1 };
+
+	if (s->of_batch > 1)
+		t = hd_build_chunk(s->p, t, s->batch, s->of_batch, &batch);
+	return s->of_seq > 1 ? hd_build_chunk(s->p, t, s->seq, s->of_seq, &seq) : t;
+}
+
+/* like: the part of a tensor of the same dims. */
+static struct tensor *ones_of(struct logit_parts *s, const struct tensor *t, struct tensor *like)
+{
+	const struct node *fill = maker(t);
+
+	while (fill->is->role != OP_ROLE_FILL)
+		fill = maker(fill->ins[0]);
+	if (!s->ones)
+		s->ones = hd_op1(s->p, "fill", &like, 1, "%s", fill->attr);
+	if (s->ones)
+		hd_placed_like(s->ones, like);
+	return s->ones;
+}
+
+static struct tensor *input_part(struct logit_parts *s, const struct node *n, uint32_t i, int64_t which)
+{
+	struct tensor *t = n->ins[i];
+
+	if (is_ones(t))
+		return ones_of(s, t, s->part[maker(s->p->nll)->outs[0]->id]);
+	if (!has_tokens(s, t))
+		return s->part[t->id] ? s->part[t->id] : t;
+	if (!s->part[t->id])
+		s->part[t->id] = chunk_of(s, t, which);
+	return s->part[t->id];
+}
+
+static void set_part(struct logit_parts *s, const struct tensor *whole, struct tensor *part, int64_t which)
+{
+	hd_placed_like(part, whole);
+	hd_tensor_inherit(part, whole);
+	if (has_tokens(s, whole)) {
+		part->local[0] /= s->of_batch;
+		part->local[1] /= s->of_seq;
+	}
+	s->part[whole->id] = part;
+	if (!s->parts[whole->id])
+		s->parts[whole->id] =
+			hd_plan_alloc(s->p, (size_t)(s->of_batch * s->of_seq) * sizeof(*s->parts[whole->id]));
+	s->parts[whole->id][which] = part;
+}
+
+static void make_node(struct logit_parts *s, const struct node *n, int64_t which)
+{
+	struct tensor **ins = hd_alloc((n->v.nin + 1) * sizeof(*ins));
+	struct node *c;
+
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		ins[i] = input_part(s, n, i, which);
+	c = hd_node_again(s->p, n, ins);
+	free(ins);
+	for (uint32_t k = 0; c && k < n->v.nout; k++)
+		set_part(s, n->outs[k], c->outs[k], which);
+	if (c) {
+		c->recompute_of = NULL;
+		c->computes_for = n->computes_for;
+	}
+}
+
+/* -- what others read -------------------------------------------------------------------------------------------------------- */
+static struct tensor *whole_of(struct logit_parts *s, struct tensor *const *parts)
+{
+	struct tensor **rows = hd_alloc((size_t)s->of_batch * sizeof(*rows)), *y;
+
+	for (int64_t b = 0; b < s->of_batch; b++)
+		rows[b] = s->of_seq > 1 ? hd_build_join(s->p, parts + b * s->of_seq, (uint32_t)s->of_seq, s->seq, NULL)
+					: parts[b];
+	y = s->of_batch > 1 ? hd_build_join(s->p, rows, (uint32_t)s->of_batch, s->batch, NULL) : rows[0];
+	free(rows);
+	return y;
+}
+
+/* A sum over tokens that an accumulator takes: each part's is a term of it. */
+static void accumulate_parts(struct logit_parts *s, struct node *r, const struct tensor *whole)
+{
+	uint32_t n = (uint32_t)(s->of_batch * s->of_seq), k = 0;
+	struct tensor **ins = hd_alloc((r->v.nin + (size_t)n) * sizeof(*ins));
+
+	for (uint32_t i = 0; i < r->v.nin; i++) {
+		if (r->ins[i] != whole) {
+			ins[k++] = r->ins[i];
+			continue;
+		}
+		memcpy(ins + k, s->parts[whole->id], n * sizeof(*ins));
+		k += n;
+	}
+	hd_set_inputs(s->p, r, ins, k);
+	free(ins);
+}
+
+/* Another one: a product adds to that of the part before, in its place; others are added. */
+static struct tensor *summed(struct logit_parts *s, const struct tensor *whole)
+{
+	struct tensor *const *parts = s->parts[whole->id], *sum = parts[0];
+
+	for (int64_t i = 1; i < s->of_batch * s->of_seq && sum; i++) {
+		const struct node *n = maker(parts[i]);
+		struct tensor *ins[] = { n->ins[0], n->ins[1], sum }, *both[] = { sum, parts[i] };
+		int adds = n->is->role == OP_ROLE_EINSUM && n->v.nin == 2;
+
+		s->p->cursor = hd_cursor_behind(n);
+		sum = adds ? hd_op1(s->p, "einsum", ins, 3, "%s add=1", n->attr)
+			   : hd_op1(s->p, "add", both, 2, "%s", "");
+		if (!sum)
+			break;
+		N(sum->v.node)->computes_for = n->computes_for;
+		hd_placed_like(sum, whole);
+		hd_tensor_inherit(sum, whole);
+	}
+	return sum;
+}
+
+static int accumulates_alone(const struct logit_parts *s, const struct tensor *t)
+{
+	for (size_t u = 0; u < t->nusers; u++)
+		if (!t->users[u]->dead && !s->inside[t->users[u]->id] && t->users[u]->is->role != OP_ROLE_ACCUMULATE)
+			return 0;
+	return 1;
+}
+
+static int is_read_outside(const struct logit_parts *s, const struct tensor *t)
+{
+	int yes = t == s->p->nll;
+
+	for (size_t u = 0; u < t->nusers && !yes; u++)
+		yes = !t->users[u]->dead && !s->inside[t->users[u]->id];
+	return yes;
+}
+
+static void hand_over(struct logit_parts *s, struct tensor *t)
+{
+	struct tensor *y;
+
+	if (!s->parts[t->id] || !is_read_outside(s, t))
+		return;
+	if (!has_tokens(s, t) && accumulates_alone(s, t)) {
+		for (size_t u = t->nusers; u-- > 0;)
+			if (!t->users[u]->dead && !s->inside[t->users[u]->id])
+				accumulate_parts(s, t->users[u], t);
+		return;
+	}
+	y = has_tokens(s, t) ? whole_of(s, s->parts[t->id]) : summed(s, t);
+	if (!y)
+		return;
+	hd_placed_like(y, t);
+	hd_tensor_inherit(y, t);
+	hd_replace(s->p, t, y);
+}
+
+/* -- all parts ----------------------------------------------------------------------------------------------------------------- */
+static const char *why_not(const struct logit_parts *s, const struct node *n)
+{
+	enum op_role role = n->is->role;
+	int sum = n->comm.kind == HD_COMM_ALL_REDUCE || n->comm.kind == HD_COMM_ALL_MAX;
+
+	if (n->is->flags & OP_FLAG_PLUGIN || n->made_by >= 0)
+		return "a plugin has nodes of its own there";
+	if (n->v.phase != HD_UNIT_F || n->only.group || n->block != maker(s->p->nll)->block)
+		return "not all of it is where and when the loss is made";
+	if (n->comm.kind
+		    ? sum
+		    : role == OP_ROLE_NONE || role == OP_ROLE_EINSUM || role == OP_ROLE_XENT || role == OP_ROLE_CAST ||
+			      role == OP_ROLE_SUM || role == OP_ROLE_MAP || role == OP_ROLE_VIEW)
+		return NULL;
+	return hd_plan_text(s->p, "%s stands between logits and loss", n->v.op->name);
+}
+
+static int make_parts(struct logit_parts *s)
+{
+	struct hd_plan *p = s->p;
+	size_t before = p->ntensors;
+	struct cursor at;
+
+	at = hd_cursor_why(hd_cursor_behind(s->made[s->n - 1]),
+			   hd_plan_text(p, "logits in %lld parts (train.loss_parts)",
+					(long long)(s->of_batch * s->of_seq)));
+	p->cursor = at;
+	for (int64_t i = 0; i < s->of_batch * s->of_seq; i++) {
+		memset(s->part, 0, before * sizeof(*s->part));
+		s->ones = NULL;
+		for (size_t k = 0; k < s->n && !p->err->code; k++)
+			make_node(s, s->made[k], i);
+	}
+	for (size_t i = 0; i < before && !p->err->code; i++) {
+		p->cursor = at;
+		hand_over(s, p->tensors[i]);
+	}
+	if (p->err->code)
+		return p->err->code;
+	hd_drop_dead(p);
+	return hd_pass_toposort(p); /* what reads a whole may stand before its last part */
+}
+
+static int split(struct logit_parts *s)
+{
+	struct hd_plan *p = s->p;
+	int64_t asked = p->config.loss_parts;
+
+	if (!set_parts(s, p->loss_parts) || (asked && p->train && s->of_batch * s->of_seq != asked))
+		return hd_plan_fail(
+			p, HD_EINVAL,
+			"train.loss_parts = %lld: a rank's micro-batch has %lld x %lld tokens, which are not so "
+			"many parts of whole sequences, or of each sequence",
+			(long long)asked, (long long)s->logits->local[0], (long long)s->logits->local[1]);
+	find_inside(s);
+	for (size_t i = 0; i < s->n && !s->why_not; i++)
+		s->why_not = why_not(s, s->made[i]);
+	if (s->why_not && asked)
+		return hd_plan_fail(p, HD_ENOTSUP, "train.loss_parts = %lld: the loss cannot be made in parts: %s",
+				    (long long)asked, s->why_not);
+	return s->why_not ? HD_OK : make_parts(s);
+}
+
+int hd_pass_loss_parts(struct hd_plan *p)
+{
+	struct logit_parts s;
+
+	if (!begin(&s, p))
+		return HD_OK;
+	if (!p->train)
+		p->loss_parts = p->config.loss_parts ? p->config.loss_parts
+						     : chosen_parts(&s, s.logits->local[0] * s.logits->local[1],
+								    hd_local_bytes(s.logits));
+	return end(&s, p->loss_parts > 1 ? split(&s) : HD_OK);
+}
