@@ -7,6 +7,7 @@
 #include "engine/cli/work.h"
 #include "engine/base/json.h"
 #include "engine/graph/graph.h"
+#include "engine/predict/work.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,18 +32,31 @@ static struct kernel_kind *kind_of(struct kinds *k, uint32_t unit, const char *o
 	return &k->all[k->n++];
 }
 
-static void count(struct kinds *k, const struct node *n, int64_t times)
+static double operands(const struct node *n)
 {
-	struct kernel_kind *at = kind_of(k, n->v.phase, n->v.op->name);
-	struct hd_cost cost = { .size = sizeof(cost) };
+	double bytes = 0;
 
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		bytes += (double)hd_local_bytes(n->ins[i]);
+	for (uint32_t i = 0; i < n->v.nout; i++)
+		bytes += (double)hd_local_bytes(n->outs[i]);
+	return bytes;
+}
+
+/* What only names bytes counts where they had to be copied. */
+static void count(struct kinds *k, const struct hd_program *g, const struct node *n, int64_t times)
+{
+	double copied = n->is->flags & OP_FLAG_NAMES ? hd_work_bytes(g, n) : -1;
+	struct hd_cost cost = { .size = sizeof(cost) };
+	struct kernel_kind *at;
+
+	if (copied == 0)
+		return;
+	at = kind_of(k, n->v.phase, n->v.op->name);
 	hd_node_cost(n, &cost);
 	at->nodes += times;
 	at->flops += (double)times * cost.matmul_flops;
-	for (uint32_t i = 0; i < n->v.nin; i++)
-		at->bytes += (double)(times * hd_local_bytes(n->ins[i]));
-	for (uint32_t i = 0; i < n->v.nout; i++)
-		at->bytes += (double)(times * hd_local_bytes(n->outs[i]));
+	at->bytes += (double)times * (copied > 0 ? copied : operands(n));
 }
 
 static void print(const struct kernel_kind *k, json_t *all)
@@ -68,7 +82,7 @@ void hd_work_print(struct hd_plan *p, const struct hd_program *g, int json)
 	for (const struct node *n = p->first; n; n = n->next)
 		if (!n->comm.kind && !(n->v.phase & (HD_UNIT_G | HD_UNIT_S)) &&
 		    hd_node_here(g, n)) /* those give tensors to movements */
-			count(&k, n, n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
+			count(&k, g, n, n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
 	for (size_t i = 0; i < k.n; i++)
 		print(&k.all[i], all);
 	if (all) {
