@@ -181,6 +181,19 @@ static void refused(const char *parts, const char *train, const char *more, int 
 	free(ini);
 }
 
+/* A checkpoint's INI says how many parts, and evaluation may be of shorter sequences. */
+static void evaluated(void)
+{
+	char out[200];
+	int rc;
+
+	snprintf(out, sizeof(out), "%s/eval.out", tmp);
+	rc = mpi_run(1, 240, "%s/heddle eval %s/0-0 --data %s/text --set train.seq=2 --set train.micro_batch=1 >%s",
+		     HD_TEST_BUILD, tmp, tmp, out);
+	if (!ok(rc == 0, "a checkpoint of 6 parts is evaluated on sequences of two tokens"))
+		show(out);
+}
+
 int main(void)
 {
 	if (access(HD_TEST_BUILD "/heddle", X_OK))
@@ -194,6 +207,7 @@ int main(void)
 		"[strategy t]\nplugin = " HD_TEST_BUILD "/plugins/tp/.libs/tp.so\nsize = 4\nform = 2d\n", 4,
 		"the loss cannot be made in parts: a plugin");
 	against_one_rank();
+	evaluated();
 	layouts_end();
 	return done();
 }

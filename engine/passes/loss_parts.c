@@ -486,6 +486,16 @@ static int split(struct logit_parts *s)
 	return s->why_not ? HD_OK : make_parts(s);
 }
 
+/* Its batches and sequences may be shorter than those of training. */
+static int64_t parts_of_evaluation(const struct logit_parts *s)
+{
+	int64_t asked = s->p->config.loss_parts, tokens = s->logits->local[0] * s->logits->local[1];
+
+	if (!asked)
+		return chosen_parts(s, tokens, hd_local_bytes(s->logits));
+	return asked < tokens ? asked : tokens;
+}
+
 int hd_pass_loss_parts(struct hd_plan *p)
 {
 	struct logit_parts s;
@@ -493,8 +503,6 @@ int hd_pass_loss_parts(struct hd_plan *p)
 	if (!begin(&s, p))
 		return HD_OK;
 	if (!p->train)
-		p->loss_parts = p->config.loss_parts ? p->config.loss_parts
-						     : chosen_parts(&s, s.logits->local[0] * s.logits->local[1],
-								    hd_local_bytes(s.logits));
+		p->loss_parts = parts_of_evaluation(&s);
 	return end(&s, p->loss_parts > 1 ? split(&s) : HD_OK);
 }
