@@ -181,6 +181,25 @@ static void refused(const char *parts, const char *train, const char *more, int 
 	free(ini);
 }
 
+/* Where products have terms on several ranks there is one part, and backward stays what it was. */
+static void stays(const char *name, const char *model, const char *strategy, int ranks, int moved)
+{
+	char *ini = hd_format(
+		"[model]\nlayers = 1\nembed = 64\nheads = 4\nvocab = 65536\n%s[data]\ntrain = none\n[train]\nseq = 512\n"
+		"global_batch = 8\nmicro_batch = 8\nsteps = 1\n[strategy t]\nplugin = " HD_TEST_BUILD
+		"/plugins/tp/.libs/tp.so\n%s",
+		model, strategy);
+	struct hd_plan *p = gt_plan_of(ini, ranks, HD_DTYPE_F32);
+	int n = 0;
+
+	for (const struct node *k = p ? p->first : NULL; k; k = k->next)
+		n += k->computes_for != 0;
+	ok(p && (n > 0) == moved, "%s: forward %s gradients (%d nodes)", name, moved ? "makes" : "makes no", n);
+	if (p)
+		gt_plan_destroy(p);
+	free(ini);
+}
+
 /* A checkpoint's INI says how many parts, and evaluation may be of shorter sequences. */
 static void evaluated(void)
 {
@@ -206,6 +225,10 @@ int main(void)
 	refused("2", "micro_batch = 4\n",
 		"[strategy t]\nplugin = " HD_TEST_BUILD "/plugins/tp/.libs/tp.so\nsize = 4\nform = 2d\n", 4,
 		"the loss cannot be made in parts: a plugin");
+	stays("a vocabulary on two", "", "size = 2\n", 2, 1);
+	stays("products in two dims", "", "size = 4\nform = 2d\n", 4, 0);
+	stays("with logits that are capped", "family = llama\nlogit_softcap = 5\n", "size = 4\nform = 2d\n", 4, 0);
+	stays("products in three dims", "", "size = 8\nform = 3d\n", 8, 0);
 	against_one_rank();
 	evaluated();
 	layouts_end();

@@ -196,20 +196,37 @@ static int64_t chosen_parts(const struct logit_parts *s, int64_t tokens, int64_t
 }
 
 /* -- before placement: gradients that follow from the loss alone are made where it is ------------------------------------------ */
-/* Elements of the dim on a rank, as far as rules say; -> 0: products that make logits have terms on several ranks. */
-static int64_t local_by_rules(const struct logit_parts *s, const struct hd_dim *d)
+/* What makes logits; behind it they may be capped. */
+static const struct node *product_of(const struct logit_parts *s)
 {
 	const struct node *n = maker(s->logits);
+
+	while (n->v.nin && is_large(s, n->ins[0]))
+		n = maker(n->ins[0]);
+	return n;
+}
+
+/* A rule shards what the product that makes logits sums over: it is then made of several, on members of that axis. */
+static int is_made_of_terms(const struct logit_parts *s)
+{
+	const struct node *n = product_of(s);
+
+	for (int a = 0; a < s->p->naxes; a++)
+		for (uint32_t d = 0; d < n->ins[0]->v.ndim; d++)
+			if (!hd_has_dim(s->logits, n->ins[0]->dims[d]) &&
+			    hd_dim_has_rule(s->p, n, s->p->axes[a], n->ins[0]->dims[d]))
+				return 1;
+	return 0;
+}
+
+/* Elements of the dim on a rank, as far as rules say */
+static int64_t local_by_rules(const struct logit_parts *s, const struct hd_dim *d)
+{
 	int64_t local = d->n;
 
-	for (int i = 0; i < s->p->naxes; i++) {
-		const struct hd_dim *cut = hd_sharded_by_rules(s->p, n, s->p->axes[i]);
-
-		if (cut && !hd_has_dim(s->logits, cut))
-			return 0;
-		if (cut == d)
-			local /= s->p->axes[i]->v.n;
-	}
+	for (int a = 0; a < s->p->naxes; a++)
+		if (hd_sharded_by_rules(s->p, product_of(s), s->p->axes[a]) == d)
+			local /= s->p->axes[a]->v.n;
 	return local;
 }
 
@@ -219,6 +236,8 @@ static int64_t wanted_parts(const struct logit_parts *s)
 
 	if (s->p->config.loss_parts || s->p->whole_logits)
 		return s->p->config.loss_parts;
+	if (is_made_of_terms(s))
+		return 1;
 	return chosen_parts(s, tokens, tokens * local_by_rules(s, s->vocab) * HD_BITS(s->logits->v.dtype) / 8);
 }
 
