@@ -3,8 +3,8 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
-#include "engine/command/unit_times.h"
 #include "engine/command/command.h"
+#include "engine/command/unit_times.h"
 #include "engine/cli/work.h"
 #include "engine/graph/traffic.h"
 #include "engine/human/human.h"

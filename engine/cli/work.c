@@ -32,31 +32,20 @@ static struct kernel_kind *kind_of(struct kinds *k, uint32_t unit, const char *o
 	return &k->all[k->n++];
 }
 
-static double operands(const struct node *n)
-{
-	double bytes = 0;
-
-	for (uint32_t i = 0; i < n->v.nin; i++)
-		bytes += (double)hd_local_bytes(n->ins[i]);
-	for (uint32_t i = 0; i < n->v.nout; i++)
-		bytes += (double)hd_local_bytes(n->outs[i]);
-	return bytes;
-}
-
 /* What only names bytes counts where they had to be copied. */
 static void count(struct kinds *k, const struct hd_program *g, const struct node *n, int64_t times)
 {
-	double copied = n->is->flags & OP_FLAG_NAMES ? hd_work_bytes(g, n) : -1;
 	struct hd_cost cost = { .size = sizeof(cost) };
+	double bytes = hd_work_bytes(g, n);
 	struct kernel_kind *at;
 
-	if (copied == 0)
+	if (n->is->flags & OP_FLAG_NAMES && bytes == 0)
 		return;
 	at = kind_of(k, n->v.phase, n->v.op->name);
 	hd_node_cost(n, &cost);
 	at->nodes += times;
 	at->flops += (double)times * cost.matmul_flops;
-	at->bytes += (double)times * (copied > 0 ? copied : operands(n));
+	at->bytes += (double)times * bytes;
 }
 
 static void print(const struct kernel_kind *k, json_t *all)

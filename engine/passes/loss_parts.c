@@ -99,8 +99,6 @@ static int begin(struct logit_parts *s, struct hd_plan *p)
 	if (!is_large(s, s->logits))
 		return 0;
 	s->inside = hd_alloc((size_t)p->nnodes + 1);
-	s->part = hd_alloc((p->ntensors + 1) * sizeof(*s->part));
-	s->parts = hd_alloc((p->ntensors + 1) * sizeof(*s->parts));
 	return 1;
 }
 
@@ -119,8 +117,9 @@ static int touches_large(const struct logit_parts *s, const struct node *n)
 	return n->v.nout && is_large(s, n->outs[0]);
 }
 
-/* The gradient of each token's loss is 1 / tokens, wherever it is moved: no part waits for another one's. */
-static int is_ones(const struct tensor *t)
+/* What t is the constant of, wherever it was moved: the gradient of each token's loss is 1 / tokens, so no part waits for another
+ * one's.  NULL: t is no constant. */
+static const struct node *fill_of(const struct tensor *t)
 {
 	const struct node *n = maker(t);
 
@@ -128,7 +127,7 @@ static int is_ones(const struct tensor *t)
 	       (n->comm.kind || n->is->flags & OP_FLAG_ARRANGES || n->is->role == OP_ROLE_CHUNK ||
 		n->is->role == OP_ROLE_RESHARD))
 		n = n->v.nin ? maker(n->ins[0]) : NULL;
-	return n && n->is->role == OP_ROLE_FILL;
+	return n && n->is->role == OP_ROLE_FILL ? n : NULL;
 }
 
 enum { BEHIND = 1, IN_FRONT = 2, TOUCHES = 4 };
@@ -148,7 +147,7 @@ static void look_in_front(struct logit_parts *s, const struct node *n)
 	if (s->inside[n->id] & TOUCHES)
 		s->inside[n->id] |= IN_FRONT;
 	for (uint32_t i = 0; s->inside[n->id] & IN_FRONT && i < n->v.nin; i++)
-		if (maker(n->ins[i]) && !is_ones(n->ins[i]))
+		if (maker(n->ins[i]) && !fill_of(n->ins[i]))
 			s->inside[maker(n->ins[i])->id] |= IN_FRONT;
 }
 
@@ -177,6 +176,11 @@ static int64_t divisor_from(int64_t n, int64_t least)
 	return least < n ? least : n;
 }
 
+static int64_t count(const struct logit_parts *s)
+{
+	return s->of_batch * s->of_seq;
+}
+
 /* At least so many; -> 0: there are not so many tokens. */
 static int set_parts(struct logit_parts *s, int64_t least)
 {
@@ -184,7 +188,7 @@ static int set_parts(struct logit_parts *s, int64_t least)
 
 	s->of_batch = divisor_from(batch, least);
 	s->of_seq = divisor_from(seq, (least + s->of_batch - 1) / s->of_batch);
-	return s->of_batch * s->of_seq >= least;
+	return count(s) >= least;
 }
 
 static int64_t chosen_parts(const struct logit_parts *s, int64_t tokens, int64_t bytes)
@@ -292,13 +296,11 @@ static struct tensor *chunk_of(struct logit_parts *s, struct tensor *t, int64_t 
 	return s->of_seq > 1 ? hd_build_chunk(s->p, t, s->seq, s->of_seq, &seq) : t;
 }
 
-/* like: the part of a tensor of the same dims. */
-static struct tensor *ones_of(struct logit_parts *s, const struct tensor *t, struct tensor *like)
+/* Of the part at hand, whose losses are there. */
+static struct tensor *ones_of(struct logit_parts *s, const struct node *fill)
 {
-	const struct node *fill = maker(t);
+	struct tensor *like = s->part[maker(s->p->nll)->outs[0]->id];
 
-	while (fill->is->role != OP_ROLE_FILL)
-		fill = maker(fill->ins[0]);
 	if (!s->ones)
 		s->ones = hd_op1(s->p, "fill", &like, 1, "%s", fill->attr);
 	if (s->ones)
@@ -309,9 +311,10 @@ static struct tensor *ones_of(struct logit_parts *s, const struct tensor *t, str
 static struct tensor *input_part(struct logit_parts *s, const struct node *n, uint32_t i, int64_t which)
 {
 	struct tensor *t = n->ins[i];
+	const struct node *fill = fill_of(t);
 
-	if (is_ones(t))
-		return ones_of(s, t, s->part[maker(s->p->nll)->outs[0]->id]);
+	if (fill)
+		return ones_of(s, fill);
 	if (!has_tokens(s, t))
 		return s->part[t->id] ? s->part[t->id] : t;
 	if (!s->part[t->id])
@@ -329,8 +332,7 @@ static void set_part(struct logit_parts *s, const struct tensor *whole, struct t
 	}
 	s->part[whole->id] = part;
 	if (!s->parts[whole->id])
-		s->parts[whole->id] =
-			hd_plan_alloc(s->p, (size_t)(s->of_batch * s->of_seq) * sizeof(*s->parts[whole->id]));
+		s->parts[whole->id] = hd_plan_alloc(s->p, (size_t)count(s) * sizeof(*s->parts[whole->id]));
 	s->parts[whole->id][which] = part;
 }
 
@@ -367,7 +369,7 @@ static struct tensor *whole_of(struct logit_parts *s, struct tensor *const *part
 /* A sum over tokens that an accumulator takes: each part's is a term of it. */
 static void accumulate_parts(struct logit_parts *s, struct node *r, const struct tensor *whole)
 {
-	uint32_t n = (uint32_t)(s->of_batch * s->of_seq), k = 0;
+	uint32_t n = (uint32_t)count(s), k = 0;
 	struct tensor **ins = hd_alloc((r->v.nin + (size_t)n) * sizeof(*ins));
 
 	for (uint32_t i = 0; i < r->v.nin; i++) {
@@ -387,7 +389,7 @@ static struct tensor *summed(struct logit_parts *s, const struct tensor *whole)
 {
 	struct tensor *const *parts = s->parts[whole->id], *sum = parts[0];
 
-	for (int64_t i = 1; i < s->of_batch * s->of_seq && sum; i++) {
+	for (int64_t i = 1; i < count(s) && sum; i++) {
 		const struct node *n = maker(parts[i]);
 		struct tensor *ins[] = { n->ins[0], n->ins[1], sum }, *both[] = { sum, parts[i] };
 		int adds = n->is->role == OP_ROLE_EINSUM && n->v.nin == 2;
@@ -466,10 +468,11 @@ static int make_parts(struct logit_parts *s)
 	struct cursor at;
 
 	at = hd_cursor_why(hd_cursor_behind(s->made[s->n - 1]),
-			   hd_plan_text(p, "logits in %lld parts (train.loss_parts)",
-					(long long)(s->of_batch * s->of_seq)));
+			   hd_plan_text(p, "logits in %lld parts (train.loss_parts)", (long long)count(s)));
 	p->cursor = at;
-	for (int64_t i = 0; i < s->of_batch * s->of_seq; i++) {
+	s->part = hd_alloc((before + 1) * sizeof(*s->part));
+	s->parts = hd_alloc((before + 1) * sizeof(*s->parts));
+	for (int64_t i = 0; i < count(s); i++) {
 		memset(s->part, 0, before * sizeof(*s->part));
 		s->ones = NULL;
 		for (size_t k = 0; k < s->n && !p->err->code; k++)
@@ -490,7 +493,7 @@ static int split(struct logit_parts *s)
 	struct hd_plan *p = s->p;
 	int64_t asked = p->config.loss_parts;
 
-	if (!set_parts(s, p->loss_parts) || (asked && p->train && s->of_batch * s->of_seq != asked))
+	if (!set_parts(s, p->loss_parts) || (asked && p->train && count(s) != asked))
 		return hd_plan_fail(
 			p, HD_EINVAL,
 			"train.loss_parts = %lld: a rank's micro-batch has %lld x %lld tokens, which are not so "
