@@ -12,16 +12,20 @@
 #include <config.h>
 #include "kernels/cpu/base/simd.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A piece below SMALL costs more to start than it gains.  Else there are so many for each of this machine's processors that the
- * last ones do not leave many threads idle, and no more: each brings its operands into the order of the units anew. */
-#define SMALL ((double)(1 << 22))
-#define OF_EACH 4
-#define MOST 64
+/* A piece below SMALL costs more to start than it gains. */
+#define SMALL ((double)(1 << 22)) /* FLOPs */
+#define MOST 64                   /* cores that are counted */
+#define OF_EACH 4                 /* pieces of a core at most: they even out what does not divide by the cores */
+#define ROWS 32                   /* a piece has whole blocks of so many rows and columns */
+#define COLUMNS 64
+/* A piece brings its operands into the order of the units: an element of them takes as long as so many multiplications. */
+#define BRING 64
 
 struct piece_kind { /* pieces of one size: at most 2 along each dim that is cut */
 	struct hd_mm_shape shape;
@@ -51,9 +55,15 @@ static int64_t whole_pages(int64_t bytes)
 
 /* ---- the cut --------------------------------------------------------------------------------- */
 
+/* n / by, rounded up */
+static int64_t up(int64_t n, int64_t by)
+{
+	return (n + by - 1) / by;
+}
+
 static int64_t half(int64_t n, int64_t unit)
 {
-	return ((n + 1) / 2 + unit - 1) / unit * unit;
+	return up(up(n, 2), unit) * unit;
 }
 
 /* The dim to be cut in two: of the batch, the outermost; else the longer of m and n.  -1: none. */
@@ -64,9 +74,9 @@ static int next_cut(const int64_t *each, int ndim)
 	for (int d = 0; d < m; d++)
 		if (each[d] > 1)
 			return d;
-	if (each[n] > 64 && (each[n] >= each[m] || each[m] <= 32))
+	if (each[n] > COLUMNS && (each[n] >= each[m] || each[m] <= ROWS))
 		return n;
-	return each[m] > 32 ? m : -1;
+	return each[m] > ROWS ? m : -1;
 }
 
 static int64_t count(const int64_t *n, int ndim, const int64_t *each)
@@ -74,39 +84,63 @@ static int64_t count(const int64_t *n, int ndim, const int64_t *each)
 	int64_t pieces = 1;
 
 	for (int i = 0; i < ndim - 1; i++)
-		pieces *= (n[i] + each[i] - 1) / each[i];
+		pieces *= up(n[i], each[i]);
 	return pieces;
 }
 
-/* By the machine, not by the threads of this run */
-static int64_t enough(void)
+/* Of the machine, not of this run */
+static int64_t cores(void)
 {
 	static int64_t known;
 
 	if (!known)
-		known = OF_EACH * hd_min(sysconf(_SC_NPROCESSORS_CONF), MOST / OF_EACH);
+		known = hd_min(sysconf(_SC_NPROCESSORS_CONF), MOST);
 	return known;
+}
+
+/* Of as many cores, for each element of k: the rounds that they take for all pieces, each of m x n. */
+static double rounds(int64_t pieces, int64_t m, int64_t n)
+{
+	return (double)up(pieces, cores()) * (double)(m * n + BRING * (m + n));
+}
+
+/* m and n of a piece such that all cores have done the product soonest.  outer: pieces along the batch, most: pieces in all. */
+static void cut_plane(int64_t outer, int64_t most, int64_t *m, int64_t *n)
+{
+	int64_t all_m = *m, all_n = *n;
+	double best = INFINITY;
+
+	for (int64_t i = 1; i * outer <= most && (i == 1 || (i - 1) * ROWS < all_m); i++)
+		for (int64_t j = 1; i * j * outer <= most && (j == 1 || (j - 1) * COLUMNS < all_n); j++) {
+			int64_t rows = hd_min(up(up(all_m, i), ROWS) * ROWS, all_m),
+				columns = hd_min(up(up(all_n, j), COLUMNS) * COLUMNS, all_n);
+			double t = rounds(outer * up(all_m, rows) * up(all_n, columns), rows, columns);
+
+			if (t < best) {
+				best = t;
+				*m = rows;
+				*n = columns;
+			}
+		}
 }
 
 /* each: the extents of a piece. -> pieces */
 static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 {
+	int m = ndim - 3;
+	int64_t most;
 	double flops = 2;
-	int64_t pieces = 1;
 
 	for (int d = 0; d < ndim; d++) {
 		each[d] = n[d];
 		flops *= (double)n[d];
 	}
-	while (flops / (double)pieces > SMALL && pieces < enough()) {
-		int d = next_cut(each, ndim);
-
-		if (d < 0)
-			break;
-		each[d] = half(each[d], d == ndim - 3 ? 32 : d == ndim - 2 ? 64 : 1);
-		pieces = count(n, ndim, each);
-	}
-	return pieces;
+	most = hd_min((int64_t)(flops / SMALL), OF_EACH * cores());
+	for (int d = 0; d < m; d++)
+		while (each[d] > 1 && count(n, ndim, each) < hd_min(cores(), most))
+			each[d] = half(each[d], 1);
+	cut_plane(count(n, ndim, each), most, &each[m], &each[m + 1]);
+	return count(n, ndim, each);
 }
 
 /* The same, and not so large that only plain loops are content with their scratch */
@@ -212,7 +246,7 @@ int hd_mm_shrink_scratch(struct hd_mm_shape *s, int sum, const char *want)
 
 		if (d < 0)
 			return 0;
-		s->n[d] = half(s->n[d], d == s->ndim - 3 ? 32 : d == s->ndim - 2 ? 64 : 1);
+		s->n[d] = half(s->n[d], d == s->ndim - 3 ? ROWS : d == s->ndim - 2 ? COLUMNS : 1);
 	}
 	return 1;
 }
