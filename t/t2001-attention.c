@@ -29,6 +29,7 @@ static const struct shape {
 	{ "a slice of the heads", "b=1,s=40,h=4@4/12,d=16", "b=1,s=40,kv=2@2/6,d=16", "causal=1" },
 	{ "a slice inside a group", "b=1,s=40,h=2@2/8,d=16", "b=1,s=40,kv=1@0/2,d=16", "causal=1" },
 	{ "a slice of heads, all kv heads", "b=1,s=40,h=3@5/8,d=16", "b=1,s=40,kv=2,d=16", "causal=1" },
+	{ "a kv head that no head here reads", "b=2,s=90,h=3@0/6,d=16", "b=2,s=90,kv=3,d=16", "causal=1" },
 	{ "head_dim 1", "b=1,s=30,h=2,d=1", "b=1,s=30,h=2,d=1", "causal=1" },
 	{ "head_dim 128", "b=1,s=130,h=1,d=128", "b=1,s=130,h=1,d=128", "causal=1" },
 	{ "head_dim 256", "b=1,s=66,h=1,d=256", "b=1,s=66,h=1,d=256", "causal=1" },

@@ -197,6 +197,7 @@ static void copy(uint32_t dtype, const char *x, const char *y, const char *attr)
 
 	kt_ints(in, 1, 99);
 	kt_ints(out, 100, 199);
+	t->leaves = 1;
 	KT_CHECK(t, 0, "copy %s %s", hd_dtype_name(dtype), attr);
 	if (!*attr)
 		ok(kt_get(out, KT_CPU, 5) == kt_get(in, KT_CPU, 5), "copy of everything");

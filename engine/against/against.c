@@ -80,8 +80,9 @@ static void forget_launcher(void)
 
 	for (char **e = environ; *e;) {
 		if (!strncmp(*e, "OMPI_COMM_WORLD", 15) || !strncmp(*e, "PMIX_", 5) || !strncmp(*e, "PMI_", 4) ||
-		    !strncmp(*e, "OMPI_MCA_ess", 12) || !strncmp(*e, "OMPI_MCA_orte", 13) ||
-		    !strncmp(*e, "OMPI_MCA_pmix", 13) || !strncmp(*e, "SLURM_PROCID", 12)) {
+		    !strncmp(*e, "OMPI_UNIVERSE_SIZE", 18) || !strncmp(*e, "OMPI_MCA_ess", 12) ||
+		    !strncmp(*e, "OMPI_MCA_orte", 13) || !strncmp(*e, "OMPI_MCA_pmix", 13) ||
+		    !strncmp(*e, "SLURM_PROCID", 12)) {
 			char *name = hd_format("%.*s", (int)strcspn(*e, "="), *e);
 
 			unsetenv(name);

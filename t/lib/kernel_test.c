@@ -372,6 +372,14 @@ static int run_on_device(struct kt *t)
 	return rc;
 }
 
+/* What a kernel must write holds NaN before, so that a part which it leaves is seen. */
+static void spoil_outputs(struct kt *t, int w)
+{
+	for (int i = 0; i < t->nout && !t->run.acc && !t->leaves && w == KT_CPU; i++)
+		if (!t->out[i]->inplace && is_float(t->out[i]->view[0].dtype))
+			memset(t->out[i]->mem[w], 0xff, t->out[i]->bytes[w]);
+}
+
 int kt_run(struct kt *t, int w)
 {
 	void *in[HD_MAX_INS], *out[HD_MAX_OUTS];
@@ -384,6 +392,7 @@ int kt_run(struct kt *t, int w)
 	}
 	for (int i = 0; i < t->nout; i++)
 		out[i] = t->out[i]->inplace ? t->out[i]->inplace->mem[w] : t->out[i]->mem[w];
+	spoil_outputs(t, w);
 	if (w == KT_CPU && kt_device && kt_device->alloc)
 		return run_on_device(t);
 	t->kernel[w]->run(&t->prep[w], out, in, &t->run);

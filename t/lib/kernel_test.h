@@ -50,6 +50,7 @@ struct kt {
 	/* outputs are compared on a scale of at least this: for results that cancel */
 	double least;
 	uint64_t seed;
+	int leaves;     /* the kernel leaves parts of its outputs as they were */
 	int all_orders; /* of kt_compare */
 	char why[1200];
 };

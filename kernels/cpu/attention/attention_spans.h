@@ -404,6 +404,9 @@ static void backward(const struct hd_attention *t, float *scratch, void *const *
 		}
 		x.heads++;
 	}
+	/* A rank may hold keys that none of its own heads reads: their gradients are zero. */
+	for (int64_t j = 0; !x.heads && j < nkb; j += SPAN)
+		open_keys_d(t, &x, out, in, task, j);
 	close_keys(t, &x, out, task);
 	for (int64_t j = 0; x.kept_dk && j < nkb; j += SPAN) {
 		struct att_range r = keys_of(t, task, j);
