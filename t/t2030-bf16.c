@@ -246,7 +246,7 @@ static void products(int rows, int k, int n, int how, const char *what)
 	c = kt_out(t, weights ? HD_DTYPE_F32 : HD_DTYPE_BF16, weights ? w : x);
 	if (add)
 		kt_inplace(c, in[2]);
-	t->leaves = 1;
+	t->leaves = !weights;
 	KT_CHECK(t, weights ? 0 : ROUND, "products of experts in bf16, %s, %s%s", what,
 		 weights ? "weights"
 		 : add   ? "rows, added"

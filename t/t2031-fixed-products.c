@@ -55,7 +55,7 @@ static struct kt *grouped(uint32_t dtype, int weights)
 	counts = kt_in(t, HD_DTYPE_I32, "expert=3,batch=1");
 	kt_set(counts, 0, 600), kt_set(counts, 1, 0), kt_set(counts, 2, 95);
 	kt_out(t, weights ? HD_DTYPE_F32 : dtype, weights ? w : x);
-	t->leaves = 1;
+	t->leaves = !weights;
 	return t;
 }
 

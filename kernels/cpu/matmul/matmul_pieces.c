@@ -48,18 +48,18 @@ struct hd_mm_pieces {
 	const char *want; /* an implementation, while pieces are made; NULL: the first */
 };
 
-static int64_t whole_pages(int64_t bytes)
-{
-	return (bytes + 4095) / 4096 * 4096;
-}
-
-/* ---- the cut --------------------------------------------------------------------------------- */
-
 /* n / by, rounded up */
 static int64_t up(int64_t n, int64_t by)
 {
 	return (n + by - 1) / by;
 }
+
+static int64_t whole_pages(int64_t bytes)
+{
+	return up(bytes, 4096) * 4096;
+}
+
+/* ---- the cut --------------------------------------------------------------------------------- */
 
 static int64_t half(int64_t n, int64_t unit)
 {
@@ -193,7 +193,7 @@ static int place(struct hd_mm_pieces *p, int64_t i, const struct hd_mm_shape *s,
 	struct hd_mm_shape part = *s;
 
 	for (int d = s->ndim - 2; d >= 0; d--) {
-		int64_t along = (s->n[d] + each[d] - 1) / each[d], from = i % along * each[d];
+		int64_t along = up(s->n[d], each[d]), from = i % along * each[d];
 
 		i /= along;
 		part.n[d] = s->n[d] - from < each[d] ? s->n[d] - from : each[d];
@@ -388,7 +388,7 @@ void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t
 		 float beta, float *c, int64_t ldc)
 {
 	int64_t each[3] = { mnk[0], mnk[1] }, pieces = hd_mm_is_fixed() ? cut(mnk, 3, each) : 1;
-	int64_t across = (mnk[1] + each[1] - 1) / each[1];
+	int64_t across = up(mnk[1], each[1]);
 
 	if (!hd_mm_is_fixed()) {
 		dnnl_sgemm(ta, tb, mnk[0], mnk[1], mnk[2], 1, a, lda, b, ldb, beta, c, ldc);
