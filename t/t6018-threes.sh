@@ -22,6 +22,10 @@ model gpt2 'heads = 6' 'mlp = 45'
 model llama 'family = llama' 'heads = 3' 'mlp = 33' 'kv_heads = 1'
 model mixtral 'family = mixtral' 'heads = 3' 'mlp = 21' 'kv_heads = 3' 'experts = 3' 'init_std = 0.2'
 
+# A rank of two has heads 0 to 2 or 3 to 5 and needs kv head 1 of three, so each has one that no head of its own reads, or half reads.
+ok "6 heads and 3 kv heads on two ranks: the gradients of one" heddle check llama.ini --ranks 2 --set model.embed=24 --set model.heads=6 \
+	--set model.kv_heads=3 --set model.mlp=32 --set model.vocab=258 --set tp.plugin=tp --set tp.size=2 --set checkpoint.every=0 --against-one-rank
+
 # in_layout NAME MODEL [PLUGIN KEYS]...: NAME.ini
 in_layout() {
 	to=$1

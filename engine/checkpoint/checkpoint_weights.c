@@ -440,6 +440,58 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 	return rc;
 }
 
+static int ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n >= m && !strcmp(name + n - m, end);
+}
+
+/* Stored by some versions of transformers, and made anew from the configuration by all. */
+static int is_constant(const struct hd_plan *p, const char *name)
+{
+	return ends_in(name, ".attn.bias") || ends_in(name, ".masked_bias") || ends_in(name, ".inv_freq") ||
+	       (p->model.tie && ends_in(name, "lm_head.weight"));
+}
+
+/* Names of parameters of this model out of `left`. */
+static void take_known(const struct hd_plan *p, const struct hd_weights *w, json_t *left)
+{
+	struct hd_err why = { 0 };
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+		struct hd_hf_region r;
+
+		if (!is_weight(t) || region_of(p, t, &r, &why) < 0)
+			continue;
+		for (int64_t k = 0; k < parts_of(t, &r); k++) {
+			struct hd_hf_region part = part_of(&r, k);
+
+			json_object_del(left, name_in(w, part.name));
+		}
+	}
+}
+
+/* A tensor that the model does not have may be all that makes another model of it: a bias, a norm, another layer. */
+static void warn_unread(const struct hd_plan *p, const struct hd_weights *w, const char *dir)
+{
+	json_t *left = json_copy(w->where), *at;
+	char *first = hd_strdup("");
+	const char *name;
+	int64_t n = 0;
+
+	take_known(p, w, left);
+	json_object_foreach(left, name, at)
+		if (!is_constant(p, name) && n++ < 3)
+			hd_append(&first, "%s%s", *first ? ", " : "", name);
+	if (n)
+		hd_log(HD_LOG_WARN, "%s: this model has no place for %lld of its tensors, which stay unread: %s%s", dir,
+		       (long long)n, first, n > 3 ? ", ..." : "");
+	json_decref(left);
+	free(first);
+}
+
 int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err)
 {
 	struct hd_weights w = { 0 };
@@ -461,6 +513,8 @@ int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *er
 			rc = check_shape(dir, name_of(t), name, file_of(&w, name), &part, err);
 		}
 	}
+	if (rc >= 0)
+		warn_unread(p, &w, dir);
 	hd_weights_close(&w);
 	return rc;
 }
@@ -475,6 +529,8 @@ int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *
 	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++)
 		if (is_read(g->plan->tensors[i]) && hd_tensor_here(g, g->plan->tensors[i]))
 			rc = read_one(g, &w, g->plan->tensors[i], dir, err);
+	if (rc >= 0 && g->rank == 0)
+		warn_unread(g->plan, &w, dir);
 	hd_weights_close(&w);
 	return rc;
 }

@@ -10,6 +10,7 @@
 #include "engine/human/human.h"
 #include "engine/against/against.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/foresight/foresight.h"
 #include "engine/plugin/turn.h"
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
@@ -346,6 +347,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
 	if (*load)
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
+	HD_TRY(hd_foresight_check(*conf, err));
 	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), err));
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);
@@ -356,7 +358,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 		struct hd_against a = { c->positional, c->sets, c->nsets, *p };
 
 		fflush(stdout);
-		HD_TRY(hd_against_one_rank(&a, stdout, err));
+		HD_TRY(hd_against_one_rank(&a, hd_cli_has(c, "json") ? stderr : stdout, err)); /* JSON is one line */
 	}
 	return HD_OK;
 }

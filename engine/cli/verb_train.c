@@ -6,6 +6,7 @@
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/file/atomic_file.h"
+#include "engine/foresight/foresight.h"
 #include "engine/generate/generate.h"
 #include "engine/plugin/turn.h"
 #include "engine/process/asked.h"
@@ -21,7 +22,7 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err 
 	struct hd_err why = { 0 };
 
 	HD_TRY(hd_checkpoint_config_read(conf, &k, err));
-
+	HD_TRY(hd_foresight_check(conf, err));
 	if (j->world.rank == 0)
 		HD_TRY(hd_outputs_check(conf, err));
 	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)

@@ -10,6 +10,7 @@
 #include "engine/checkpoint/model_load.h"
 #include "engine/process/launch.h"
 #include "engine/text/tokenizer.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,15 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 	return status;
 }
 
+int hd_cli_said_all(struct hd_err *err)
+{
+	errno = 0;
+	if (!fflush(stdout) && !ferror(stdout))
+		return HD_OK;
+	return hd_err_set(err, HD_EIO, "standard output: not all could be written%s%s", errno ? ": " : "",
+			  errno ? strerror(errno) : "");
+}
+
 int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err)
 {
 	struct hd_section *m = hd_conf_section(conf, NULL, "model");
@@ -175,7 +185,8 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 	struct hd_err err = { 0 };
 
 	what(c, &conf, &p, &err);
-	fflush(stdout);
+	if (!err.code)
+		hd_cli_said_all(&err); /* a child of check ends here */
 	if (err.code)
 		hd_log(HD_LOG_ERROR, "%s", err.text);
 	hd_plan_destroy(p);

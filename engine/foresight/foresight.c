@@ -112,6 +112,18 @@ static json_t *json_of(const struct both_times *p, const char *machine, json_t *
 			 "timeline", timeline);
 }
 
+int hd_foresight_check(struct hd_conf *c, struct hd_err *err)
+{
+	struct hd_section *s = hd_conf_section(c, NULL, "log");
+	struct hd_machine m = { .name = "" };
+	struct hd_err why = { 0 };
+
+	if (*hd_section_str(s, "machine") && hd_machine_open(hd_section_str(s, "machine"), &m, &why) < 0)
+		hd_section_fail(c, s, "machine", err, why.code, "%s", why.text);
+	hd_machine_close(&m);
+	return err->code;
+}
+
 int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];

@@ -11,4 +11,7 @@
  * an object for its metrics, else NULL. */
 int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_err *err);
 
+/* What hd_foresight will read, before a run: log.machine names a machine's file, or nothing. */
+int hd_foresight_check(struct hd_conf *c, struct hd_err *err);
+
 #endif

@@ -26,12 +26,12 @@ const char hd_kit_ini[] =
 	"@SECTION@\n";
 
 const char hd_kit_makefile[] =
-	"# Builds @NAME@.so with the headers of the Heddle that pkg-config finds (PKG_CONFIG_PATH names its lib/pkgconfig), and links\n"
-	"# nothing of it.  HEDDLE: the program.\n"
+	"# Builds @NAME@.so with the headers of the Heddle that pkg-config finds (PKG_CONFIG_PATH names its lib/pkgconfig, or the folder it\n"
+	"# was built in), and links nothing of it.  HEDDLE: the program.\n"
 	"HEDDLE = heddle\n"
 	"CC = cc\n"
 	"CFLAGS = -O2 -Wall -Wextra\n"
-	"HEDDLE_CFLAGS := $(shell pkg-config --cflags heddle)\n"
+	"HEDDLE_CFLAGS := $(shell PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' pkg-config --cflags heddle)\n"
 	"\n"
 	"all: @NAME@.so corpus.txt\n"
 	"\n"

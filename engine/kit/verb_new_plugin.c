@@ -3,12 +3,14 @@
  */
 #include <config.h>
 #include "engine/kit/kit.h"
+#include "engine/base/library.h"
 #include "engine/kit/templates.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const struct kind {
 	const char *name, *source, *comment;
@@ -108,6 +110,21 @@ static int write_file(const char *dir, const char *file, const char *template, c
 	return err->code;
 }
 
+/* A program in its build folder is in no PATH, nor are its headers where pkg-config looks. */
+static void print_next(const char *name)
+{
+	struct hd_err why = { 0 };
+	char *program = hd_this_program(&why), *end = program ? strrchr(program, '/') : NULL;
+	char *folder = hd_format("%.*s", end ? (int)(end - program) : 0, program ? program : "");
+	char *uninstalled = hd_format("%s/heddle-uninstalled.pc", folder);
+
+	printf("\tcd %s && make test", name);
+	if (*folder && !access(uninstalled, F_OK))
+		printf(" HEDDLE=%s PKG_CONFIG_PATH=%s", program, folder);
+	printf("\n");
+	free(uninstalled), free(folder), free(program);
+}
+
 static int write_folder(const char *name, const struct kind *k, struct hd_err *err)
 {
 	char *source = hd_format("%s.c", name), *ini = hd_format("%s.ini", name);
@@ -117,9 +134,10 @@ static int write_folder(const char *name, const struct kind *k, struct hd_err *e
 	else if (write_file(name, source, k->source, k, err) >= 0 && write_file(name, ini, hd_kit_ini, k, err) >= 0 &&
 		 write_file(name, "Makefile", hd_kit_makefile, k, err) >= 0)
 		write_file(name, "test.sh", hd_kit_test, k, err);
-	if (!err->code)
-		printf("wrote %s/: %s, %s, Makefile, test.sh; to build and test it:\n\tcd %s && make test\n", name,
-		       source, ini, name);
+	if (!err->code) {
+		printf("wrote %s/: %s, %s, Makefile, test.sh; to build and test it:\n", name, source, ini);
+		print_next(name);
+	}
 	free(source), free(ini);
 	return err->code;
 }

@@ -494,17 +494,19 @@ static int split(struct logit_parts *s)
 	int64_t asked = p->config.loss_parts;
 
 	if (!set_parts(s, p->loss_parts) || (asked && p->train && count(s) != asked))
-		return hd_plan_fail(
-			p, HD_EINVAL,
-			"train.loss_parts = %lld: a rank's micro-batch has %lld x %lld tokens, which are not so "
-			"many parts of whole sequences, or of each sequence",
-			(long long)asked, (long long)s->logits->local[0], (long long)s->logits->local[1]);
+		return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "train"), "loss_parts", p->err,
+				       HD_EINVAL,
+				       "%lld: a rank's micro-batch has %lld x %lld tokens, which are not so "
+				       "many parts of whole sequences, or of each sequence",
+				       (long long)asked, (long long)s->logits->local[0],
+				       (long long)s->logits->local[1]);
 	find_inside(s);
 	for (size_t i = 0; i < s->n && !s->why_not; i++)
 		s->why_not = why_not(s, s->made[i]);
 	if (s->why_not && asked)
-		return hd_plan_fail(p, HD_ENOTSUP, "train.loss_parts = %lld: the loss cannot be made in parts: %s",
-				    (long long)asked, s->why_not);
+		return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "train"), "loss_parts", p->err,
+				       HD_ENOTSUP, "%lld: the loss cannot be made in parts: %s", (long long)asked,
+				       s->why_not);
 	return s->why_not ? HD_OK : make_parts(s);
 }
 

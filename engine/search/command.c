@@ -89,12 +89,12 @@ static int draw_best(const struct hd_cli *c, const struct search_options *o, con
 	return err->code;
 }
 
-static void print_json(const struct search_result *r, const struct hd_machine *m)
+static void print_json(const struct search_result *r, const struct hd_machine *m, int64_t top)
 {
 	json_t *o = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "machine", m->name, "ranks", (json_int_t)r->space.ranks,
 			      "layouts", (json_int_t)r->layouts, "given_step_seconds",
 			      r->given.judged.code ? json_null() : hd_json_number(r->given.step), "candidates",
-			      hd_search_json(r), "lost", hd_search_lost_json(r));
+			      hd_search_json(r, top), "lost", hd_search_lost_json(r));
 	char *line = hd_json_line(o);
 
 	puts(line);
@@ -132,7 +132,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	if (!err->code)
 		draw_best(c, &o, &r, err);
 	if (!err->code && hd_cli_has(c, "json"))
-		print_json(&r, m);
+		print_json(&r, m, hd_cli_has(c, "top") ? top : r.nfound);
 	else if (!err->code)
 		hd_search_print(&r, top);
 	hd_search_release(&r);

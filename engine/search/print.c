@@ -90,11 +90,11 @@ static char *reason_of(const struct search_result *r, int64_t i)
 	return hd_format("%.2f%% slower than the best", 100 * (f->result.step / r->found[0].result.step - 1));
 }
 
-json_t *hd_search_json(const struct search_result *r)
+json_t *hd_search_json(const struct search_result *r, int64_t top)
 {
 	json_t *all = json_array();
 
-	for (int64_t i = 0; i < r->nfound; i++) {
+	for (int64_t i = 0; i < r->nfound && i < top; i++) {
 		const struct found_layout *f = &r->found[i];
 		char *ini = hd_search_ini(r, &f->layout, NULL), *why = reason_of(r, i);
 

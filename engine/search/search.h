@@ -47,8 +47,8 @@ void hd_search_release(struct search_result *r);
 /* print.c: the table of the best, and why the others are not among them. */
 void hd_search_print(const struct search_result *r, int64_t top);
 /* [{"ini","step_seconds","memory_bytes","bound_seconds","reason"}], found ones in their order; a bound of 0: none was made. */
-json_t *hd_search_json(const struct search_result *r);
-json_t *hd_search_lost_json(const struct search_result *r); /* [{"reason","layouts","example"}] */
+json_t *hd_search_json(const struct search_result *r, int64_t top); /* the best so many */
+json_t *hd_search_lost_json(const struct search_result *r);         /* [{"reason","layouts","example"}] */
 /* The INI of the best, with a line about how it was found. */
 char *hd_search_ini(const struct search_result *r, const struct space_layout *l, const char *about);
 

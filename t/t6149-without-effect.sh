@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Options, keys and tensors that would be taken and then ignored: refused with one message that names them, or named in a warning.
+# If one were taken without a word, its user would believe in a run that never was.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+no() { # PATTERN args...
+	pattern=$1
+	shift
+	out=$(heddle "$@" 2>&1)
+	rc=$?
+	said=$(printf '%s\n' "$out" | messages)
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
+		printf '%s\n' "$said" | grep -Eq -e "$pattern"
+	tap_result $? "$*" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
+}
+
+# Options
+no 'plan: --slow is given twice' plan tiny.ini --machine dgx-a100 --slow 0=2 --slow 1=2
+no 'plan: --top does nothing without --search' plan tiny.ini --machine dgx-a100 --top 3
+no 'explain: --times does nothing without --schedule' explain tiny.ini --times t.json
+no "report: 'b\.jsonl' is one too many after a\.jsonl" report a.jsonl b.jsonl
+ok "and with it, it does" heddle plan tiny.ini --machine dgx-a100 --ranks 2 --search --top 2 --json
+is "JSON of the best two" "$(grep -o '"bound_seconds"' "$tmp/.ok" | wc -l | tr -d ' ')" 2
+
+# Keys
+no '^heddle: --set log\.machine: nowhere: there is no such file, and no such name' check tiny.ini --set log.machine=nowhere
+no '^heddle: --set log\.machine: nowhere: there is no such file' train tiny.ini --set log.machine=nowhere
+for set in every=2 gradients=yes async=yes; do
+	no "^heddle: --set checkpoint\.${set%=*}: does nothing without checkpoint\.dir" train tiny.ini --set checkpoint.$set
+	no "^heddle: --set checkpoint\.${set%=*}: does nothing without checkpoint\.dir" check tiny.ini --set checkpoint.$set
+done
+ok "what is off may be said" heddle check tiny.ini --set checkpoint.every=0 --set checkpoint.async=no
+no '^heddle: --set train\.loss_parts: 7: a rank.s micro-batch has 2 x 32 tokens' check tiny.ini --set train.loss_parts=7
+sed 's/^steps/loss_parts = 7\n&/' tiny.ini >parts.ini
+no '^heddle: parts\.ini:[0-9]+: \[train\] loss_parts: 7: ' check parts.ini
+
+# Standard output that takes nothing
+if [ -w /dev/full ]; then
+	for verb in --help --version 'check tiny.ini' 'explain tiny.ini' 'keys' 'train tiny.ini --set train.steps=1'; do
+		# shellcheck disable=SC2086
+		said=$(heddle $verb 2>&1 >/dev/full)
+		is "$verb to a full disk: not 0, and why" "$? $(printf '%s\n' "$said" | grep -c 'standard output: not all could be written')" "1 1"
+	done
+fi
+
+# Tensors
+if command -v python3 >/dev/null; then
+	heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=c >log 2>&1 || tap_comment <log
+	hf=c/$(cat c/latest)
+	ok "all tensors have a place" heddle train tiny.ini --set train.steps=1 --set model.load="$hf"
+	is "... so nothing is said" "$(grep -c 'stay unread' "$tmp/.ok")" 0
+	python3 - "$hf/model.safetensors" <<'END'
+import json, struct, sys
+raw = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', raw[:8])[0]
+header, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+for name in ('h.0.attn.bias', 'h.0.attn.q_norm.weight', 'h.9.ln_1.weight'):
+    header[name] = {'dtype': 'F32', 'shape': [1], 'data_offsets': [len(data), len(data) + 4]}
+    data += bytes(4)
+text = json.dumps(header).encode()
+text += b' ' * (-len(text) % 8)
+open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + data)
+END
+	for verb in check train; do
+		ok "$verb: a model with more tensors loads" heddle $verb tiny.ini --set train.steps=1 --set model.load="$hf"
+		is "... with one warning, that names them, and not what is no weight" "$(grep 'stay unread' "$tmp/.ok")" \
+			"heddle: $hf: this model has no place for 2 of its tensors, which stay unread: h.0.attn.q_norm.weight, h.9.ln_1.weight"
+	done
+fi
+done_testing
