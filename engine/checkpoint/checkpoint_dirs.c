@@ -219,19 +219,6 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 	return *path ? HD_OK : hd_section_fail(c, k.section, "resume", err, why.code, "%s", why.text);
 }
 
-/* Keys of saves, where nothing is saved */
-static int saves_somewhere(struct hd_conf *c, struct hd_err *err)
-{
-	static const char *const keys[] = { "every", "gradients", "async" };
-	struct hd_section *s = hd_conf_section(c, NULL, "checkpoint");
-
-	for (size_t i = 0; i < HD_LEN(keys) && !*hd_section_str(s, "dir"); i++)
-		if (hd_section_int(s, keys[i]))
-			return hd_section_fail(c, s, keys[i], err, HD_EINVAL,
-					       "does nothing without checkpoint.dir: nothing is saved");
-	return HD_OK;
-}
-
 int hd_outputs_check(struct hd_conf *c, struct hd_err *err)
 {
 	static const struct {
@@ -249,5 +236,5 @@ int hd_outputs_check(struct hd_conf *c, struct hd_err *err)
 		if (*path && hd_path_writable(path, all[i].dir, &why) < 0)
 			return hd_section_fail(c, s, all[i].key, err, why.code, "%s", why.text);
 	}
-	return saves_somewhere(c, err);
+	return HD_OK;
 }

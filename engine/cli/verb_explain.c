@@ -175,6 +175,8 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	    saved = hd_cli_has(c, "saved") || hd_cli_has(c, "kept");
 	const char *after = hd_cli_str(c, "after", NULL);
 
+	if (hd_cli_has(c, "times") && !hd_cli_has(c, "schedule"))
+		return json_decref(all), hd_err_set(err, HD_EINVAL, "explain: --times needs --schedule");
 	if (after && (!strcmp(after, "list") || !is_pass(after)))
 		return json_decref(all), list_passes(after, err);
 	HD_TRY(hd_cli_plan(c, 0, conf, out, err));

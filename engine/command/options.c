@@ -96,8 +96,6 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 		value = argv[1];
 		used = 2;
 	}
-	if (i < v->nflags && c->values[i])
-		return hd_err_set(err, HD_EINVAL, "%s: --%s is given twice", v->name, f->name);
 	if (f == &help_flag)
 		c->help = 1;
 	else if (f == &set_flag)
@@ -154,26 +152,6 @@ static int parse_rest(struct hd_cli *c, int argc, char **argv, struct hd_err *er
 	return 0;
 }
 
-/* Help that begins with "with --NAME: " says what an option is of no use without. */
-static int flags_have_theirs(const struct hd_cli *c, struct hd_err *err)
-{
-	static const char with[] = "with --";
-
-	for (int i = 0; i < c->verb->nflags && !c->help; i++) {
-		const struct hd_flag *f = &c->verb->flags[i];
-		char needed[32];
-
-		if (!c->values[i] || strncmp(f->help, with, strlen(with)) != 0)
-			continue;
-		snprintf(needed, sizeof(needed), "%.*s", (int)strcspn(f->help + strlen(with), ":"),
-			 f->help + strlen(with));
-		if (!hd_cli_has(c, needed))
-			return hd_err_set(err, HD_EINVAL, "%s: --%s does nothing without --%s", c->verb->name, f->name,
-					  needed);
-	}
-	return 0;
-}
-
 int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs, struct hd_cli *out, struct hd_err *err)
 {
 	const char *first = argc > 1 ? argv[1] : NULL;
@@ -203,8 +181,7 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 	out->sets = hd_alloc((size_t)argc * sizeof(*out->sets));
 	out->words = hd_alloc((size_t)argc * sizeof(*out->words));
 	out->values = hd_alloc((size_t)out->verb->nflags * sizeof(*out->values));
-	HD_TRY(parse_rest(out, argc - 2, argv + 2, err));
-	return flags_have_theirs(out, err);
+	return parse_rest(out, argc - 2, argv + 2, err);
 }
 
 void hd_cli_release(struct hd_cli *c)

@@ -279,43 +279,82 @@ static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_block 
 				    .cols = b->cols };
 }
 
-/* Rows of a that follow each other in memory: the next panel of this thread's. */
-static void look_ahead(const struct hd_amx *x, const uint16_t *a, int64_t panel, struct hd_amx_out *out)
-{
-	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
+struct amx_part { /* of a: panels p to end - 1, and `deep` of k from `k` on, of the block's */
+	int64_t p, end, k, deep;
+};
 
-	if (step[2] > 1 || step[0] != x->k || x->k > KEPT || (panel + 2) * SIDE > x->m)
-		return;
-	out->next = (const char *)(a + (panel + 1) * SIDE * x->k);
-	out->lines = SIDE * x->k * 2 / 64;
+/* What is read of a for a part, while as many pairs of tiles are multiplied. */
+static struct hd_amx_ahead ahead_of(const struct amx_run *r, const struct amx_block *b, const struct amx_part *part,
+				    int64_t tiles)
+{
+	const struct hd_amx *x = r->x;
+	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
+	int64_t first = batch_at(x, b->batch, HD_MM_A) + part->p * SIDE * step[0] + (b->k + part->k) * step[2];
+	int64_t rows = least(part->end * SIDE, x->m) - part->p * SIDE;
+	struct hd_amx_ahead f = { .row = (const char *)((const uint16_t *)r->a + first) };
+
+	f.rows = step[2] > 1 ? part->deep : rows;
+	f.width = (step[2] > 1 ? rows : part->deep) * 2;
+	f.step = (step[2] > 1 ? step[2] : step[0]) * 2;
+	f.lines = f.rows * ((f.width + 63) / 64) * HD_AMX_LINE / tiles + 1;
+	return f;
 }
 
-/* Panels p to end - 1 of a times the block. */
+/* The part after this one; 0: it was the last of its block.  end: of this thread's panels */
+static int next_part(const struct hd_amx *x, const struct amx_block *b, int64_t each, int64_t end,
+		     struct amx_part *part)
+{
+	part->k += part->deep;
+	if (part->k >= b->deep) {
+		part->k = 0;
+		part->p = part->end;
+		part->end = least(end, part->p + x->group);
+	}
+	part->deep = least(each, b->deep - part->k);
+	return part->p < end;
+}
+
+/* A part of a times the block; next: what is packed after it */
+static void use_part(const struct amx_run *r, const struct amx_team *t, const struct amx_block *b,
+		     const struct amx_part *part, struct hd_amx_ahead *next)
+{
+	const struct hd_amx *x = r->x;
+	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
+	const uint16_t *a = (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A) + part->p * SIDE * step[0];
+	int64_t b_step = up(b->deep, SIDE) * SIDE, first = b->k + part->k == 0,
+		last = b->k + part->k + part->deep == x->k;
+	const struct amx_pack pack = {
+		t->a, SIDE * KEPT, a + (b->k + part->k) * step[2], step[0], step[2], x->m - part->p * SIDE, part->deep,
+		0
+	};
+
+	pack_panels(&pack, 0, part->end - part->p);
+	for (int64_t i = part->p; i < part->end; i++) {
+		struct hd_amx_out out = out_of(r, b, i * SIDE);
+		float *sums = t->sums + (x->chunks > 1 ? i : i - part->p) * SIDE * x->wide;
+
+		hd_amx_panel(t->a + (i - part->p) * SIDE * KEPT, (const uint16_t *)b->mem + part->k * SIDE, b_step,
+			     up(part->deep, SIDE) / SIDE, up(b->cols, SIDE) / SIDE, first && last ? NULL : sums,
+			     (int)first, last ? &out : NULL, next);
+	}
+}
+
+/* This thread's panels, from p to end - 1, times the block */
 static void use_panels(const struct amx_run *r, const struct amx_team *t, const struct amx_block *b, int64_t p,
 		       int64_t end)
 {
 	const struct hd_amx *x = r->x;
-	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
-	const uint16_t *whole = (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A),
-		       *a = whole + p * SIDE * step[0];
-	int64_t parts, each = part(b->deep, KEPT, &parts), b_step = up(b->deep, SIDE) * SIDE;
+	int64_t parts, each = part(b->deep, KEPT, &parts);
+	struct amx_part now = { p, least(end, p + x->group), 0, least(each, b->deep) }, next = now;
 
-	for (int64_t k = 0; k < b->deep; k += each) {
-		int64_t deep = least(each, b->deep - k), first = b->k + k == 0, last = b->k + k + deep == x->k;
-		const struct amx_pack pack = {
-			t->a, SIDE * KEPT, a + (b->k + k) * step[2], step[0], step[2], x->m - p * SIDE, deep, 0
-		};
+	for (int more = p < end; more; now = next) {
+		struct hd_amx_ahead ahead = { .rows = 0 };
 
-		pack_panels(&pack, 0, end - p);
-		for (int64_t i = p; i < end; i++) {
-			struct hd_amx_out out = out_of(r, b, i * SIDE);
-			float *sums = t->sums + (x->chunks > 1 ? i : i - p) * SIDE * x->wide;
-
-			look_ahead(x, whole, i, &out);
-			hd_amx_panel(t->a + (i - p) * SIDE * KEPT, (const uint16_t *)b->mem + k * SIDE, b_step,
-				     up(deep, SIDE) / SIDE, up(b->cols, SIDE) / SIDE, first && last ? NULL : sums,
-				     (int)first, last ? &out : NULL);
-		}
+		more = next_part(x, b, each, end, &next);
+		if (more)
+			ahead = ahead_of(r, b, &next,
+					 (now.end - now.p) * (up(now.deep, SIDE) / SIDE) * (up(b->cols, SIDE) / SIDE));
+		use_part(r, t, b, &now, &ahead);
 	}
 }
 
@@ -332,8 +371,8 @@ static void use_block(const struct amx_run *r, const struct amx_team *t, int64_t
 	if (busy)
 		pack_block(r, t, &b);
 #pragma omp barrier
-	for (int64_t p = first; busy && p < end; p += x->group)
-		use_panels(r, t, &b, p, least(end, p + x->group));
+	if (busy)
+		use_panels(r, t, &b, first, end);
 }
 
 static void work(const struct amx_run *r)

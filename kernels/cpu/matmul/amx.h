@@ -28,13 +28,20 @@ struct hd_amx_out { /* where a panel of 32 rows goes when its sums are whole */
 	int low, bias_low; /* c, bias: bf16 */
 	int sum;           /* added to c */
 	int64_t rows, cols;
-	const char *next; /* what is read after this panel, to be fetched in the meantime: so many lines of 64 bytes */
-	int64_t lines;
 };
+
+/* What is packed next, fetched to L2 in the meantime: rows of `width` bytes, `step` bytes apart. */
+struct hd_amx_ahead {
+	const char *row;
+	int64_t step, width, rows;
+	int64_t at;         /* bytes of the row that were fetched */
+	int64_t due, lines; /* lines of 64 bytes, for each pair of tiles that is multiplied; in HD_AMX_LINE */
+};
+#define HD_AMX_LINE 65536
 
 /* A packed panel of a times `blocks` packed panels of b, `b_step` elements apart, `tiles` pairs of tiles each.  sums: (blocks,
  * 1024), what is added up from call to call, set at the first; NULL if one call is all.  out: with the last call, else NULL. */
 void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
-		  int first, const struct hd_amx_out *out);
+		  int first, const struct hd_amx_out *out, struct hd_amx_ahead *next);
 
 #endif

@@ -69,14 +69,38 @@ static inline __attribute__((always_inline)) void finish_any(const struct amx_re
 	}
 }
 
+/* The same where nothing is added, and the block is whole */
+static inline __attribute__((always_inline)) void finish_plain(const struct amx_ready *r, int64_t end, const int low)
+{
+	const struct hd_amx_out *o = r->out;
+
+	for (int64_t i = r->row; i < end; i++) {
+		const float *row = r->sums + (i >> 4) * 512 + (i & 15) * 16;
+		__m512 x0 = _mm512_load_ps(row), x1 = _mm512_load_ps(row + 256);
+		int64_t at = i * o->step + r->from;
+
+		if (low) {
+			_mm512_storeu_si512((uint16_t *)o->c + at, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
+		} else {
+			_mm512_storeu_ps((float *)o->c + at, x0);
+			_mm512_storeu_ps((float *)o->c + at + 16, x1);
+		}
+	}
+}
+
 static void finish(struct amx_ready *r, int64_t end)
 {
 	const struct hd_amx_out *o = r->out;
+	int plain = !o->sum && !o->bias && o->cols - r->from >= SIDE;
 
 	end = least(end, o->rows);
 	if (r->row >= end)
 		return;
-	if (o->low && o->sum)
+	if (plain && o->low)
+		finish_plain(r, end, 1);
+	else if (plain)
+		finish_plain(r, end, 0);
+	else if (o->low && o->sum)
 		finish_any(r, end, 1, 1);
 	else if (o->low)
 		finish_any(r, end, 1, 0);
@@ -87,15 +111,61 @@ static void finish(struct amx_ready *r, int64_t end)
 	r->row = end;
 }
 
-/* Tiles work beside the other units: between them, what is ready of the block before goes to c. */
-static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles, struct amx_ready *before)
+/* b passes by L1, where a stays. */
+#define LOAD_B(tile, at) _tile_stream_loadd(tile, at, 64)
+
+/* The first tiles of a block.  Each of its four sums leaves for `done` (NULL: there is no block before) just before its next use,
+ * so that the units do not wait for all four at once; and begins as in `begin` (NULL: zero). */
+#define TURN(tile, at) \
+	do { \
+		if (done) \
+			_tile_stored(tile, done + (at), 64); \
+		if (begin) \
+			_tile_loadd(tile, begin + (at), 64); \
+		else \
+			_tile_zero(tile); \
+	} while (0)
+
+static inline __attribute__((always_inline)) void multiply_first(const uint16_t *a, const uint16_t *b, float *done,
+								 const float *begin)
 {
-	int64_t each = before ? (SIDE + tiles - 1) / tiles : 0;
+	_tile_loadd(4, a, 64);
+	LOAD_B(6, b);
+	TURN(0, 0);
+	_tile_dpbf16ps(0, 4, 6);
+	LOAD_B(7, b + TILE);
+	TURN(1, 256);
+	_tile_dpbf16ps(1, 4, 7);
+	_tile_loadd(5, a + TILE, 64);
+	TURN(2, 512);
+	_tile_dpbf16ps(2, 5, 6);
+	TURN(3, 768);
+	_tile_dpbf16ps(3, 5, 7);
+}
+
+static inline void fetch(struct hd_amx_ahead *f)
+{
+	for (f->due += f->lines; f->due >= HD_AMX_LINE && f->rows > 0; f->due -= HD_AMX_LINE) {
+		__builtin_prefetch(f->row + f->at, 0, 2);
+		f->at += 64;
+		if (f->at >= f->width) {
+			f->at = 0;
+			f->row += f->step;
+			f->rows--;
+		}
+	}
+}
+
+/* Tiles work beside the other units: between them, what is ready of the block before goes to c. */
+static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles, struct amx_ready *before,
+			    struct hd_amx_ahead *next)
+{
+	int64_t each = before && tiles ? (SIDE + tiles - 1) / tiles : 0;
 
 	for (int64_t i = 0; i < tiles; i++, a += HD_AMX_PANEL, b += HD_AMX_PANEL) {
 		_tile_loadd(4, a, 64);
-		_tile_loadd(6, b, 64);
-		_tile_loadd(7, b + TILE, 64);
+		LOAD_B(6, b);
+		LOAD_B(7, b + TILE);
 		_tile_loadd(5, a + TILE, 64);
 		_tile_dpbf16ps(0, 4, 6);
 		_tile_dpbf16ps(1, 4, 7);
@@ -103,44 +173,37 @@ static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles,
 		_tile_dpbf16ps(3, 5, 7);
 		if (each)
 			finish(before, (i + 1) * each);
+		fetch(next);
 	}
+	if (before)
+		finish(before, SIDE);
 }
 
-#define SUMS(op, at) \
-	do { \
-		op(0, (at), 64); \
-		op(1, (at) + 256, 64); \
-		op(2, (at) + 512, 64); \
-		op(3, (at) + 768, 64); \
-	} while (0)
+static inline void store_sums(float *to)
+{
+	_tile_stored(0, to, 64);
+	_tile_stored(1, to + 256, 64);
+	_tile_stored(2, to + 512, 64);
+	_tile_stored(3, to + 768, 64);
+}
 
 void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
-		  int first, const struct hd_amx_out *out)
+		  int first, const struct hd_amx_out *out, struct hd_amx_ahead *next)
 {
 	float whole[2][HD_AMX_PANEL] __attribute__((aligned(64)));
-	int64_t lines = out ? out->lines : 0, ahead = (lines + blocks - 1) / blocks;
-	struct amx_ready before = { NULL, out, 0, 0 };
+	float *done = NULL;
 
 	__asm__ volatile("" : : "r"(whole) : "memory"); /* tiles read what was packed */
 	for (int64_t i = 0; i < blocks; i++, b += b_step) {
-		float *at = sums ? sums + i * HD_AMX_PANEL : whole[0];
+		struct amx_ready before = { done, out, (i - 1) * SIDE, 0 };
 
-		for (int64_t line = i * ahead; line < least(lines, (i + 1) * ahead); line++)
-			__builtin_prefetch(out->next + 64 * line, 0, 2);
-		if (first) {
-			_tile_zero(0);
-			_tile_zero(1);
-			_tile_zero(2);
-			_tile_zero(3);
-		} else {
-			SUMS(_tile_loadd, at);
-		}
-		multiply(a, b, tiles, before.sums ? &before : NULL);
-		SUMS(_tile_stored, out ? whole[i & 1] : at);
-		if (out)
-			before = (struct amx_ready){ whole[i & 1], out, i * SIDE, 0 };
+		multiply_first(a, b, done, first ? NULL : sums + i * HD_AMX_PANEL);
+		multiply(a + HD_AMX_PANEL, b + HD_AMX_PANEL, tiles - 1, out && done ? &before : NULL, next);
+		fetch(next);
+		done = out ? whole[i & 1] : sums + i * HD_AMX_PANEL;
 	}
-	if (before.sums)
-		finish(&before, SIDE);
+	store_sums(done);
+	if (out)
+		finish(&(struct amx_ready){ done, out, (blocks - 1) * SIDE, 0 }, SIDE);
 }
 #endif
