@@ -49,6 +49,7 @@ unlike "and of no other" "$(heddle keys train)" 'embed'
 like "of a plugin, by its name" "$(heddle keys tp)" '^form +choice +1d +1d\|2d\|2\.5d\|3d'
 like "what all strategies have" "$(heddle keys strategy)" '^plugin +text +\(must be given\)'
 like "a misspelt section" "$(heddle keys trian 2>&1)" 'there is no section trian; did you mean train\?'
+like "no section at all: those that there are" "$(heddle keys nosuch 2>&1)" 'sections: model, .*, (plugin|strategy) NAME, (plugin|strategy) NAME, '
 fails "is an error" heddle keys trian
 
 # The manual page, key by key.

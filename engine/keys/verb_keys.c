@@ -31,7 +31,7 @@ static int choose(struct hd_key_section *s, int n, const char *asked, struct hd_
 	int kept = 0, known = 0;
 
 	for (int i = 0; i < n && known < MOST_SECTIONS; i++)
-		names[known++] = name_of(&s[i]);
+		names[known++] = strcmp(name_of(&s[i]), "NAME") ? name_of(&s[i]) : s[i].label;
 	if (asked) {
 		hd_suggest(hint, sizeof(hint), asked, "sections", names, known);
 		for (int i = 0; i < n; i++)

@@ -4,7 +4,8 @@
  *
  *	b is packed in blocks that fit a part of L2, by all threads together, and used up before the next,
  *	rows of c are shared out among the threads in panels of 32,
- *	a panel of a, of at most KEPT of k, stays in L1 while it passes all columns of the block, and c is written row by row.
+ *	a panel of a, of at most KEPT of k, stays in L1 while it passes all columns of the block, and c is written row by row,
+ *	what is read of a for the next panels is fetched to L2 in that time.
  *
  * The sum over k runs from first to last in fp32, whatever the blocks, so nothing depends on them nor on the threads.
  */
@@ -248,14 +249,14 @@ static void pack_block(const struct amx_run *r, const struct amx_team *t, const 
 	const int64_t *step = x->s.stride[HD_MM_B] + x->s.ndim - 3;
 	int64_t first = batch_at(x, b->batch, HD_MM_B) + b->from * step[1] + b->k * step[2];
 	int64_t panels = (b->cols + SIDE - 1) / SIDE;
-	const struct amx_pack p = { (uint16_t *)b->mem,
-				    up(b->deep, SIDE) * SIDE,
-				    (const uint16_t *)r->b + first,
-				    step[1],
-				    step[2],
-				    b->cols,
-				    b->deep,
-				    1 };
+	const struct amx_pack p = { .to = (uint16_t *)b->mem,
+				    .to_step = up(b->deep, SIDE) * SIDE,
+				    .from = (const uint16_t *)r->b + first,
+				    .step = step[1],
+				    .k_step = step[2],
+				    .n = b->cols,
+				    .k = b->deep,
+				    .pairs = 1 };
 
 	pack_panels(&p, panels * t->member / t->along, panels * (t->member + 1) / t->along);
 }
@@ -323,10 +324,13 @@ static void use_part(const struct amx_run *r, const struct amx_team *t, const st
 	const uint16_t *a = (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A) + part->p * SIDE * step[0];
 	int64_t b_step = up(b->deep, SIDE) * SIDE, first = b->k + part->k == 0,
 		last = b->k + part->k + part->deep == x->k;
-	const struct amx_pack pack = {
-		t->a, SIDE * KEPT, a + (b->k + part->k) * step[2], step[0], step[2], x->m - part->p * SIDE, part->deep,
-		0
-	};
+	const struct amx_pack pack = { .to = t->a,
+				       .to_step = SIDE * KEPT,
+				       .from = a + (b->k + part->k) * step[2],
+				       .step = step[0],
+				       .k_step = step[2],
+				       .n = x->m - part->p * SIDE,
+				       .k = part->deep };
 
 	pack_panels(&pack, 0, part->end - part->p);
 	for (int64_t i = part->p; i < part->end; i++) {

@@ -40,7 +40,8 @@ struct hd_amx_ahead {
 #define HD_AMX_LINE 65536
 
 /* A packed panel of a times `blocks` packed panels of b, `b_step` elements apart, `tiles` pairs of tiles each.  sums: (blocks,
- * 1024), what is added up from call to call, set at the first; NULL if one call is all.  out: with the last call, else NULL. */
+ * 1024), what is added up from call to call, set at the first; NULL if one call is all.  out: with the last call, else NULL.
+ * next: fetched on the way, and moved on. */
 void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
 		  int first, const struct hd_amx_out *out, struct hd_amx_ahead *next);
 
