@@ -5,17 +5,6 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-no() { # PATTERN args...
-	pattern=$1
-	shift
-	out=$(heddle "$@" 2>&1)
-	rc=$?
-	said=$(printf '%s\n' "$out" | messages)
-	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
-		printf '%s\n' "$said" | grep -Eq -e "$pattern"
-	tap_result $? "$*" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
-}
-
 : >empty
 printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}' >t.json
 printf '{"model":{"type":"BPE"}}' >none.json

@@ -5,17 +5,6 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-no() { # PATTERN args...
-	pattern=$1
-	shift
-	out=$(heddle "$@" 2>&1)
-	rc=$?
-	said=$(printf '%s\n' "$out" | messages)
-	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
-		printf '%s\n' "$said" | grep -Eq -e "$pattern"
-	tap_result $? "$*" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
-}
-
 # Options
 no 'explain: --times needs --schedule' explain tiny.ini --times t.json
 no "report: 'b\.jsonl' is one too many after a\.jsonl" report a.jsonl b.jsonl

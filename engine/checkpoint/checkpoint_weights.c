@@ -454,42 +454,53 @@ static int is_constant(const struct hd_plan *p, const char *name)
 	       (p->model.tie && ends_in(name, "lm_head.weight"));
 }
 
-/* Names of parameters of this model out of `left`. */
-static void take_known(const struct hd_plan *p, const struct hd_weights *w, json_t *left)
-{
-	struct hd_err why = { 0 };
-
-	for (size_t i = 0; i < p->ntensors; i++) {
-		const struct tensor *t = p->tensors[i];
-		struct hd_hf_region r;
-
-		if (!is_weight(t) || region_of(p, t, &r, &why) < 0)
-			continue;
-		for (int64_t k = 0; k < parts_of(t, &r); k++) {
-			struct hd_hf_region part = part_of(&r, k);
-
-			json_object_del(left, name_in(w, part.name));
-		}
-	}
-}
-
 /* A tensor that the model does not have may be all that makes another model of it: a bias, a norm, another layer. */
-static void warn_unread(const struct hd_plan *p, const struct hd_weights *w, const char *dir)
+static void warn_unread(const struct hd_plan *p, json_t *left, const char *dir)
 {
-	json_t *left = json_copy(w->where), *at;
 	char *first = hd_strdup("");
 	const char *name;
+	json_t *at;
 	int64_t n = 0;
 
-	take_known(p, w, left);
 	json_object_foreach(left, name, at)
 		if (!is_constant(p, name) && n++ < 3)
 			hd_append(&first, "%s%s", *first ? ", " : "", name);
 	if (n)
 		hd_log(HD_LOG_WARN, "%s: this model has no place for %lld of its tensors, which stay unread: %s%s", dir,
 		       (long long)n, first, n > 3 ? ", ..." : "");
-	json_decref(left);
 	free(first);
+}
+
+/* The tensor that a parameter is in has its shape, or each of them; they are no longer `left`. */
+static int check_param(const struct hd_plan *p, const struct hd_weights *w, const struct tensor *t, const char *dir,
+		       json_t *left, struct hd_err *err)
+{
+	struct hd_hf_region r;
+
+	HD_TRY(region_of(p, t, &r, err));
+	for (int64_t k = 0; k < parts_of(t, &r); k++) {
+		struct hd_hf_region part = part_of(&r, k);
+		const char *name = name_in(w, part.name);
+
+		HD_TRY(check_shape(dir, name_of(t), name, file_of(w, name), &part, err));
+		json_object_del(left, name);
+	}
+	return HD_OK;
+}
+
+/* Whatever the model wants is there, and what it has no place for is named. */
+static int check_all(const struct hd_plan *p, const struct hd_weights *w, const char *dir, struct hd_err *err)
+{
+	json_t *left = json_copy(w->where);
+	int rc = HD_OK;
+
+	for (size_t i = 0; i < p->ntensors && rc >= 0; i++)
+		if (is_weight(p->tensors[i]))
+			rc = check_param(p, w, p->tensors[i], dir, left, err);
+	if (rc >= 0)
+		warn_unread(p, left, dir);
+	json_decref(left);
+	return rc;
 }
 
 int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err)
@@ -499,22 +510,8 @@ int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *er
 
 	if (rc >= 0)
 		rc = find_files(&w, dir, err);
-
-	for (size_t i = 0; i < p->ntensors && rc >= 0; i++) {
-		const struct tensor *t = p->tensors[i];
-		struct hd_hf_region r;
-
-		if (!is_weight(t) || (rc = region_of(p, t, &r, err)) < 0)
-			continue;
-		for (int64_t k = 0; k < parts_of(t, &r) && rc >= 0; k++) {
-			struct hd_hf_region part = part_of(&r, k);
-			const char *name = name_in(&w, part.name);
-
-			rc = check_shape(dir, name_of(t), name, file_of(&w, name), &part, err);
-		}
-	}
 	if (rc >= 0)
-		warn_unread(p, &w, dir);
+		rc = check_all(p, &w, dir, err);
 	hd_weights_close(&w);
 	return rc;
 }
@@ -530,7 +527,7 @@ int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *
 		if (is_read(g->plan->tensors[i]) && hd_tensor_here(g, g->plan->tensors[i]))
 			rc = read_one(g, &w, g->plan->tensors[i], dir, err);
 	if (rc >= 0 && g->rank == 0)
-		warn_unread(g->plan, &w, dir);
+		rc = check_all(g->plan, &w, dir, err);
 	hd_weights_close(&w);
 	return rc;
 }

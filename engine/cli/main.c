@@ -176,10 +176,6 @@ int main(int argc, char **argv)
 		cli.started = started;
 		rc = cli.verb->run(&cli);
 	}
-	if (hd_cli_said_all(&err) < 0 && !rc) {
-		hd_log(HD_LOG_ERROR, "%s", err.text);
-		rc = 1;
-	}
 	hd_cli_release(&cli);
-	return rc;
+	return hd_cli_end(rc);
 }

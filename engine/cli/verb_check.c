@@ -365,7 +365,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 
 static int in_child(void *c)
 {
-	return hd_cli_run(c, check);
+	return hd_cli_end(hd_cli_run(c, check));
 }
 
 /* A plugin's crash or endless loop ends the child, not the message. */

@@ -16,12 +16,12 @@
 #include <string.h>
 
 /* Keys of saves, where nothing is saved */
-static void warn_unsaved(struct hd_conf *conf, const struct hd_checkpoint_config *k)
+static void warn_unsaved(const struct hd_checkpoint_config *k)
 {
 	static const char *const keys[] = { "every", "gradients", "async" };
 
 	for (size_t i = 0; i < HD_LEN(keys) && !*k->dir; i++)
-		if (hd_section_int(hd_conf_section(conf, NULL, "checkpoint"), keys[i]))
+		if (hd_section_int(k->section, keys[i]))
 			hd_log(HD_LOG_WARN, "checkpoint.%s does nothing without checkpoint.dir: nothing is saved",
 			       keys[i]);
 }
@@ -36,7 +36,7 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err 
 	HD_TRY(hd_foresight_check(conf, err));
 	if (j->world.rank == 0) {
 		HD_TRY(hd_outputs_check(conf, err));
-		warn_unsaved(conf, &k);
+		warn_unsaved(&k);
 	}
 	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);

@@ -99,13 +99,14 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 	return status;
 }
 
-int hd_cli_said_all(struct hd_err *err)
+int hd_cli_end(int rc)
 {
 	errno = 0;
-	if (!fflush(stdout) && !ferror(stdout))
-		return HD_OK;
-	return hd_err_set(err, HD_EIO, "standard output: not all could be written%s%s", errno ? ": " : "",
-			  errno ? strerror(errno) : "");
+	if ((!fflush(stdout) && !ferror(stdout)) || rc)
+		return rc;
+	hd_log(HD_LOG_ERROR, "standard output: not all could be written%s%s", errno ? ": " : "",
+	       errno ? strerror(errno) : "");
+	return 1;
 }
 
 int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err)
@@ -185,8 +186,7 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 	struct hd_err err = { 0 };
 
 	what(c, &conf, &p, &err);
-	if (!err.code)
-		hd_cli_said_all(&err); /* a child of check ends here */
+	fflush(stdout);
 	if (err.code)
 		hd_log(HD_LOG_ERROR, "%s", err.text);
 	hd_plan_destroy(p);

@@ -33,9 +33,10 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 /* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, 0:
  * unknown; -1: all are on one. */
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
+/* The status of a process that would end with rc.  If not all of its output has reached standard output, it is not 0, and a
+ * message says so. */
+int hd_cli_end(int rc);
 /* A subcommand on such a plan, from its first line to its exit status. */
-/* What was printed has reached standard output; else (a full disk) an error. */
-int hd_cli_said_all(struct hd_err *err);
 int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *));
 /* The program of a rank of such a plan, on the cpu device; NULL: err says why. */
 int hd_cli_program_options(struct hd_plan *p, struct hd_program_options *o, struct hd_err *err); /* of any rank */

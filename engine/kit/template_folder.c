@@ -31,7 +31,7 @@ const char hd_kit_makefile[] =
 	"HEDDLE = heddle\n"
 	"CC = cc\n"
 	"CFLAGS = -O2 -Wall -Wextra\n"
-	"HEDDLE_CFLAGS := $(shell PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' pkg-config --cflags heddle)\n"
+	"HEDDLE_CFLAGS := $(shell pkg-config --cflags heddle)\n"
 	"\n"
 	"all: @NAME@.so corpus.txt\n"
 	"\n"

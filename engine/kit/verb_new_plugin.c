@@ -118,10 +118,10 @@ static void print_next(const char *name)
 	char *folder = hd_format("%.*s", end ? (int)(end - program) : 0, program ? program : "");
 	char *uninstalled = hd_format("%s/heddle-uninstalled.pc", folder);
 
-	printf("\tcd %s && make test", name);
 	if (*folder && !access(uninstalled, F_OK))
-		printf(" HEDDLE=%s PKG_CONFIG_PATH=%s", program, folder);
-	printf("\n");
+		printf("\tcd %s && PKG_CONFIG_PATH=%s make test HEDDLE=%s\n", name, folder, program);
+	else
+		printf("\tcd %s && make test\n", name);
 	free(uninstalled), free(folder), free(program);
 }
 

@@ -6,6 +6,7 @@
 #	$tmp/tiny.ini		a model of 35 thousand parameters, text, one axis of replicas (dp)
 #	$tmp/text.txt		20 thousand bytes of words
 #	messages < OUTPUT	the lines that are ours: without mpirun's banners, progress and notes at the start
+#	no PATTERN args...	the program refuses, with one message, which matches
 #	json TEXT KEY		a number of one line of JSON
 #
 # Tests run in $tmp; the cache of timings is there too.
@@ -54,4 +55,14 @@ heddle_mpi() {
 messages() { grep '^heddle: ' | grep -v -e '^heddle: initial weights ' -e 'bound this rank to'; }
 # Of these what a run fails with: a run that goes on also says from where, and what it does not do as before.
 failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' held another run, '; }
+no() {	# PATTERN args...: refused with one message, which matches
+	pattern=$1
+	shift
+	out=$(heddle "$@" 2>&1)
+	rc=$?
+	said=$(printf '%s\n' "$out" | messages)
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
+		printf '%s\n' "$said" | grep -Eq -e "$pattern"
+	tap_result $? "$*" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
+}
 json() { printf '%s\n' "$1" | sed -n "s/.*\"$2\": *\(-\{0,1\}[0-9.eE+-]*\).*/\1/p"; }

@@ -284,15 +284,29 @@ struct amx_part { /* of a: panels p to end - 1, and `deep` of k from `k` on, of 
 	int64_t p, end, k, deep;
 };
 
+static int64_t panels_of(int64_t n)
+{
+	return (n + SIDE - 1) / SIDE;
+}
+
+/* The first element of a part. */
+static const uint16_t *part_of(const struct amx_run *r, const struct amx_block *b, const struct amx_part *part)
+{
+	const struct hd_amx *x = r->x;
+	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
+
+	return (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A) + part->p * SIDE * step[0] +
+	       (b->k + part->k) * step[2];
+}
+
 /* What is read of a for a part, while as many pairs of tiles are multiplied. */
 static struct hd_amx_ahead ahead_of(const struct amx_run *r, const struct amx_block *b, const struct amx_part *part,
 				    int64_t tiles)
 {
 	const struct hd_amx *x = r->x;
 	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
-	int64_t first = batch_at(x, b->batch, HD_MM_A) + part->p * SIDE * step[0] + (b->k + part->k) * step[2];
 	int64_t rows = least(part->end * SIDE, x->m) - part->p * SIDE;
-	struct hd_amx_ahead f = { .row = (const char *)((const uint16_t *)r->a + first) };
+	struct hd_amx_ahead f = { .row = (const char *)part_of(r, b, part) };
 
 	f.rows = step[2] > 1 ? part->deep : rows;
 	f.width = (step[2] > 1 ? rows : part->deep) * 2;
@@ -321,12 +335,11 @@ static void use_part(const struct amx_run *r, const struct amx_team *t, const st
 {
 	const struct hd_amx *x = r->x;
 	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
-	const uint16_t *a = (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A) + part->p * SIDE * step[0];
 	int64_t b_step = up(b->deep, SIDE) * SIDE, first = b->k + part->k == 0,
 		last = b->k + part->k + part->deep == x->k;
 	const struct amx_pack pack = { .to = t->a,
 				       .to_step = SIDE * KEPT,
-				       .from = a + (b->k + part->k) * step[2],
+				       .from = part_of(r, b, part),
 				       .step = step[0],
 				       .k_step = step[2],
 				       .n = x->m - part->p * SIDE,
@@ -338,8 +351,8 @@ static void use_part(const struct amx_run *r, const struct amx_team *t, const st
 		float *sums = t->sums + (x->chunks > 1 ? i : i - part->p) * SIDE * x->wide;
 
 		hd_amx_panel(t->a + (i - part->p) * SIDE * KEPT, (const uint16_t *)b->mem + part->k * SIDE, b_step,
-			     up(part->deep, SIDE) / SIDE, up(b->cols, SIDE) / SIDE, first && last ? NULL : sums,
-			     (int)first, last ? &out : NULL, next);
+			     panels_of(part->deep), panels_of(b->cols), first && last ? NULL : sums, (int)first,
+			     last ? &out : NULL, next);
 	}
 }
 
@@ -356,8 +369,7 @@ static void use_panels(const struct amx_run *r, const struct amx_team *t, const 
 
 		more = next_part(x, b, each, end, &next);
 		if (more)
-			ahead = ahead_of(r, b, &next,
-					 (now.end - now.p) * (up(now.deep, SIDE) / SIDE) * (up(b->cols, SIDE) / SIDE));
+			ahead = ahead_of(r, b, &next, (now.end - now.p) * panels_of(now.deep) * panels_of(b->cols));
 		use_part(r, t, b, &now, &ahead);
 	}
 }

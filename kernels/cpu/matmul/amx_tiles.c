@@ -37,40 +37,13 @@ struct amx_ready { /* sums of a block of c that are whole, and how many of their
 	int64_t from, row; /* column of c; first row that is left */
 };
 
-static inline __m512 read_whole(const void *x, int low, int64_t at)
-{
-	if (low)
-		return raise(_mm256_loadu_si256((const __m256i *)((const uint16_t *)x + at)));
-	return _mm512_loadu_ps((const float *)x + at);
-}
-
-static inline void write_whole(void *c, int low, int64_t at, __m512 x0, __m512 x1)
-{
-	if (low) {
-		_mm512_storeu_si512((uint16_t *)c + at, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
-		return;
-	}
-	_mm512_storeu_ps((float *)c + at, x0);
-	_mm512_storeu_ps((float *)c + at + 16, x1);
-}
-
-static inline void write_some(void *c, int low, int64_t at, __m512 x0, __m512 x1, __mmask32 mask)
-{
-	if (low) {
-		_mm512_mask_storeu_epi16((uint16_t *)c + at, mask, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
-		return;
-	}
-	_mm512_mask_storeu_ps((float *)c + at, (__mmask16)mask, x0);
-	_mm512_mask_storeu_ps((float *)c + at + 16, (__mmask16)(mask >> 16), x1);
-}
-
-/* Rows up to `end` of a block, from its sums to c.  whole: all 32 columns are c's, as nearly always, and nothing is masked */
+/* Rows up to `end` of a block, from its sums to c.  whole: all 32 columns are c's, as nearly always, and
+ * the masks are constants that the compiler leaves out */
 static inline __attribute__((always_inline)) void finish_any(const struct amx_ready *r, int64_t end, const int low,
 							     const int sum, const int whole)
 {
 	const struct hd_amx_out *o = r->out;
-	int64_t cols = least(SIDE, o->cols - r->from);
-	__mmask32 mask = cols >= SIDE ? 0xffffffffu : (1u << cols) - 1;
+	__mmask32 mask = whole ? 0xffffffffu : (1u << (o->cols - r->from)) - 1;
 	__mmask16 left = (__mmask16)mask, right = (__mmask16)(mask >> 16);
 	__m512 b0 = _mm512_setzero_ps(), b1 = b0;
 
@@ -83,17 +56,16 @@ static inline __attribute__((always_inline)) void finish_any(const struct amx_re
 		int64_t at = i * o->step + r->from;
 		__m512 x0 = _mm512_add_ps(_mm512_load_ps(row), b0), x1 = _mm512_add_ps(_mm512_load_ps(row + 256), b1);
 
-		if (sum && whole) {
-			x0 = _mm512_add_ps(x0, read_whole(o->c, low, at));
-			x1 = _mm512_add_ps(x1, read_whole(o->c, low, at + 16));
-		} else if (sum) {
+		if (sum) {
 			x0 = _mm512_add_ps(x0, read_row(o->c, low, at, left));
 			x1 = _mm512_add_ps(x1, read_row(o->c, low, at + 16, right));
 		}
-		if (whole)
-			write_whole(o->c, low, at, x0, x1);
-		else
-			write_some(o->c, low, at, x0, x1, mask);
+		if (low) {
+			_mm512_mask_storeu_epi16((uint16_t *)o->c + at, mask, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
+		} else {
+			_mm512_mask_storeu_ps((float *)o->c + at, left, x0);
+			_mm512_mask_storeu_ps((float *)o->c + at + 16, right, x1);
+		}
 	}
 }
 
