@@ -186,9 +186,10 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 	struct hd_err err = { 0 };
 
 	what(c, &conf, &p, &err);
-	fflush(stdout);
-	if (err.code)
+	if (err.code) {
+		fflush(stdout);
 		hd_log(HD_LOG_ERROR, "%s", err.text);
+	}
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);
 	return err.code ? 1 : 0;
