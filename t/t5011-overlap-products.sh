@@ -23,7 +23,7 @@ END {
 		if (line[i] !~ /^backward.* comm (all-reduce|reduce-scatter) /)
 			continue
 		moves++
-		maker = line[i - 1] ~ / block / ? i - 2 : i - 1
+		maker = line[i - 1] ~ / (block|view) / ? i - 2 : i - 1
 		if (line[maker] !~ / einsum / || operand(line[i], 1) != result(line[i - 1]))
 			print "not started when it is made: " line[i]
 		gradient = operand(line[maker], 1)

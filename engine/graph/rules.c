@@ -19,11 +19,24 @@ static int64_t padded(const struct hd_plan *p, const struct hd_dim *d, const str
 	return (d->n + all - 1) / all * all;
 }
 
+/* The sequences of one replica's micro-batch, over the axes that shard it already. */
+static int divides_micro_batch(const struct hd_plan *p, const struct hd_dim *d, const struct axis *a)
+{
+	int64_t all = a->v.n;
+
+	for (size_t i = 0; i < p->nrules; i++)
+		if (p->rules[i].dim == d && p->rules[i].axis != a && p->rules[i].flags & HD_RULE_INSIDE)
+			all *= p->rules[i].axis->v.n;
+	return p->micro_batch % all == 0;
+}
+
 int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char *kind, uint32_t flags)
 {
 	const struct hd_dim *d = hd_dim_get(p, name, 0);
 
 	if (!d || (p->past && !strcmp(name, "seq"))) /* few tokens of a sequence: nothing to cut */
+		return HD_OK;
+	if (!strcmp(name, "batch") && flags & HD_RULE_IF_DIVIDES && !divides_micro_batch(p, d, a))
 		return HD_OK;
 	if (strcmp(name, "batch") && !(flags & HD_RULE_KEEP_REPLICATED) && D(d)->padded % a->v.n) {
 		if (flags & HD_RULE_IF_DIVIDES)

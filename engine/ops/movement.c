@@ -228,6 +228,14 @@ struct tensor *hd_build_either(struct hd_plan *p, const struct hd_members *who, 
 	return y;
 }
 
+/* Nothing before dim i has more than one entry, from dim `from` on. So pieces of i lie one behind the other. */
+static int leads(const struct tensor *x, int from, int i)
+{
+	while (from < i && x->local[from] == 1)
+		from++;
+	return from == i;
+}
+
 /* (…, n k, …) -> (member, …, k, …) and back: what a collective cuts or joins is leading and contiguous. */
 struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n, int order)
 {
@@ -248,7 +256,7 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 	s.local[0] = n;
 	s.local[i + 1] = hd_piece(s.local[i + 1], n);
 	s.ndim++;
-	y = hd_build_moved(p, i == 0 && !order ? "view" : "block", &x, 1, "", &s);
+	y = hd_build_moved(p, leads(x, 0, i) && !order ? "view" : "block", &x, 1, "", &s);
 	if (y)
 		N(y->v.node)->along = dim, N(y->v.node)->parts = n;
 	if (y && order)
@@ -270,7 +278,7 @@ struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struc
 	memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
 	memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
 	s.ndim--;
-	y = hd_build_moved(p, i == 1 && order != HD_ORDER_ZIGZAG ? "view" : "unblock", &x, 1, "", &s);
+	y = hd_build_moved(p, leads(x, 1, i) && order != HD_ORDER_ZIGZAG ? "view" : "unblock", &x, 1, "", &s);
 	if (y)
 		N(y->v.node)->along = dim, N(y->v.node)->parts = x->local[0];
 	if (y && order)

@@ -6,7 +6,8 @@
 #include "engine/plan/plan_impl.h"
 #include <string.h>
 
-/* Members along the axes that shard the batch: of replicas, or (inside) of the micro-batch of one. */
+/* Members along the axes that shard the batch: of replicas, or (inside) of the micro-batch of one.  A rule that holds only
+ * where it divides asks nothing of the batch. */
 static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 {
 	int64_t n = 1;
@@ -15,7 +16,7 @@ static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (strcmp(r->dim->name, "batch") || r->flags & HD_RULE_KEEP_REPLICATED ||
+		if (strcmp(r->dim->name, "batch") || r->flags & (HD_RULE_KEEP_REPLICATED | HD_RULE_IF_DIVIDES) ||
 		    !(r->flags & HD_RULE_INSIDE) != !inside || seen >> r->axis->id & 1)
 			continue;
 		seen |= 1u << r->axis->id;

@@ -142,7 +142,8 @@ struct hd_block { /* view: a piece of the model that a stage may begin with: emb
 enum {
 	/* The dim may be padded to divide (vocab).  Neither the loss nor a checkpoint shows the padding. */
 	HD_RULE_PAD = 1,
-	/* Skip the rule where the dim does not divide.  Without this flag the engine refuses, with both numbers. */
+	/* Skip the rule where the dim does not divide.  Without this flag the engine refuses, with both numbers.  With
+	 * HD_RULE_INSIDE: where the micro-batch does not divide.  Such a rule does not affect its default size. */
 	HD_RULE_IF_DIVIDES = 2,
 	/* Dim batch: shards one replica's micro-batch instead of adding replicas. */
 	HD_RULE_INSIDE = 4,

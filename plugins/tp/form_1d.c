@@ -43,6 +43,16 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 	return s->h->status(p);
 }
 
+/* Where no other rule uses the axis, it shards tokens.  Whole sequences of the micro-batch lie one behind the other, so
+ * they are gathered and scattered without a copy.  Each sequence is sharded where their number does not divide; where there
+ * are two axes, so that one call gathers over both; and where experts count their rows by sequence. */
+static void rules_of_tokens(struct hd_strategy *s, struct hd_plan *p, const struct hd_axis *axis)
+{
+	if (!s->axis[1] && !s->h->dim(p, "expert"))
+		hd_rule(s->h, p, "batch", axis, NULL, HD_RULE_INNERMOST | HD_RULE_INSIDE | HD_RULE_IF_DIVIDES);
+	hd_rule(s->h, p, "seq", axis, NULL, HD_RULE_INNERMOST);
+}
+
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	for (int i = 0; i < 2 && s->axis[i]; i++) {
@@ -51,8 +61,8 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 		hd_rule(s->h, p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_RULE_KEEP_REPLICATED : 0);
 		hd_rule(s->h, p, "mlp", s->axis[i], NULL, 0);
 		tp_rules_of_experts(s, p, s->axis[i]);
-		if (s->sequence) /* last: where nothing else uses the axis */
-			hd_rule(s->h, p, "seq", s->axis[i], NULL, HD_RULE_INNERMOST); /* it is what moves */
+		if (s->sequence)
+			rules_of_tokens(s, p, s->axis[i]);
 	}
 	return s->h->status(p);
 }

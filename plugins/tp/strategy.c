@@ -10,7 +10,7 @@ static const struct hd_option options[] = {
 	  "1d: as Megatron-LM; 2d: SUMMA on q x q ranks; 2.5d: on q x q x depth; 3d: on q x q x q" },
 	{ "depth", HD_OPT_INT, 0, "1", "1..", "2.5d: grids of q x q ranks, each with its own sequences of the batch" },
 	{ "sequence_parallel", HD_OPT_BOOL, 0, "no", NULL,
-	  "less memory: norms, dropout and the residual stream too are sharded, along the sequence (1d)" },
+	  "less memory: norms, dropout and the residual stream are sharded too, by tokens (1d)" },
 };
 
 static int tp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)

@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# sequence_parallel shards tokens: whole sequences of the micro-batch where the ranks divide their number, so that
+# collectives need no copy, and else each sequence.  Either way the numbers are those of one rank.
+. "${0%/*}/lib/tap.sh"
+. "${0%/*}/lib/tiny.sh"
+
+layout() { # FAMILY MICRO_BATCH AXIS:SIZE...
+	printf '[model]\nfamily = %s\nlayers = 2\nembed = 48\nheads = 12\nvocab = 256\nmlp = 96\n' "$1"
+	[ "$1" != mixtral ] || printf 'experts = 4\n'
+	printf '[data]\ntrain = text.txt\n[train]\nmicro_batch = %s\nglobal_batch = 12\nseq = 24\nsteps = 2\nthreads = 1\n' "$2"
+	shift 2
+	for axis; do
+		printf '[strategy %s]\nplugin = %s\nsize = %s\n' "${axis%:*}" "${axis%:*}" "${axis#*:}"
+		[ "${axis%:*}" != tp ] || printf 'sequence_parallel = yes\n'
+	done
+}
+sharded() { # RANKS args...: the dims that tp shards where norms give their results, and how many copies rearrange pieces
+	ranks=$1
+	shift
+	heddle explain sp.ini --ranks "$ranks" --nodes "$@" >nodes
+	sed -n 's/^forward .* norm .*-> .*embed) \([a-z]*\) sharded by tp.*/\1/p' nodes | sort -u | tr '\n' ' '
+	grep -c -E ' (un)?block ' nodes
+}
+
+layout gpt2 4 tp:2 >sp.ini
+is "2 ranks and 4 sequences: whole sequences, without a copy" "$(sharded 2)" "batch 0"
+is "2 ranks and 3 sequences: each of them, with copies" "$(sharded 2 --set train.micro_batch=3 | tr '0-9' '##')" "seq ##"
+is "2 ranks and 1 sequence: its halves, without a copy" "$(sharded 2 --set train.micro_batch=1)" "seq 0"
+is "a micro-batch that nobody asked for" "$(sharded 2 --set train.micro_batch=0)" "batch 0"
+
+same() { # RANKS FAMILY MICRO_BATCH AXIS:SIZE...
+	ranks=$1
+	shift
+	layout "$@" >sp.ini
+	ok "$* is as one rank" heddle check sp.ini --ranks "$ranks" --against-one-rank
+}
+for sequences in 1 2 3 4; do
+	same 2 gpt2 $sequences tp:2
+	same 3 gpt2 $sequences tp:3
+	same 4 llama $sequences tp:2 cp:2
+	same 2 mixtral $sequences tp:2
+done
+same 6 gpt2 2 dp:3 tp:2
+same 4 gpt2 2 tp:2 pp:2
+same 4 llama 6 cp:2 tp:2
+same 4 mixtral 2 tp:2 ep:2
+same 4 mixtral 2 ep:2 tp:2
+done_testing
