@@ -3,6 +3,7 @@
  * or a step hangs.
  */
 #include <config.h>
+#include "engine/comm/world/state.h"
 #include "engine/process/affinity.h"
 #include "engine/train/progress.h"
 #include "lib/comm_test.h"
@@ -94,7 +95,7 @@ static int check_naps(int argc, char **argv)
 	hd_affinity_setup(argc, argv, threads);
 	if (!open_all(1 << 20))
 		return 1;
-	if (hd_affinity_fits() != fit)
+	if (hd_here.fits != fit)
 		WRONG("%d threads in each of two ranks: fits is %d", threads, !fit);
 	n = naps();
 	if (fit && n > MEETINGS)

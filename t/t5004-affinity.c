@@ -8,6 +8,7 @@
 #endif
 #include "engine/process/affinity.h"
 #include "engine/comm/comm.h"
+#include "engine/comm/world/state.h"
 #include "lib/tap.h"
 #include <sched.h>
 #include <string.h>
@@ -41,6 +42,8 @@ static int rank_main(int argc, char **argv)
 		return 6;
 	if (getenv("EXPECT_PML") && (!getenv("OMPI_MCA_pml") || strcmp(getenv("OMPI_MCA_pml"), getenv("EXPECT_PML"))))
 		return 7;
+	if (getenv("EXPECT_FITS") && hd_here.fits != atoi(getenv("EXPECT_FITS")))
+		return 8;
 	hd_comm_barrier(); /* the launcher's connection has outlived the second start */
 	hd_comm_close();
 	return 0;
@@ -61,6 +64,34 @@ static int run(const char *launch, const char *self, int wanted, int want, int n
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
+/* Ranks of so many threads each, with cores first to last. */
+static int suffice(const int (*ranks)[3], int n, int me)
+{
+	struct hd_core_use all[8];
+
+	for (int i = 0; i < n; i++) {
+		all[i].threads = ranks[i][2];
+		CPU_ZERO(&all[i].mask);
+		for (int k = ranks[i][0]; k <= ranks[i][1]; k++)
+			CPU_SET((size_t)k, &all[i].mask);
+	}
+	return hd_cores_suffice(all, n, me);
+}
+
+static void masks(void)
+{
+	static const int own[][3] = { { 0, 3, 4 }, { 4, 7, 4 } }, same[][3] = { { 0, 3, 2 }, { 0, 3, 2 } };
+	static const int crowd[][3] = { { 0, 3, 4 }, { 0, 3, 1 }, { 8, 8, 1 } };
+	static const int chain[][3] = { { 0, 1, 2 }, { 1, 2, 1 }, { 2, 3, 1 }, { 3, 3, 1 } };
+
+	is_int(suffice(own, 2, 0), 1, "cores of their own");
+	is_int(suffice(same, 2, 1), 1, "the same cores, enough for both");
+	is_int(suffice(crowd, 3, 1), 0, "the same cores, too few");
+	is_int(suffice(crowd, 3, 2), 1, "which does not touch who has others");
+	is_int(suffice(chain, 4, 0), 0, "shared through others: five threads on four cores");
+	is_int(suffice(chain, 3, 0), 1, "and without the last, four");
+}
+
 int main(int argc, char **argv)
 {
 	cpu_set_t set;
@@ -75,6 +106,7 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	unsetenv("OMP_NUM_THREADS");
+	masks();
 	is_int(run("", argv[0], 0, cores, 0), 0, "alone: all cores");
 	is_int(run("", argv[0], 1, 1, 0), 0, "alone: as many threads as asked for");
 	is_int(run("taskset -c 0", argv[0], 0, 1, 0), 0, "a mask that a user chose stays");
@@ -86,6 +118,17 @@ int main(int argc, char **argv)
 	       "two ranks share the cores");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 2, 2, 1), 0,
 	       "two threads in each of two ranks bound to a core");
+	/* As in a container: the launcher itself has fewer cores than the machine. */
+	setenv("EXPECT_FITS", "0", 1);
+	is_int(run("taskset -c 0 mpirun -np 2 --oversubscribe --bind-to none", argv[0], 0, 1, 0), 0,
+	       "two ranks of a launcher with one core share it");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none taskset -c 0", argv[0], 0, 1, 0), 0,
+	       "two ranks that were given the same core share it");
+	setenv("EXPECT_FITS", "1", 1);
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none sh -c 'exec taskset -c $OMPI_COMM_WORLD_RANK \"$@\"' -",
+		   argv[0], 0, 1, 0),
+	       0, "two ranks that were given one each do not");
+	unsetenv("EXPECT_FITS");
 	setenv("OMP_NUM_THREADS", "1", 1);
 	is_int(run("", argv[0], 0, 1, 0), 0, "OMP_NUM_THREADS says how many");
 	is_int(run("", argv[0], 2, 2, 0), 0, "unless they are asked for by number");

@@ -21,13 +21,26 @@ static struct {
 	struct hd_communicator *all; /* the youngest first */
 } comm;
 
+/* Each thread of this host's ranks has a core.  Masks may overlap in any way, so the ranks compare them. */
+static int fits(void)
+{
+	struct hd_core_use mine = hd_affinity_use(), *all;
+	int n = hd_here.w.local_size, enough;
+
+	all = hd_alloc((size_t)n * sizeof(*all));
+	hd_host_gather(all, &mine, sizeof(mine));
+	enough = mine.threads > 0 && hd_cores_suffice(all, n, hd_here.w.local_rank);
+	free(all);
+	return enough;
+}
+
 int hd_comm_open(struct hd_world *w, struct hd_err *err)
 {
 	if (hd_launch_mpi())
 		HD_TRY(hd_mpi_open(err));
 	if (!hd_here.world_of)
 		hd_here_alone();
-	hd_here.fits = hd_affinity_fits();
+	hd_here.fits = fits();
 	hd_control_open();
 	hd_watchdog_open();
 	hd_watchdog_net_open();

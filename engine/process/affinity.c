@@ -26,10 +26,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after user's-OMP_NUM_THREADS fits" */
+#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after user's-OMP_NUM_THREADS" */
 
 static char note[160];
-static int fits;
+static int threads_here; /* 0: the setup has not run */
 
 static int mask_cores(void)
 {
@@ -38,16 +38,26 @@ static int mask_cores(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
-/* The kernel keeps to the cores that the container or the batch system allows, whatever is asked
- * for. */
+/* To the launcher's; without one, to all. The kernel keeps to the cores that the container or the batch system allows,
+ * whatever is asked for. */
 static void mask_widen(void)
 {
 	cpu_set_t set;
 
-	CPU_ZERO(&set);
-	for (int i = 0; i < CPU_SETSIZE; i++)
-		CPU_SET(i, &set);
+	if (!hd_cores_of_launcher(&set)) {
+		CPU_ZERO(&set);
+		for (int i = 0; i < CPU_SETSIZE; i++)
+			CPU_SET(i, &set);
+	}
 	sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* Cores of all ranks of this host together */
+static int all_cores(void)
+{
+	cpu_set_t set;
+
+	return hd_cores_of_launcher(&set) ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* Where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY asks for it, libgomp has bound this thread to the first of its places before
@@ -72,7 +82,8 @@ static int mask_of_places(void)
 
 static int local_ranks(void)
 {
-	static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE" };
+	static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE",
+					     "SLURM_STEP_TASKS_PER_NODE" };
 
 	for (size_t i = 0; i < HD_LEN(names); i++)
 		if (getenv(names[i]) && atoi(getenv(names[i])) > 0)
@@ -83,14 +94,13 @@ static int local_ranks(void)
 /* mpirun says that it has bound this process.  Any other mask (taskset, a batch system) is
  * somebody's wish: it is only too narrow if more threads than it has cores are asked for by
  * number. */
-static int too_narrow(int cores, int wanted, int ranks)
+static int too_narrow(int cores, int all, int wanted, int ranks)
 {
-	long online = sysconf(_SC_NPROCESSORS_ONLN);
 	const char *bound = getenv("OMPI_MCA_orte_bound_at_launch");
 
 	if (wanted)
-		return cores < wanted && cores < online;
-	return bound && atoi(bound) && cores < online / ranks;
+		return cores < wanted && cores < all;
+	return bound && atoi(bound) && cores < all / ranks;
 }
 
 static int set(const char *name, const char *value)
@@ -108,7 +118,7 @@ static int set(const char *name, const char *value)
 #define SPINS "20000"
 
 /* -> whether libgomp has read something else. */
-static int set_openmp(int threads, int cores, int sharers, int widened, int bound)
+static int set_openmp(int threads, int cores, int crowded, int widened, int bound)
 {
 	char text[16];
 	int changed = widened;
@@ -116,7 +126,7 @@ static int set_openmp(int threads, int cores, int sharers, int widened, int boun
 	snprintf(text, sizeof(text), "%d", threads);
 	if (getenv("OMP_NUM_THREADS") || widened || threads != cores)
 		changed |= set("OMP_NUM_THREADS", text);
-	if (sharers * threads > cores)
+	if (crowded)
 		changed |= set("OMP_WAIT_POLICY", "passive");
 	else if (threads > 1 && !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT"))
 		changed |= set("GOMP_SPINCOUNT", SPINS);
@@ -157,7 +167,7 @@ static int back_again(int *threads)
 	const char *mark = getenv(MARK);
 	int pid = 0, from = 0, to = 0;
 
-	if (!mark || sscanf(mark, "%d %d %d %d %*d %d", &pid, threads, &from, &to, &fits) != 5 || pid != (int)getpid())
+	if (!mark || sscanf(mark, "%d %d %d %d", &pid, threads, &from, &to) != 4 || pid != (int)getpid())
 		return 0;
 	if (to > from)
 		snprintf(note, sizeof(note),
@@ -167,9 +177,13 @@ static int back_again(int *threads)
 	return 1;
 }
 
-int hd_affinity_fits(void)
+struct hd_core_use hd_affinity_use(void)
 {
-	return fits;
+	struct hd_core_use use = { .threads = threads_here };
+
+	if (sched_getaffinity(0, sizeof(use.mask), &use.mask))
+		CPU_SET(0, &use.mask);
+	return use;
 }
 
 int hd_affinity_threads(int threads_wanted, int64_t ranks)
@@ -181,30 +195,34 @@ int hd_affinity_threads(int threads_wanted, int64_t ranks)
 	return ranks < cores ? (int)(cores / ranks) : 1;
 }
 
+/* Of a rank's cores no more than its part of all.  mpirun binds more than two ranks to sockets, so several have the same cores. */
+static int threads_of(int cores, int all, int ranks)
+{
+	int part = all / ranks < 1 ? 1 : all / ranks;
+
+	return cores < part ? cores : part;
+}
+
 int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 {
-	int threads, before, cores, sharers, bound, ranks = local_ranks();
+	int threads, before, cores, all, bound, asked, ranks = local_ranks();
 	char mark[80];
-	int asked;
 
 	(void)argc;
 	if (back_again(&threads))
-		return threads;
+		return threads_here = threads;
 	asked = asked_of_openmp();
 	threads_wanted = threads_wanted ? threads_wanted : asked;
 	bound = mask_of_places();
 	before = mask_cores();
-	if (too_narrow(before, threads_wanted, ranks))
+	all = all_cores();
+	if (too_narrow(before, all, threads_wanted, ranks))
 		mask_widen();
 	cores = mask_cores();
-	/* Ranks that keep masks of their own do not share them. */
-	sharers = cores == before && cores < sysconf(_SC_NPROCESSORS_ONLN) ? 1 : ranks;
-	threads = threads_wanted ? threads_wanted : cores / sharers;
-	threads = threads < 1 ? 1 : threads;
-	fits = sharers * threads <= cores;
-	snprintf(mark, sizeof(mark), "%d %d %d %d %d %d", (int)getpid(), threads, before, cores, asked, fits);
+	threads_here = threads = threads_wanted ? threads_wanted : threads_of(cores, all, ranks);
+	snprintf(mark, sizeof(mark), "%d %d %d %d %d", (int)getpid(), threads, before, cores, asked);
 	setenv(MARK, mark, 1);
-	if (set_openmp(threads, cores, sharers, cores > before, bound))
+	if (set_openmp(threads, cores, threads > cores || threads * ranks > all, cores > before, bound))
 		start_again(argv);
 	return threads;
 }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which cores the ranks of a host may use: those of the launcher, and those that other ranks use too.
+ */
+#include <config.h>
+#include "engine/process/cores.h"
+#include "engine/base/err.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of a process its name and its parent -> 0: it is gone, or hidden */
+static int look_at(int pid, char name[64], int *parent)
+{
+	char path[40], line[256], *end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (!fgets(line, sizeof(line), f))
+		line[0] = 0;
+	fclose(f);
+	end = strrchr(line, ')'); /* "pid (name) state parent ...", and a name may have parentheses */
+	if (!end || sscanf(end, ") %*c %d", parent) != 1 || sscanf(line, "%*d (%63[^)]", name) != 1)
+		return 0;
+	return 1;
+}
+
+static int is_launcher(const char *name)
+{
+	static const char *const names[] = { "mpirun", "mpiexec", "orterun", "orted", "prte", "hydra_", "slurmstepd" };
+
+	for (size_t i = 0; i < HD_LEN(names); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return 1;
+	return 0;
+}
+
+int hd_cores_of_launcher(cpu_set_t *set)
+{
+	int pid = (int)getppid(), parent = 0;
+	char name[64];
+
+	for (; pid > 1 && look_at(pid, name, &parent); pid = parent)
+		if (is_launcher(name))
+			return !sched_getaffinity(pid, sizeof(*set), set);
+	return 0;
+}
+
+static int share(const cpu_set_t *a, const cpu_set_t *b)
+{
+	cpu_set_t both;
+
+	CPU_AND(&both, a, b);
+	return CPU_COUNT(&both) > 0;
+}
+
+int hd_cores_suffice(const struct hd_core_use *all, int n, int me)
+{
+	cpu_set_t mask = all[me].mask;
+	int before = 0, threads = 0;
+
+	while (CPU_COUNT(&mask) > before) {
+		before = CPU_COUNT(&mask);
+		for (int i = 0; i < n; i++)
+			if (share(&mask, &all[i].mask))
+				CPU_OR(&mask, &mask, &all[i].mask);
+	}
+	for (int i = 0; i < n; i++)
+		threads += share(&mask, &all[i].mask) ? all[i].threads : 0;
+	return threads <= before;
+}
