@@ -37,6 +37,8 @@ refused "a context shorter than a sequence" 'model\.max_seq: 8 is less than trai
 refused "heads that do not divide" 'model\.heads: 5 does not divide model\.embed = 32' --set model.heads=5
 refused "heads that rope cannot turn" 'model\.heads: model\.embed / heads = 32 / 32 is 1, which is odd, and the rotary positions .* turn pairs' \
 	--set model.family=llama --set model.heads=32
+refused "an odd head_dim" 'model\.head_dim: 7 is odd' --set model.family=llama --set model.head_dim=7
+refused "one file for two logs" 'log\.trace: x\.json is the file of log\.metrics too' --set log.metrics=x.json --set log.trace=x.json
 unlike "are found by check" "$(heddle check tiny.ini --set model.family=llama --set model.heads=32 2>&1)" 'replica'
 refused "dropout of a family that has none" 'model\.dropout: the family llama has no dropout' --set model.family=llama \
 	--set model.dropout=0.1

@@ -62,6 +62,16 @@ like "is no Mixtral" "$(cat every/step-00000000/config.json)" '"model_type": "he
 before=$(logits every)
 mkdir every-alone && cp every/step-00000000/config.json every/step-00000000/model.safetensors every-alone
 near "and is read again" "$(apart "$before" "$(logits every-alone)")" 0 1.5e-5
+# Nor does a class of transformers have Llama's or GPT-2's blocks with experts: their router would be lost.
+for family in llama gpt2; do
+	ok "$family with experts" "$heddle" train one.ini --set model.family=$family --set model.layers=2 --set model.embed=16 \
+		--set model.heads=4 --set model.vocab=61 --set model.experts=4 --set model.router=topk --set model.capacity_factor=1.5 \
+		--set train.steps=0 --set checkpoint.dir=$family-experts
+	like "is no $family of theirs" "$(cat $family-experts/step-00000000/config.json)" '"model_type": "heddle"'
+	before=$(logits $family-experts)
+	mkdir $family-alone && cp $family-experts/step-00000000/config.json $family-experts/step-00000000/model.safetensors $family-alone
+	near "and is read again" "$(apart "$before" "$(logits $family-alone)")" 0 1.5e-5
+done
 with_torch
 
 cat >check.py <<-'EOT'

@@ -76,6 +76,8 @@ unlike "unless it is given" "$(again --set train.decay=4)" 'decay of the learnin
 unlike "or nothing decays" "$(rm -rf ck; run --set train.schedule=constant >/dev/null; run --set train.schedule=constant --set train.steps=6)" 'decay'
 like "another rate" "$(again --set train.lr=1e-3)" 'was made with train\.lr = 3e-3, and it is 1e-3 now$'
 tr a-z A-Z <text.txt >upper.txt
+like "another model" "$(again --set model.norm_eps=1e-3)" 'was made with model\.norm_eps = 1e-5, and it is 1e-3 now$'
+unlike "the same number, written otherwise" "$(again --set model.norm_eps=0.00001)" 'was made with model'
 like "other data" "$(again --set data.train=upper.txt)" 'was made with data\.train = text\.txt, and it is upper\.txt now: from here on the batches'
 cp text.txt was.txt
 cp upper.txt text.txt

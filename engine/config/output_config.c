@@ -81,5 +81,7 @@ int hd_log_config_read(struct hd_conf *c, struct hd_log_config *l, struct hd_err
 	if (l->sample_every && !hd_section_has(s, "sample"))
 		l->sample = 200;
 	l->sample_prompt = hd_section_str(s, "sample_prompt");
+	if (*l->metrics && !strcmp(l->metrics, l->trace))
+		return hd_section_fail(c, s, "trace", err, HD_EINVAL, "%s is the file of log.metrics too", l->trace);
 	return trace_steps(c, l, err);
 }

@@ -200,8 +200,12 @@ static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_m
 	double low = m->rope_low, high = m->rope_high;
 	int given = hd_section_int(s, "head_dim") > 0;
 
+	if (turned % 2 && turned == m->head_dim && given)
+		return hd_section_fail(c, s, "head_dim", err, HD_EDIVIDE,
+				       "%lld is odd, and the rotary positions of the family %s turn pairs",
+				       (long long)m->head_dim, m->family->name);
 	if (turned % 2 && turned == m->head_dim)
-		return hd_section_fail(c, s, given ? "head_dim" : "heads", err, HD_EDIVIDE,
+		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE,
 				       "model.embed / heads = %lld / %lld is %lld, which is "
 				       "odd, and the rotary positions of the family %s turn pairs",
 				       (long long)m->embed, (long long)m->heads, (long long)m->head_dim,

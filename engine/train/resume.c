@@ -30,6 +30,15 @@ static void note_decay(const char *dir, const struct hd_train_config *was, const
 		       dir, unit, (long long)decay_end(was), unit, (long long)decay_end(is), (long long)decay_end(was));
 }
 
+/* 1e-3 is 0.001. */
+static int same_value(const char *x, const char *y)
+{
+	char *x_end, *y_end;
+	double a = strtod(x, &x_end), b = strtod(y, &y_end);
+
+	return !strcmp(x, y) || (x_end > x && !*x_end && y_end > y && !*y_end && !(a < b) && !(a > b));
+}
+
 static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *section,
 		     const char *const *keys, const char *what)
 {
@@ -39,13 +48,31 @@ static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, c
 	for (; *keys; keys++) {
 		const char *x = hd_section_str(a, *keys), *y = hd_section_str(b, *keys);
 
-		if (!strcmp(x, y))
+		if (same_value(x, y))
 			continue;
 		hd_log(HD_LOG_WARN, "%s: was made with %s.%s = %s, and it is %s now%s", dir, section, *keys,
 		       *x ? x : "(none)", *y ? y : "(none)", what);
 		changed = 1;
 	}
 	return changed;
+}
+
+/* Of another shape its weights would not fit; the others would go on in another model.  With model.load the keys are the
+ * weights' own.  A checkpoint always says its vocab and max_seq. */
+static void note_model(const char *dir, struct hd_conf *was, struct hd_conf *is)
+{
+	struct hd_section *now = hd_conf_section(is, NULL, "model"), *then = hd_conf_section(was, NULL, "model");
+	struct hd_err none = { 0 };
+
+	if (hd_section_check(was, then, &hd_model_keys, 1, &none) < 0 || hd_section_has(now, "load") ||
+	    hd_section_has(then, "load"))
+		return;
+	for (uint32_t i = 0; i < hd_model_keys.n; i++) {
+		const char *key = hd_model_keys.keys[i].key;
+
+		if (hd_section_has(now, key) || (strcmp(key, "vocab") && strcmp(key, "max_seq")))
+			note_keys(dir, was, is, "model", (const char *const[]){ key, NULL }, "");
+	}
 }
 
 /* Files of the same names with other contents. */
@@ -69,8 +96,9 @@ static void note_contents(const char *dir, const struct hd_job *j)
 
 void hd_resume_notes(const struct hd_job *j, const char *path)
 {
-	static const char *const rates[] = { "lr",        "min_lr",       "schedule", "warmup", "schedule_unit",
-					     "optimizer", "weight_decay", "beta1",    "beta2",  NULL };
+	static const char *const rates[] = { "lr",        "min_lr",       "schedule",     "warmup", "schedule_unit",
+					     "optimizer", "weight_decay", "beta1",        "beta2",  "eps",
+					     "clip",      "precision",    "global_batch", NULL };
 	static const char *const data[] = { "train", "valid", "valid_fraction", "format", "field", "order", NULL };
 	static const char *const order[] = { "seq", NULL };
 	struct hd_err none = { 0 };
@@ -87,6 +115,7 @@ void hd_resume_notes(const struct hd_job *j, const char *path)
 	}
 	note_keys(dir, c, j->conf, "train", rates, "");
 	note_decay(dir, &was, &j->train);
+	note_model(dir, c, j->conf);
 	if (!note_keys(dir, c, j->conf, "data", data, ": from here on the batches are other ones") &&
 	    !note_keys(dir, c, j->conf, "train", order, ": from here on the batches are other ones"))
 		note_contents(dir, j);

@@ -85,7 +85,7 @@ static int is_said(const struct hd_model *m)
 			return 0;
 	if (m->experts && m->family->always_normal && !m->normalize_gates)
 		return 0;
-	if (m->experts && (m->router == HD_ROUTER_SIGMOID) != (m->family->router == HD_ROUTER_SIGMOID))
+	if (m->experts && (!m->family->experts || m->router != m->family->router))
 		return 0;
 	if (m->rope_scaling ==
 		    HD_ROPE_SCALING_LONGROPE && /* its class computes the factor of queries and keys of the two */
@@ -106,6 +106,8 @@ static void write_ours(const struct hd_model *m, json_t *o)
 
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k)) {
 		if (!strncmp(k->key, "router_", 7) && m->router != HD_ROUTER_SIGMOID) /* refused with the others */
+			continue;
+		if ((k->decoder && !m->family->decoder) || (!strcmp(k->key, "rope_theta") && !m->family->rope))
 			continue;
 		hd_knob_text(m, k, text);
 		json_object_set_new(keys, k->key,

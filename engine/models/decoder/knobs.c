@@ -24,6 +24,7 @@ static const struct hd_knob knobs[] = {
 	{ "experts_per_token", HD_KNOB_INT, AT(experts_per_token), NULL, 0, 1 },
 	{ "moe_every", HD_KNOB_INT, AT(moe_every), NULL, 0, 1 },
 	{ "router", HD_KNOB_CHOICE, AT(router), HD_ROUTERS, 0, 1 },
+	{ "capacity_factor", HD_KNOB_NUM, AT(capacity_factor), NULL, 0, 1 },
 	{ "router_groups", HD_KNOB_INT, AT(router_groups), NULL, 1, 0 },
 	{ "router_best_groups", HD_KNOB_INT, AT(router_best_groups), NULL, 1, 0 },
 	{ "router_bias_rate", HD_KNOB_NUM, AT(router_bias_rate), NULL, 0, 0 },
