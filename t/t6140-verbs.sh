@@ -157,6 +157,7 @@ is "the same on two ranks" "$(heddle_mpi 2 generate c --prompt 'and god' --token
 like "one rank against itself: of the equally far ones the first is named" "$(heddle check tiny.ini --ranks 1 --against-one-rank)" \
 	'^worst of 6 losses and norms: loss of step 1, off by 0, '
 ok "sections that need two ranks are not in the run on one" heddle check tiny.ini --ranks 2 --set tp.plugin=tp --set tp.size=2 --against-one-rank
+ok "a wire that rounds is left out of it" heddle check tiny.ini --ranks 2 --set dp.wire=bf16 --against-one-rank
 heddle_mpi 2 check tiny.ini --ranks 2 --against-one-rank >out 2>&1
 is "and a launcher that started check is not taken for that of the runs" "$? $(grep -c '^worst of [0-9]* gradients' out)" "0 1"
 is_json "with --json: one line, of the layout" "$(heddle check tiny.ini --ranks 1 --against-one-rank --json 2>/dev/null)"

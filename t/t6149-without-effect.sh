@@ -7,6 +7,8 @@
 
 # Options
 no 'explain: --times needs --schedule' explain tiny.ini --times t.json
+no 'explain: --after prints the nodes of a plan, and takes no --json' explain tiny.ini --after fuse --json
+no 'plan: --search takes all ranks as alike, and --slow names one' plan tiny.ini --ranks 2 --machine dgx-a100 --search --slow 1=2
 no "report: 'b\.jsonl' is one too many after a\.jsonl" report a.jsonl b.jsonl
 ok "and with it, it does" heddle plan tiny.ini --machine dgx-a100 --ranks 2 --search --top 2 --json
 is "JSON of the best two" "$(grep -o '"bound_seconds"' "$tmp/.ok" | wc -l | tr -d ' ')" 2

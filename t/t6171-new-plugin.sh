@@ -36,6 +36,7 @@ like "... with its name" "$(cat "$tmp/.ok")" 'folder my_sync: File exists'
 fails "a kind that is none" heddle new-plugin other --kind shard
 like "... with those there are" "$(cat "$tmp/.ok")" 'sharding, sync, schedule, op or lowering, not shard$'
 fails "a name that no plugin can have" heddle new-plugin a-b --kind sync
+fails "a name that a section has" heddle new-plugin model --kind op
 fails "... or none at all" heddle new-plugin other
 like "... is missing" "$(cat "$tmp/.ok")" '--kind is missing: sharding'
 fails "a name of 32 letters" heddle new-plugin abcdefghijklmnopqrstuvwxyz_and_6 --kind sync

@@ -24,6 +24,8 @@
 struct against_files {
 	char *dir; /* NULL: there is none */
 	char *one_ini, *program;
+	char **wires; /* settings of the layout in place of its own */
+	size_t nwires, cap_wires;
 };
 
 /* Of the sums that a gradient passes, and of what rounds them. */
@@ -102,10 +104,23 @@ static const char *const settings[] = {
 	"log.trace=",
 };
 
+/* Gradients that a strategy sends rounded (its key wire) differ by that, which is no error of the layout. */
+static void take_exact_wires(struct hd_conf *conf, struct against_files *f)
+{
+	for (struct hd_section *s = hd_conf_next(conf, "strategy", NULL); s; s = hd_conf_next(conf, "strategy", s)) {
+		const char *wire = hd_section_has(s, "wire") ? hd_section_str(s, "wire") : "";
+
+		if (strcmp(wire, "bf16") && strcmp(wire, "fp16"))
+			continue;
+		f->wires = hd_grow(f->wires, f->nwires, &f->cap_wires, sizeof(*f->wires));
+		f->wires[f->nwires++] = hd_format("%s.wire=fp32", hd_section_name(s));
+	}
+}
+
 static int run(const struct hd_against *a, const struct against_files *f, const char *name, int64_t ranks,
 	       struct hd_err *err)
 {
-	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + (size_t)a->nsets)) * sizeof(*argv));
+	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + f->nwires + (size_t)a->nsets)) * sizeof(*argv));
 	char *output = hd_format("%s/%s.out", f->dir, name);
 	char *own[3] = { hd_format("train.steps=%d", STEPS), hd_format("checkpoint.dir=%s/%s", f->dir, name),
 			 hd_format("log.metrics=%s/%s.jsonl", f->dir, name) };
@@ -116,6 +131,8 @@ static int run(const struct hd_against *a, const struct against_files *f, const 
 	argv[n++] = one ? f->one_ini : a->conf;
 	for (int i = 0; i < (one ? 0 : a->nsets); i++)
 		argv[n++] = "--set", argv[n++] = a->sets[i];
+	for (size_t i = 0; i < (one ? 0 : f->nwires); i++)
+		argv[n++] = "--set", argv[n++] = f->wires[i];
 	for (size_t i = 0; i < HD_LEN(settings); i++)
 		argv[n++] = "--set", argv[n++] = settings[i];
 	for (int i = 0; i < 3; i++)
@@ -134,7 +151,9 @@ static void remove_all(struct against_files *f)
 
 	if (f->dir && hd_dir_remove(f->dir, &err) < 0)
 		hd_log(HD_LOG_WARN, "%s is still there", f->dir);
-	free(f->dir), free(f->one_ini), free(f->program);
+	for (size_t i = 0; i < f->nwires; i++)
+		free(f->wires[i]);
+	free(f->wires), free(f->dir), free(f->one_ini), free(f->program);
 }
 
 static int both(const struct hd_against *a, struct against_files *f, FILE *out, struct hd_err *err)
@@ -154,9 +173,10 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 	}
 	HD_TRY(write_one(a, f, err));
 	forget_launcher();
+	take_exact_wires(a->plan->conf, f);
 	fprintf(out,
-		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay\n",
-		(long long)ranks, STEPS);
+		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay%s\n",
+		(long long)ranks, STEPS, f->nwires ? ", and wire = fp32" : "");
 	fflush(out);
 	HD_TRY(run(a, f, "many", ranks, err));
 	HD_TRY(run(a, f, "one", 1, err));
@@ -166,7 +186,7 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 /* What it starts is on this host: a launcher's other hosts would be tested by nobody. */
 int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *err)
 {
-	struct against_files f = { NULL, NULL, NULL };
+	struct against_files f = { .dir = NULL };
 
 	if (hd_launch_elsewhere())
 		return hd_err_set(err, HD_ENOTSUP,

@@ -164,6 +164,9 @@ static int list_passes(const char *asked, struct hd_err *err)
 	return HD_OK;
 }
 
+/* What says something of the programs that a plan becomes */
+static const char *const of_programs[] = { "json", "schedule", "rank", "saved", "kept", "work" };
+
 static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out, struct hd_err *err)
 {
 	struct hd_plan *p;
@@ -175,6 +178,12 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	    saved = hd_cli_has(c, "saved") || hd_cli_has(c, "kept");
 	const char *after = hd_cli_str(c, "after", NULL);
 
+	for (size_t i = 0; after && i < HD_LEN(of_programs); i++)
+		if (hd_cli_has(c, of_programs[i]))
+			return json_decref(all),
+			       hd_err_set(err, HD_EINVAL,
+					  "explain: --after prints the nodes of a plan, and takes no --%s",
+					  of_programs[i]);
 	if (hd_cli_has(c, "times") && !hd_cli_has(c, "schedule"))
 		return json_decref(all), hd_err_set(err, HD_EINVAL, "explain: --times needs --schedule");
 	if (after && (!strcmp(after, "list") || !is_pass(after)))

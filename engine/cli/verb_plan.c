@@ -301,6 +301,8 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 
 	if (hd_cli_has(c, "times") && (!hd_cli_has(c, "html") || hd_cli_has(c, "search")))
 		return hd_err_set(err, HD_EINVAL, "plan: --times needs --html, and no --search");
+	if (hd_cli_has(c, "slow") && hd_cli_has(c, "search"))
+		return hd_err_set(err, HD_EINVAL, "plan: --search takes all ranks as alike, and --slow names one");
 	HD_TRY(read_machine(c, &m, err));
 	c->device_memory = !hd_machine_is_host(&m);
 	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);

@@ -39,6 +39,7 @@ static const struct kind *kind_named(const char *name, struct hd_err *err)
 /* The name is a file's, a key's and that of struct hd_plugin, which has 32 bytes for it. */
 static int check_name(const char *name, struct hd_err *err)
 {
+	static const char *const sections[] = { "model", "data", "train", "checkpoint", "log" };
 	size_t n = strlen(name);
 
 	if (n > 31)
@@ -54,6 +55,11 @@ static int check_name(const char *name, struct hd_err *err)
 			"new-plugin: %s: a name begins with a letter, and not with lib or heddle_, which names of files "
 			"lose",
 			name);
+	for (size_t i = 0; i < HD_LEN(sections); i++)
+		if (!strcmp(name, sections[i]))
+			return hd_err_set(err, HD_EINVAL,
+					  "new-plugin: %s: an INI has a section [%s], whose keys its own would hide",
+					  name, name);
 	return HD_OK;
 }
 
@@ -110,19 +116,29 @@ static int write_file(const char *dir, const char *file, const char *template, c
 	return err->code;
 }
 
-/* A program in its build folder is in no PATH, nor are its headers where pkg-config looks. */
+/* pkg-config looks there by itself. */
+static int is_usual(const char *folder)
+{
+	return !strcmp(folder, "/usr/bin") || !strcmp(folder, "/usr/local/bin");
+}
+
+/* A program in its build folder, or under a prefix of its own, may be in no PATH, nor are its headers where pkg-config looks. */
 static void print_next(const char *name)
 {
 	struct hd_err why = { 0 };
 	char *program = hd_this_program(&why), *end = program ? strrchr(program, '/') : NULL;
 	char *folder = hd_format("%.*s", end ? (int)(end - program) : 0, program ? program : "");
 	char *uninstalled = hd_format("%s/heddle-uninstalled.pc", folder);
+	char *installed = hd_format("%s/../lib/pkgconfig/heddle.pc", folder);
 
 	if (*folder && !access(uninstalled, F_OK))
 		printf("\tcd %s && PKG_CONFIG_PATH=%s make test HEDDLE=%s\n", name, folder, program);
+	else if (*folder && !is_usual(folder) && !access(installed, F_OK))
+		printf("\tcd %s && PKG_CONFIG_PATH=%.*s/lib/pkgconfig make test HEDDLE=%s\n", name,
+		       (int)(strrchr(folder, '/') - folder), folder, program);
 	else
 		printf("\tcd %s && make test\n", name);
-	free(uninstalled), free(folder), free(program);
+	free(uninstalled), free(installed), free(folder), free(program);
 }
 
 static int write_folder(const char *name, const struct kind *k, struct hd_err *err)

@@ -6,6 +6,7 @@
  *   Summary: value = 1, repeated: tag = 1 (string), simple_value = 2 (float)
  */
 #include <config.h>
+#include "engine/file/atomic_file.h"
 #include "engine/report/events.h"
 #include <errno.h>
 #include <stdio.h>
@@ -149,10 +150,11 @@ static int write_version(struct hd_events *e, struct hd_err *err)
 
 int hd_events_open(const char *dir, struct hd_events **out, struct hd_err *err)
 {
-	struct hd_events *e = hd_alloc(sizeof(*e));
 	char host[65] = "host";
+	struct hd_events *e;
 
-	mkdir(dir, 0777);
+	HD_TRY(hd_dir_make(dir, err));
+	e = hd_alloc(sizeof(*e));
 	gethostname(host, sizeof(host) - 1);
 	e->path = hd_format("%s/events.out.tfevents.%010lld.%s.%d", dir, (long long)now(), host, (int)getpid());
 	e->f = fopen(e->path, "wbe");

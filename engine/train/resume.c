@@ -39,21 +39,26 @@ static int same_value(const char *x, const char *y)
 	return !strcmp(x, y) || (x_end > x && !*x_end && y_end > y && !*y_end && !(a < b) && !(a > b));
 }
 
+static int note_key(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *section, const char *key,
+		    const char *what)
+{
+	const char *x = hd_section_str(hd_conf_section(was, NULL, section), key);
+	const char *y = hd_section_str(hd_conf_section(is, NULL, section), key);
+
+	if (same_value(x, y))
+		return 0;
+	hd_log(HD_LOG_WARN, "%s: was made with %s.%s = %s, and it is %s now%s", dir, section, key, *x ? x : "(none)",
+	       *y ? y : "(none)", what);
+	return 1;
+}
+
 static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *section,
 		     const char *const *keys, const char *what)
 {
-	struct hd_section *a = hd_conf_section(was, NULL, section), *b = hd_conf_section(is, NULL, section);
 	int changed = 0;
 
-	for (; *keys; keys++) {
-		const char *x = hd_section_str(a, *keys), *y = hd_section_str(b, *keys);
-
-		if (same_value(x, y))
-			continue;
-		hd_log(HD_LOG_WARN, "%s: was made with %s.%s = %s, and it is %s now%s", dir, section, *keys,
-		       *x ? x : "(none)", *y ? y : "(none)", what);
-		changed = 1;
-	}
+	for (; *keys; keys++)
+		changed |= note_key(dir, was, is, section, *keys, what);
 	return changed;
 }
 
@@ -71,7 +76,7 @@ static void note_model(const char *dir, struct hd_conf *was, struct hd_conf *is)
 		const char *key = hd_model_keys.keys[i].key;
 
 		if (hd_section_has(now, key) || (strcmp(key, "vocab") && strcmp(key, "max_seq")))
-			note_keys(dir, was, is, "model", (const char *const[]){ key, NULL }, "");
+			note_key(dir, was, is, "model", key, "");
 	}
 }
 
@@ -96,9 +101,9 @@ static void note_contents(const char *dir, const struct hd_job *j)
 
 void hd_resume_notes(const struct hd_job *j, const char *path)
 {
-	static const char *const rates[] = { "lr",        "min_lr",       "schedule",     "warmup", "schedule_unit",
-					     "optimizer", "weight_decay", "beta1",        "beta2",  "eps",
-					     "clip",      "precision",    "global_batch", NULL };
+	static const char *const rates[] = { "lr",        "min_lr",       "schedule", "warmup", "schedule_unit",
+					     "optimizer", "weight_decay", "beta1",    "beta2",  "eps",
+					     "precision", "global_batch", NULL };
 	static const char *const data[] = { "train", "valid", "valid_fraction", "format", "field", "order", NULL };
 	static const char *const order[] = { "seq", NULL };
 	struct hd_err none = { 0 };
@@ -114,6 +119,7 @@ void hd_resume_notes(const struct hd_job *j, const char *path)
 		return;
 	}
 	note_keys(dir, c, j->conf, "train", rates, "");
+	note_key(dir, c, j->conf, "train", "clip", "");
 	note_decay(dir, &was, &j->train);
 	note_model(dir, c, j->conf);
 	if (!note_keys(dir, c, j->conf, "data", data, ": from here on the batches are other ones") &&
