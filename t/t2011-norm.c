@@ -94,6 +94,34 @@ static void norm(const char *rows, const char *col, int rms, double offset)
 	norm_free(&n);
 }
 
+#ifndef KT_CUDA
+/* The same, added to what is there, and in its place. */
+static void adds(const char *rows, const char *col, int rms)
+{
+	struct kt *t = rms ? KT_NEW(norm_d_add, "rms=1") : KT_NEW(norm_d_add, "");
+	struct kt_buf *add, *w, *dx;
+	double tol;
+	char spec[128];
+
+	snprintf(spec, sizeof(spec), "%s,%s", rows, col);
+	add = kt_in(t, HD_DTYPE_F32, spec);
+	kt_reals(add, -1, 1);
+	kt_reals(kt_in(t, HD_DTYPE_F32, spec), -1, 1);
+	w = kt_in(t, HD_DTYPE_F32, col);
+	kt_reals(w, 0.5, 1.5);
+	for (int i = 0; i < 2 - rms; i++)
+		kt_reals(kt_in(t, HD_DTYPE_F32, rows), 0.5, 1.5);
+	kt_reals(kt_in(t, HD_DTYPE_F32, spec), -1, 1);
+	dx = kt_out(t, HD_DTYPE_F32, spec);
+	tol = kt_tol(HD_DTYPE_F32, w->count + 16);
+	KT_CHECK(t, tol, "norm_d_add %s of %s rms=%d", col, rows, rms);
+	kt_threads(t, "norm_d_add");
+	kt_inplace(dx, add);
+	KT_CHECK(t, tol, "norm_d_add in place");
+	kt_free(t);
+}
+#endif
+
 static void derivative(int rms)
 {
 	struct norm n = norm_new("batch=2,seq=3", "embed=7", rms);
@@ -142,6 +170,10 @@ int main(void)
 	norm("batch=3,seq=67", "embed=384", 0, 100);
 	derivative(0);
 	derivative(1);
+#ifndef KT_CUDA
+	adds("batch=3,seq=5", "embed=33", 0);
+	adds("batch=2@2/7,seq=71@9/200", "embed=1027", 1);
+#endif
 	exact_columns("batch=5,seq=131", "embed=77");
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8/9", 0);

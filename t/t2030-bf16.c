@@ -183,6 +183,8 @@ static void others(const char *x, const char *rows, const char *col)
 	ONE(gelu, "", LIST(bx), LIST(bx), 1);
 	ONE(gelu_d, "", LIST(bx, bx), LIST(bx), 1);
 #ifndef KT_CUDA
+	ONE(norm_d_add, "", LIST(bx, bx, fcol, brows, brows, bx), LIST(bx), 100);
+	ONE(norm_d_add, "rms=1", LIST(bx, bx, bcol, brows, bx), LIST(bx), 100);
 	ONE(gelu_slope, "", LIST(bx), LIST(bx, bx), 1);
 	ONE(gelu_slope_d, "", LIST(bx, bx), LIST(bx), 1);
 	ONE(gelu_slope_d, "", LIST(bx, bx), LIST(bx, fcol), 500);
@@ -207,6 +209,9 @@ static void long_rows(void)
 	ONE(norm, "eps=1e-5", LIST(x, f, f), LIST(x, r, r), 2083);
 	ONE(norm_d, "", LIST(x, w, r, r, x), LIST(x), 2083);
 	ONE(norm_d, "", LIST(x, f, r, r, x), LIST(x), 2083);
+#ifndef KT_CUDA
+	ONE(norm_d_add, "", LIST(x, x, f, r, r, x), LIST(x), 2083);
+#endif
 }
 
 static void tables(void)

@@ -360,6 +360,8 @@ static const int8_t first[] = { 0 };
 	}
 OP(norm, IS(NORM, OP_FLAG_CHEAP, 6), .unshardable = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
 OP(norm_d, IS(NORM_D, 0), .kind = "norm", .unshardable = norm_uncut, .shape = hd_same_as_first);
+/* The input, then those of norm_d: what hd_pass_fuse makes of a sum with norm_d, where it is made of whole rows. */
+OP(norm_d_add, PLAIN, .kind = "norm", .unshardable = norm_uncut, .inplace = first, .shape = hd_same_as_first);
 OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
 #define ATTENTION(id, traits, ...) \
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \

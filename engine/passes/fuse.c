@@ -2,7 +2,7 @@
  * Products that take their neighbours in: y = x W; z = y + bias + residual becomes one product with post-ops, and a sum
  * of products becomes a chain of products that add to each other in place.  After placement, so that nothing that must
  * be reduced in between is fused over: a reshard would be the product's only reader then.  Sums of a gradient's columns, those of
- * a bias, are made beside the gradient.  Where the device has such products
+ * a bias, are made beside the gradient; the gradient of a residual stream is added to by that of a norm.  Where the device has such products
  * (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it reads.
  */
 #include <config.h>
@@ -234,6 +234,45 @@ static int sums_beside(struct hd_plan *p)
 	return rc < 0 ? rc : HD_OK;
 }
 
+/* -- the gradient of a residual stream -------------------------------------------------------------------------------------- */
+/* add = x + norm_d: norm_d adds x as it goes.  -> 0: it is no such sum. */
+static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *reads)
+{
+	for (int i = 0; i < 2 && add->v.nin == 2; i++) {
+		struct tensor *dx = add->ins[i], *x = add->ins[1 - i], *ins[7] = { x }, *y;
+		struct node *n = dx->v.node ? N(dx->v.node) : NULL;
+
+		if (!n || n->only.group || n->is->role != OP_ROLE_NORM_D || reads[dx->id] != 1 || dx->out ||
+		    n->v.phase != add->v.phase || n->block != add->block || !same_shape(x, dx) ||
+		    !same_shape(dx, add->outs[0]))
+			continue;
+		memcpy(ins + 1, n->ins, n->v.nin * sizeof(*ins));
+		p->cursor = hd_cursor_before(add);
+		y = hd_op1(p, "norm_d_add", ins, n->v.nin + 1, "%s", n->attr);
+		if (y)
+			stands_in(p, y, add->outs[0]);
+		return 1;
+	}
+	return 0;
+}
+
+/* In the memory of a host, where the sum would read and write all of it again. */
+static void norms_add(struct hd_plan *p)
+{
+	uint32_t *reads = hd_count_readers(p);
+	int some = 0;
+
+	for (struct node *n = p->first, *next; n && !p->err->code && !p->own_memory; n = next) {
+		next = n->next;
+		if (!n->only.group && n->is->role == OP_ROLE_ADD && !n->outs[0]->ragged_counts)
+			some |= fuse_norm_d(p, n, reads);
+	}
+	free(reads);
+	if (some)
+		hd_drop_dead(p);
+}
+
+/* -- slopes ----------------------------------------------------------------------------------------------------------------- */
 /* Where backward makes the slope again (hd_pass_recompute) nobody reads the first. */
 static void drop_slopes(struct hd_plan *p)
 {
@@ -358,6 +397,7 @@ int hd_pass_fuse(struct hd_plan *p)
 	}
 	if (!rc)
 		rc = sums_beside(p);
+	norms_add(p);
 	drop_slopes(p);
 	if (p->gelu) {
 		free(reads);

@@ -15,6 +15,7 @@
 
 HD_PREPARE_LOW(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
 HD_PREPARE_LOW(prepare_d_shared, "norm_d", "tuf*", "t", hd_prepare_norm_d(c, p))
+HD_PREPARE_LOW(prepare_d_add_shared, "norm_d_add", "ttuf*", "t", hd_prepare_norm_d_add(c, p))
 HD_PREPARE_LOW(prepare_dw_shared, "norm_dw", "tf*", "f", hd_prepare_norm_dw(c, p))
 
 /* The last input, dy, has the dtype of x; the letters cannot say it. */
@@ -30,6 +31,12 @@ static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct h
 {
 	HD_TRY(prepare_d_shared(d, p, err));
 	return same_dy("norm_d", d, err);
+}
+
+static int prepare_d_add(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	HD_TRY(prepare_d_add_shared(d, p, err));
+	return same_dy("norm_d_add", d, err);
 }
 
 static struct hd_column_sums sums_dw(const struct hd_prep *p)
@@ -192,17 +199,29 @@ INLINE struct norm_sums row_d_sums(const void *x, const void *w, struct stats s,
 	return (struct norm_sums){ hd_sum_floats(sums) + rest.g, hd_sum_floats(dots) + rest.dot };
 }
 
-INLINE void row_d_scale(float *dx, const void *x, const void *w, struct stats s, struct norm_sums m, const void *dy,
-			int64_t n, const int low, const int wlow)
+INLINE float scaled(const void *x, const void *w, struct stats s, struct norm_sums m, const void *dy, int64_t j,
+		    const int low, const int wlow)
 {
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		dx[j] = s.rstd *
-			(hd_get(w, wlow, j) * hd_get(dy, low, j) - m.g - (hd_get(x, low, j) - s.mean) * s.rstd * m.dot);
+	return s.rstd * (hd_get(w, wlow, j) * hd_get(dy, low, j) - m.g - (hd_get(x, low, j) - s.mean) * s.rstd * m.dot);
 }
 
-INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms,
-		      const int low, const int wlow)
+/* add: or NULL */
+INLINE void row_d_scale(float *dx, const void *x, const void *w, struct stats s, struct norm_sums m, const void *dy,
+			const void *add, int64_t n, const int low, const int wlow)
+{
+	if (add) {
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++)
+			dx[j] = scaled(x, w, s, m, dy, j, low, wlow) + hd_get(add, low, j);
+	} else {
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++)
+			dx[j] = scaled(x, w, s, m, dy, j, low, wlow);
+	}
+}
+
+INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, const void *dy, const void *add,
+		      int64_t n, int rms, const int low, const int wlow)
 {
 	struct norm_sums m = row_d_sums(x, w, s, dy, n, low, wlow);
 	float piece[HD_PIECE];
@@ -210,48 +229,59 @@ INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, co
 	m.g = rms ? 0 : m.g / (float)n;
 	m.dot /= (float)n;
 	if (!low) {
-		row_d_scale(dx, x, w, s, m, dy, n, 0, wlow);
+		row_d_scale(dx, x, w, s, m, dy, add, n, 0, wlow);
 		return;
 	}
 	for (int64_t j = 0; j < n; j += HD_PIECE) {
 		int64_t k = hd_min(HD_PIECE, n - j);
 
 		row_d_scale(piece, (const uint16_t *)x + j, hd_at(w, wlow ? HD_DTYPE_BF16 : HD_DTYPE_F32, j), s, m,
-			    (const uint16_t *)dy + j, k, 1, wlow);
+			    (const uint16_t *)dy + j, add ? (const uint16_t *)add + j : NULL, k, 1, wlow);
 		hd_store_bf16((uint16_t *)dx + j, piece, k);
 	}
 }
 
 #define ROW_D(name, low, wlow) \
-	HD_CLONES static void name(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, \
-				   int rms) \
+	HD_CLONES static void name(void *dx, const void *x, const void *w, struct stats s, const void *dy, \
+				   const void *add, int64_t n, int rms) \
 	{ \
-		row_d_any(dx, x, w, s, dy, n, rms, low, wlow); \
+		row_d_any(dx, x, w, s, dy, add, n, rms, low, wlow); \
 	}
 ROW_D(row_d, 0, 0)
 ROW_D(row_d_low, 1, 0)
 ROW_D(row_d_lowest, 1, 1)
 ROW_D(row_d_odd, 0, 1)
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void rows_d(const struct hd_prep *p, void *dx, const void *add, void *const *in)
 {
 	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2];
 	int64_t t = p->n[14], u = p->n[15];
 	const float *rstd = in[2], *mean = rms ? NULL : in[3];
 	const void *dy = in[rms ? 3 : 4];
-	void (*f)(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms) =
-		t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_d_lowest : row_d_low)
-		: u == HD_DTYPE_BF16 ? row_d_odd
-				     : row_d;
+	void (*f)(void *dx, const void *x, const void *w, struct stats s, const void *dy, const void *add, int64_t n,
+		  int rms) = t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_d_lowest : row_d_low)
+			     : u == HD_DTYPE_BF16 ? row_d_odd
+						  : row_d;
 
-	(void)r;
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i++) {
 		struct stats s = { mean ? mean[i] : 0, rstd[i] };
 
-		f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1], s, hd_at(dy, t, i * cols), cols,
-		  rms != 0);
+		f(hd_into(dx, t, i * cols), hd_at(in[0], t, i * cols), in[1], s, hd_at(dy, t, i * cols),
+		  add ? hd_at(add, t, i * cols) : NULL, cols, rms != 0);
 	}
+}
+
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	(void)r;
+	rows_d(p, out[0], NULL, in);
+}
+
+static void run_d_add(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	(void)r;
+	rows_d(p, out[0], in[0], in + 1);
 }
 
 struct dw {
@@ -317,6 +347,7 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 
 const struct hd_kernel hd_cpu_norm = { .name = "norm", .prepare = prepare, .run = run };
 const struct hd_kernel hd_cpu_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_cpu_norm_d_add = { .name = "norm_d_add", .prepare = prepare_d_add, .run = run_d_add };
 const struct hd_kernel hd_cpu_norm_dw = {
 	.name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .scratch = scratch_dw, .run = run_dw
 };

@@ -14,6 +14,7 @@
 
 HD_PREPARE(prepare, "norm", HD_DTYPE_F64, hd_prepare_norm(c, p))
 HD_PREPARE(prepare_d, "norm_d", HD_DTYPE_F64, hd_prepare_norm_d(c, p))
+HD_PREPARE(prepare_d_add, "norm_d_add", HD_DTYPE_F64, hd_prepare_norm_d_add(c, p))
 HD_PREPARE(prepare_dw, "norm_dw", HD_DTYPE_F64, hd_prepare_norm_dw(c, p))
 
 static double mean_of(const double *x, int64_t n)
@@ -54,8 +55,9 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
+/* add: or NULL */
 static void row_d(double *dx, const double *x, const double *w, double rstd, double mean, const double *dy,
-		  int64_t cols, int rms)
+		  const double *add, int64_t cols, int rms)
 {
 	double sum = 0, dot = 0;
 
@@ -66,18 +68,29 @@ static void row_d(double *dx, const double *x, const double *w, double rstd, dou
 	sum = rms ? 0 : sum / (double)cols;
 	dot /= (double)cols;
 	for (int64_t j = 0; j < cols; j++)
-		dx[j] = rstd * (w[j] * dy[j] - sum - (x[j] - mean) * rstd * dot);
+		dx[j] = rstd * (w[j] * dy[j] - sum - (x[j] - mean) * rstd * dot) + (add ? add[j] : 0);
+}
+
+static void rows_d(const struct hd_prep *p, double *dx, const double *add, void *const *in)
+{
+	int64_t cols = p->n[1], rms = p->n[2];
+	const double *x = in[0], *w = in[1], *rstd = in[2], *mean = rms ? NULL : in[3], *dy = in[rms ? 3 : 4];
+
+	for (int64_t i = 0; i < p->n[0]; i++)
+		row_d(dx + i * cols, x + i * cols, w, rstd[i], mean ? mean[i] : 0, dy + i * cols,
+		      add ? add + i * cols : NULL, cols, rms != 0);
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t cols = p->n[1], rms = p->n[2];
-	const double *x = in[0], *w = in[1], *rstd = in[2], *mean = rms ? NULL : in[3], *dy = in[rms ? 3 : 4];
-	double *dx = out[0];
-
 	(void)r;
-	for (int64_t i = 0; i < p->n[0]; i++)
-		row_d(dx + i * cols, x + i * cols, w, rstd[i], mean ? mean[i] : 0, dy + i * cols, cols, rms != 0);
+	rows_d(p, out[0], NULL, in);
+}
+
+static void run_d_add(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	(void)r;
+	rows_d(p, out[0], in[0], in + 1);
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -101,4 +114,5 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 
 const struct hd_kernel hd_ref_norm = { .name = "norm", .prepare = prepare, .run = run };
 const struct hd_kernel hd_ref_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_ref_norm_d_add = { .name = "norm_d_add", .prepare = prepare_d_add, .run = run_d_add };
 const struct hd_kernel hd_ref_norm_dw = { .name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
