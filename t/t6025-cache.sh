@@ -99,6 +99,8 @@ gpt2:8:dp=plugin=dp,size=2,zero=3 tp=plugin=tp,size=2 pp=plugin=pp,size=2
 mixtral:4:dp=plugin=dp,size=2,zero=2 ep=plugin=ep,size=2
 mixtral:4:ep=plugin=ep,size=2 pp=plugin=pp,size=2
 gpt2:4:cp=plugin=cp,size=2,form=ulysses pp=plugin=pp,size=2
+gpt2:1:pp=plugin=pp,size=1,schedule=interleaved
+gpt2:2:pp=plugin=pp,size=2,schedule=interleaved
 END
 
 # -- bench

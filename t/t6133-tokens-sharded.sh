@@ -46,4 +46,19 @@ same 4 gpt2 2 tp:2 pp:2
 same 4 llama 6 cp:2 tp:2
 same 4 mixtral 2 tp:2 ep:2
 same 4 mixtral 2 ep:2 tp:2
+# Another section that shards the micro-batch, before and behind: where both do not divide, each sequence is sharded.
+grid='[strategy b]\nplugin = tp\nsize = 2\nform = 2.5d\ndepth = 2\n'
+for order in before behind; do
+	{
+		layout gpt2 2
+		# shellcheck disable=SC2059
+		[ $order = behind ] || printf "$grid"
+		printf '[strategy a]\nplugin = tp\nsize = 2\nsequence_parallel = yes\n'
+		# shellcheck disable=SC2059
+		[ $order = before ] || printf "$grid"
+	} >sp.ini
+	ok "a section that shards the micro-batch $order it" heddle check sp.ini --ranks 4 --against-one-rank
+done
+sed -i -e 's/^family.*/family = llama/' -e '/sequence_parallel/d' sp.ini
+no 'another section shards 1 of 3 matrices' check sp.ini --ranks 4
 done_testing

@@ -294,6 +294,22 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 	return kept;
 }
 
+/* What belongs to no block, as what brings the logits to all ranks, runs with the chunk that makes the last of what it reads. */
+int64_t hd_node_chunk(const struct hd_plan *p, const struct node *n)
+{
+	int64_t chunk = 0;
+
+	if (n->block >= 0)
+		return p->blocks[n->block].chunk;
+	for (uint32_t i = 0; i < n->v.nin && p->chunks > 1; i++) {
+		const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
+		int64_t made = m && m->v.phase == n->v.phase ? hd_node_chunk(p, m) : 0;
+
+		chunk = made > chunk ? made : chunk;
+	}
+	return chunk;
+}
+
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)
 {
 	const struct tensor *t;

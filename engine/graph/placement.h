@@ -16,6 +16,7 @@ void hd_placed_like(struct tensor *y, const struct tensor *x);
 int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES]);
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n); /* on the stage axis; -1: it has none */
+int64_t hd_node_chunk(const struct hd_plan *p, const struct node *n); /* of its stage */
 /* Global index of its first element. */
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);
 /* How many of a rank's local elements are the tensor's: what is behind them is padding, of a dim or of a member's piece. */

@@ -30,6 +30,21 @@ static int divides_micro_batch(const struct hd_plan *p, const struct hd_dim *d, 
 	return p->micro_batch % all == 0;
 }
 
+/* A rule that came later shards the micro-batch too: conditional ones that then do not divide go. */
+static void drop_conditional(struct hd_plan *p, const struct hd_dim *d)
+{
+	enum { CONDITIONAL = HD_RULE_INSIDE | HD_RULE_IF_DIVIDES };
+	size_t kept = 0;
+
+	for (size_t i = 0; i < p->nrules; i++) {
+		const struct rule *r = &p->rules[i];
+
+		if (r->dim != d || (r->flags & CONDITIONAL) != CONDITIONAL || divides_micro_batch(p, d, r->axis))
+			p->rules[kept++] = *r;
+	}
+	p->nrules = kept;
+}
+
 int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char *kind, uint32_t flags)
 {
 	const struct hd_dim *d = hd_dim_get(p, name, 0);
@@ -55,6 +70,8 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 		D(d)->padded = padded(p, d, a);
 	p->rules = hd_grow(p->rules, p->nrules, &p->cap_rules, sizeof(*p->rules));
 	p->rules[p->nrules++] = (struct rule){ d, a, kind ? hd_plan_text(p, "%s", kind) : NULL, flags };
+	if (!strcmp(name, "batch") && flags & HD_RULE_INSIDE && !(flags & HD_RULE_IF_DIVIDES))
+		drop_conditional(p, d);
 	return HD_OK;
 }
 

@@ -242,7 +242,7 @@ static int in_unit(const struct hd_plan *p, const struct node *n, const struct h
 {
 	uint32_t phases = u->kind == HD_UNIT_B && !p->separate_w ? HD_UNIT_B | HD_UNIT_W : u->kind;
 
-	return n->v.phase & phases && (n->block < 0 ? 0 : p->blocks[n->block].chunk) == u->chunk;
+	return n->v.phase & phases && hd_node_chunk(p, n) == u->chunk;
 }
 
 /* What a unit receives is posted in the order in which it was sent. */

@@ -105,11 +105,38 @@ static void place_product(struct hd_strategy *s, const struct hd_node *n, int fo
 	*c = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.n };
 }
 
-static int place(struct hd_strategy *s, const struct hd_node *n, int form, const struct hd_axis *axis,
-		 struct hd_place *need, struct hd_place *out)
+static int is_shard(const struct hd_place *at, const struct hd_dim *d)
+{
+	return at->kind == HD_PLACE_SHARD && at->dim == d;
+}
+
+/* Axes of other sections: by their rules, which see one dim for all products.  If it is one of some weights alone (heads, and not
+ * key heads), their results are sharded and the others whole; a gradient of the activation that is summed over some is neither. */
+static int place_other(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, int form,
+		       const struct hd_place *have, struct hd_place *need, struct hd_place *out)
+{
+	uint32_t all = products(n, form), cut = 0, b = form == ABT ? all : 1;
+
+	for (uint32_t i = 0; i < all && form != ATB; i++)
+		cut += is_shard(&have[b + i], roles(a_of(n, form), b_of(n, form, i), c_of(n, form, i)).n);
+	if (!cut || cut == all)
+		return HD_DEFAULT;
+	if (form == ABT)
+		return s->h->fail(p, HD_ENOTSUP,
+				  "another section shards %u of %u matrices that one activation is multiplied by: all "
+				  "or none must be sharded there",
+				  cut, all);
+	need[0] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
+	for (uint32_t i = 0; i < all; i++)
+		out[i] = need[b + i] = have[b + i];
+	return HD_OK;
+}
+
+static int place(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, int form,
+		 const struct hd_axis *axis, const struct hd_place *have, struct hd_place *need, struct hd_place *out)
 {
 	if (axis != s->axis[TP_ROW] && axis != s->axis[TP_COL])
-		return HD_DEFAULT; /* other axes: by their rules */
+		return place_other(s, p, n, form, have, need, out);
 	for (uint32_t i = 0; i < products(n, form); i++)
 		place_product(s, n, form, i, axis, need, out);
 	return HD_OK;
@@ -121,21 +148,15 @@ static int place(struct hd_strategy *s, const struct hd_node *n, int form, const
 
 static int ab_place(PLACE_ARGS)
 {
-	(void)p;
-	(void)have;
-	return place(s, n, AB, axis, need, out);
+	return place(s, p, n, AB, axis, have, need, out);
 }
 static int abt_place(PLACE_ARGS)
 {
-	(void)p;
-	(void)have;
-	return place(s, n, ABT, axis, need, out);
+	return place(s, p, n, ABT, axis, have, need, out);
 }
 static int atb_place(PLACE_ARGS)
 {
-	(void)p;
-	(void)have;
-	return place(s, n, ATB, axis, need, out);
+	return place(s, p, n, ATB, axis, have, need, out);
 }
 
 static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
