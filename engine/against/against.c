@@ -10,6 +10,7 @@
 #include "engine/file/atomic_file.h"
 #include "engine/file/file.h"
 #include "engine/passes/passes.h"
+#include "engine/plugin/registry.h"
 #include "engine/process/launch.h"
 #include <ctype.h>
 #include <errno.h>
@@ -24,8 +25,8 @@
 struct against_files {
 	char *dir; /* NULL: there is none */
 	char *one_ini, *program;
-	char **wires; /* settings of the layout in place of its own */
-	size_t nwires, cap_wires;
+	char **exact; /* settings of the layout in place of its own: what it means to round is no error of it */
+	size_t nexact, cap_exact;
 };
 
 /* Of the sums that a gradient passes, and of what rounds them. */
@@ -104,23 +105,33 @@ static const char *const settings[] = {
 	"log.trace=",
 };
 
-/* Gradients that a strategy sends rounded (its key wire) differ by that, which is no error of the layout. */
-static void take_exact_wires(struct hd_conf *conf, struct against_files *f)
+/* How a plugin that is approximate is exact (struct hd_plugin), where its section says otherwise: "wire=fp32 ...". */
+static void take_exact(const struct inst *x, struct against_files *f)
 {
-	for (struct hd_section *s = hd_conf_next(conf, "strategy", NULL); s; s = hd_conf_next(conf, "strategy", s)) {
-		const char *wire = hd_section_has(s, "wire") ? hd_section_str(s, "wire") : "";
+	const char *at = x->plugin->approximate;
+	struct hd_exact_key k;
 
-		if (strcmp(wire, "bf16") && strcmp(wire, "fp16"))
-			continue;
-		f->wires = hd_grow(f->wires, f->nwires, &f->cap_wires, sizeof(*f->wires));
-		f->wires[f->nwires++] = hd_format("%s.wire=fp32", hd_section_name(s));
+	while (at && hd_exact_next(&at, &k)) {
+		char *key = hd_format("%.*s", k.nkey, k.key), *value = hd_format("%.*s", k.nvalue, k.value);
+
+		if (strcmp(hd_section_str(x->section, key), value) != 0) {
+			f->exact = hd_grow(f->exact, f->nexact, &f->cap_exact, sizeof(*f->exact));
+			f->exact[f->nexact++] = hd_format("%s.%s=%s", x->name, key, value);
+		}
+		free(key), free(value);
 	}
+}
+
+static void take_all_exact(const struct hd_plan *p, struct against_files *f)
+{
+	for (int i = 0; i < p->ninst; i++)
+		take_exact(&p->inst[i], f);
 }
 
 static int run(const struct hd_against *a, const struct against_files *f, const char *name, int64_t ranks,
 	       struct hd_err *err)
 {
-	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + f->nwires + (size_t)a->nsets)) * sizeof(*argv));
+	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + f->nexact + (size_t)a->nsets)) * sizeof(*argv));
 	char *output = hd_format("%s/%s.out", f->dir, name);
 	char *own[3] = { hd_format("train.steps=%d", STEPS), hd_format("checkpoint.dir=%s/%s", f->dir, name),
 			 hd_format("log.metrics=%s/%s.jsonl", f->dir, name) };
@@ -131,8 +142,8 @@ static int run(const struct hd_against *a, const struct against_files *f, const 
 	argv[n++] = one ? f->one_ini : a->conf;
 	for (int i = 0; i < (one ? 0 : a->nsets); i++)
 		argv[n++] = "--set", argv[n++] = a->sets[i];
-	for (size_t i = 0; i < (one ? 0 : f->nwires); i++)
-		argv[n++] = "--set", argv[n++] = f->wires[i];
+	for (size_t i = 0; i < (one ? 0 : f->nexact); i++)
+		argv[n++] = "--set", argv[n++] = f->exact[i];
 	for (size_t i = 0; i < HD_LEN(settings); i++)
 		argv[n++] = "--set", argv[n++] = settings[i];
 	for (int i = 0; i < 3; i++)
@@ -151,9 +162,9 @@ static void remove_all(struct against_files *f)
 
 	if (f->dir && hd_dir_remove(f->dir, &err) < 0)
 		hd_log(HD_LOG_WARN, "%s is still there", f->dir);
-	for (size_t i = 0; i < f->nwires; i++)
-		free(f->wires[i]);
-	free(f->wires), free(f->dir), free(f->one_ini), free(f->program);
+	for (size_t i = 0; i < f->nexact; i++)
+		free(f->exact[i]);
+	free(f->exact), free(f->dir), free(f->one_ini), free(f->program);
 }
 
 static int both(const struct hd_against *a, struct against_files *f, FILE *out, struct hd_err *err)
@@ -173,10 +184,13 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 	}
 	HD_TRY(write_one(a, f, err));
 	forget_launcher();
-	take_exact_wires(a->plan->conf, f);
+	take_all_exact(a->plan, f);
 	fprintf(out,
-		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay%s\n",
-		(long long)ranks, STEPS, f->nwires ? ", and wire = fp32" : "");
+		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay",
+		(long long)ranks, STEPS);
+	for (size_t i = 0; i < f->nexact; i++)
+		fprintf(out, ", %s", f->exact[i]);
+	fprintf(out, "\n");
 	fflush(out);
 	HD_TRY(run(a, f, "many", ranks, err));
 	HD_TRY(run(a, f, "one", 1, err));

@@ -74,7 +74,15 @@ struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const 
 /* -- --set ------------------------------------------------------------------------------------- */
 
 #define MAX_NAMES 128
-static const char *const plain[] = { "model", "data", "train", "checkpoint", "log" };
+const char *const hd_conf_plain[] = { "model", "data", "train", "checkpoint", "log", NULL };
+
+int hd_conf_is_plain(const char *name)
+{
+	for (int i = 0; hd_conf_plain[i]; i++)
+		if (!strcmp(name, hd_conf_plain[i]))
+			return 1;
+	return 0;
+}
 
 static struct hd_section *set_section(struct hd_conf *c, const char *name, const char *key, struct hd_err *err)
 {
@@ -83,11 +91,10 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 	char *label, hint[480];
 	int i, n = 0;
 
-	for (i = 0; i < (int)HD_LEN(plain); i++) {
-		names[n++] = plain[i];
-		if (!s && !strcmp(name, plain[i]))
-			s = hd_conf_section_add(c, name, 0, 1);
-	}
+	while (hd_conf_plain[n])
+		names[n] = hd_conf_plain[n], n++;
+	if (!s && hd_conf_is_plain(name))
+		s = hd_conf_section_add(c, name, 0, 1);
 	if (s)
 		return s;
 	for (s = c->first; s; s = s->next) {

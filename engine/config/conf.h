@@ -21,6 +21,8 @@ void hd_conf_destroy(struct hd_conf *c);
 char *hd_conf_text(const struct hd_conf *c); /* malloc'ed canonical INI, overrides applied */
 const char *hd_conf_path(const struct hd_conf *c);
 
+extern const char *const hd_conf_plain[]; /* names of the sections that have no kind; NULL behind the last */
+int hd_conf_is_plain(const char *name);
 /* [name], or [kind name] when kind is not NULL.  A missing section is returned empty, never NULL. */
 struct hd_section *hd_conf_section(struct hd_conf *c, const char *kind, const char *name);
 /* In file order; kind NULL: all. */

@@ -124,12 +124,10 @@ static int count_before(const struct layout *l, int i)
 /* "key=value key=value" as lines. */
 void layout_exact(char **keys, const char *text)
 {
-	for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
-		int n = (int)strcspn(at, " "), key = (int)strcspn(at, "=");
+	struct hd_exact_key k;
 
-		hd_append(keys, "%.*s = %.*s\n", key, at, n - key - 1, at + key + 1);
-		at += n;
-	}
+	while (hd_exact_next(&text, &k))
+		hd_append(keys, "%.*s = %.*s\n", k.nkey, k.key, k.nvalue, k.value);
 }
 
 static void add_piece(const struct judge *j, const struct layout *l, int i, int sized, char **text)

@@ -51,6 +51,7 @@ static inline int64_t hd_pieces_index(const struct hd_pieces *s, int64_t local) 
 
 /* -- rules.c ------------------------------------------------------------------------------------------------------------ */
 /* What slot rules says: a dim is cut along an axis; model.layers are dealt to its members; one block is. */
+int hd_rule_is_conditional(uint32_t flags); /* of batch: shards a micro-batch that divides, and asks nothing of it */
 int hd_rule_add(struct hd_plan *p, const char *dim, struct axis *a, const char *kind, uint32_t flags);
 int hd_deal_layers(struct hd_plan *p, struct axis *a);
 int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk);

@@ -19,6 +19,13 @@ static int64_t padded(const struct hd_plan *p, const struct hd_dim *d, const str
 	return (d->n + all - 1) / all * all;
 }
 
+int hd_rule_is_conditional(uint32_t flags)
+{
+	const uint32_t both = HD_RULE_INSIDE | HD_RULE_IF_DIVIDES;
+
+	return (flags & both) == both;
+}
+
 /* The sequences of one replica's micro-batch, over the axes that shard it already. */
 static int divides_micro_batch(const struct hd_plan *p, const struct hd_dim *d, const struct axis *a)
 {
@@ -33,13 +40,12 @@ static int divides_micro_batch(const struct hd_plan *p, const struct hd_dim *d, 
 /* A rule that came later shards the micro-batch too: conditional ones that then do not divide go. */
 static void drop_conditional(struct hd_plan *p, const struct hd_dim *d)
 {
-	enum { CONDITIONAL = HD_RULE_INSIDE | HD_RULE_IF_DIVIDES };
 	size_t kept = 0;
 
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (r->dim != d || (r->flags & CONDITIONAL) != CONDITIONAL || divides_micro_batch(p, d, r->axis))
+		if (r->dim != d || !hd_rule_is_conditional(r->flags) || divides_micro_batch(p, d, r->axis))
 			p->rules[kept++] = *r;
 	}
 	p->nrules = kept;
@@ -51,7 +57,7 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 
 	if (!d || (p->past && !strcmp(name, "seq"))) /* few tokens of a sequence: nothing to cut */
 		return HD_OK;
-	if (!strcmp(name, "batch") && flags & HD_RULE_IF_DIVIDES && !divides_micro_batch(p, d, a))
+	if (!strcmp(name, "batch") && hd_rule_is_conditional(flags) && !divides_micro_batch(p, d, a))
 		return HD_OK;
 	if (strcmp(name, "batch") && !(flags & HD_RULE_KEEP_REPLICATED) && D(d)->padded % a->v.n) {
 		if (flags & HD_RULE_IF_DIVIDES)
@@ -70,7 +76,7 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 		D(d)->padded = padded(p, d, a);
 	p->rules = hd_grow(p->rules, p->nrules, &p->cap_rules, sizeof(*p->rules));
 	p->rules[p->nrules++] = (struct rule){ d, a, kind ? hd_plan_text(p, "%s", kind) : NULL, flags };
-	if (!strcmp(name, "batch") && flags & HD_RULE_INSIDE && !(flags & HD_RULE_IF_DIVIDES))
+	if (!strcmp(name, "batch") && flags & HD_RULE_INSIDE && !hd_rule_is_conditional(flags))
 		drop_conditional(p, d);
 	return HD_OK;
 }

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/kit/kit.h"
 #include "engine/base/library.h"
+#include "engine/config/conf.h"
 #include "engine/kit/templates.h"
 #include <ctype.h>
 #include <errno.h>
@@ -39,7 +40,6 @@ static const struct kind *kind_named(const char *name, struct hd_err *err)
 /* The name is a file's, a key's and that of struct hd_plugin, which has 32 bytes for it. */
 static int check_name(const char *name, struct hd_err *err)
 {
-	static const char *const sections[] = { "model", "data", "train", "checkpoint", "log" };
 	size_t n = strlen(name);
 
 	if (n > 31)
@@ -55,11 +55,10 @@ static int check_name(const char *name, struct hd_err *err)
 			"new-plugin: %s: a name begins with a letter, and not with lib or heddle_, which names of files "
 			"lose",
 			name);
-	for (size_t i = 0; i < HD_LEN(sections); i++)
-		if (!strcmp(name, sections[i]))
-			return hd_err_set(err, HD_EINVAL,
-					  "new-plugin: %s: an INI has a section [%s], whose keys its own would hide",
-					  name, name);
+	if (hd_conf_is_plain(name))
+		return hd_err_set(err, HD_EINVAL,
+				  "new-plugin: %s: an INI has a section [%s], whose keys its own would hide", name,
+				  name);
 	return HD_OK;
 }
 

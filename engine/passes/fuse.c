@@ -2,8 +2,9 @@
  * Products that take their neighbours in: y = x W; z = y + bias + residual becomes one product with post-ops, and a sum
  * of products becomes a chain of products that add to each other in place.  After placement, so that nothing that must
  * be reduced in between is fused over: a reshard would be the product's only reader then.  Sums of a gradient's columns, those of
- * a bias, are made beside the gradient; the gradient of a residual stream is added to by that of a norm.  Where the device has such products
- * (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it reads.
+ * a bias, are made beside the gradient; the gradient of a norm adds that of the residual stream.  Where the device has such
+ * products (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it
+ * reads.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -259,10 +260,13 @@ static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *read
 /* In the memory of a host, where the sum would read and write all of it again. */
 static void norms_add(struct hd_plan *p)
 {
-	uint32_t *reads = hd_count_readers(p);
+	uint32_t *reads;
 	int some = 0;
 
-	for (struct node *n = p->first, *next; n && !p->err->code && !p->own_memory; n = next) {
+	if (p->own_memory)
+		return;
+	reads = hd_count_readers(p);
+	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {
 		next = n->next;
 		if (!n->only.group && n->is->role == OP_ROLE_ADD && !n->outs[0]->ragged_counts)
 			some |= fuse_norm_d(p, n, reads);

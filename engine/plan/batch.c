@@ -16,8 +16,9 @@ static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (strcmp(r->dim->name, "batch") || r->flags & (HD_RULE_KEEP_REPLICATED | HD_RULE_IF_DIVIDES) ||
-		    !(r->flags & HD_RULE_INSIDE) != !inside || seen >> r->axis->id & 1)
+		if (strcmp(r->dim->name, "batch") || r->flags & HD_RULE_KEEP_REPLICATED ||
+		    hd_rule_is_conditional(r->flags) || !(r->flags & HD_RULE_INSIDE) != !inside ||
+		    seen >> r->axis->id & 1)
 			continue;
 		seen |= 1u << r->axis->id;
 		n *= r->axis->v.n;

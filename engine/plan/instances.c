@@ -22,8 +22,6 @@ const struct hd_key_table hd_strategy_keys = { strategy_options, HD_LEN(strategy
 const struct hd_key_table hd_extension_keys = { extension_options, HD_LEN(extension_options),
 						sizeof(extension_options[0]) };
 
-static const char *const sections[] = { "model", "data", "train", "checkpoint", "log", NULL };
-
 /* NAME is the axis' in all output, NAME.row of a plugin with several, a+b of a group, and NAME.key of --set. */
 static int check_name(struct hd_plan *p, struct hd_section *s)
 {
@@ -33,12 +31,9 @@ static int check_name(struct hd_plan *p, struct hd_section *s)
 		if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
 			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
 					       "a name has letters, digits, _ and -, not %c", *c);
-	for (int i = 0; sections[i]; i++)
-		if (!strcmp(name, sections[i]))
-			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
-					       "there is a section [%s]: --set %s.size would be "
-					       "its key",
-					       name, name);
+	if (hd_conf_is_plain(name))
+		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
+				       "there is a section [%s]: --set %s.size would be its key", name, name);
 	return HD_OK;
 }
 
@@ -94,7 +89,7 @@ int hd_plan_sections(struct hd_conf *c, struct hd_err *err)
 {
 	static const char *const kinds[] = { "strategy", "plugin", NULL };
 
-	return hd_conf_known(c, sections, kinds, err);
+	return hd_conf_known(c, hd_conf_plain, kinds, err);
 }
 
 static int choose_optimizer(struct hd_plan *p)

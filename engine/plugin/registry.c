@@ -284,3 +284,15 @@ const struct hd_kernel_ops *hd_registry_kernel(const struct hd_plugin_entry *e, 
 			return e->kernels[i];
 	return NULL;
 }
+
+int hd_exact_next(const char **at, struct hd_exact_key *k)
+{
+	k->key = *at + strspn(*at, " ");
+	k->nkey = (int)strcspn(k->key, "=");
+	if (!*k->key)
+		return 0;
+	k->value = k->key + k->nkey + 1;
+	k->nvalue = (int)strcspn(k->value, " ");
+	*at = k->value + k->nvalue;
+	return 1;
+}

@@ -46,4 +46,11 @@ const struct hd_kernel_ops *hd_registry_kernel(const struct hd_plugin_entry *e, 
  * free(). */
 int hd_registry_scan(struct hd_plugin_entry ***out);
 
+struct hd_exact_key { /* of hd_plugin_entry.approximate, in its text */
+	const char *key, *value;
+	int nkey, nvalue; /* their lengths */
+};
+/* The next from *at on, which moves behind it. -> 0: there is none */
+int hd_exact_next(const char **at, struct hd_exact_key *k);
+
 #endif

@@ -38,26 +38,16 @@ static int mask_cores(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
-/* To the launcher's; without one, to all. The kernel keeps to the cores that the container or the batch system allows,
- * whatever is asked for. */
-static void mask_widen(void)
+/* Cores of all ranks of this host together, and the widest mask of one: the launcher's.  Without a launcher the mask is all
+ * bits; the kernel keeps to the cores that the container or the batch system allows, whatever is asked for. */
+static int all_cores(cpu_set_t *set)
 {
-	cpu_set_t set;
-
-	if (!hd_cores_of_launcher(&set)) {
-		CPU_ZERO(&set);
-		for (int i = 0; i < CPU_SETSIZE; i++)
-			CPU_SET(i, &set);
-	}
-	sched_setaffinity(0, sizeof(set), &set);
-}
-
-/* Cores of all ranks of this host together */
-static int all_cores(void)
-{
-	cpu_set_t set;
-
-	return hd_cores_of_launcher(&set) ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+	if (hd_cores_of_launcher(set))
+		return CPU_COUNT(set);
+	CPU_ZERO(set);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		CPU_SET(i, set);
+	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* Where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY asks for it, libgomp has bound this thread to the first of its places before
@@ -206,6 +196,7 @@ static int threads_of(int cores, int all, int ranks)
 int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 {
 	int threads, before, cores, all, bound, asked, ranks = local_ranks();
+	cpu_set_t widest;
 	char mark[80];
 
 	(void)argc;
@@ -215,9 +206,9 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 	threads_wanted = threads_wanted ? threads_wanted : asked;
 	bound = mask_of_places();
 	before = mask_cores();
-	all = all_cores();
+	all = all_cores(&widest);
 	if (too_narrow(before, all, threads_wanted, ranks))
-		mask_widen();
+		sched_setaffinity(0, sizeof(widest), &widest);
 	cores = mask_cores();
 	threads_here = threads = threads_wanted ? threads_wanted : threads_of(cores, all, ranks);
 	snprintf(mark, sizeof(mark), "%d %d %d %d %d", (int)getpid(), threads, before, cores, asked);

@@ -9,8 +9,7 @@
 #include "engine/base/json.h"
 
 struct hd_events;
-/* Makes a file of its own in dir, and dir too. */
-/* dir: made where there is none, with its parents. */
+/* Makes a file of its own in dir, and dir too, with its parents. */
 int hd_events_open(const char *dir, struct hd_events **out, struct hd_err *err);
 /* Each number of the object as a scalar of that name, of an array as NAME/0, NAME/1, ...; all but "step" and "time", which say when.
  * The record is in the file when this returns. */

@@ -54,16 +54,11 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 	return hd_check_same(c, &c->d->out[0], x);
 }
 
-/* norm_d of all operands but the first, which is added: `rest` is what its prepare is given. */
-static inline struct hd_kernel_desc hd_prepare_norm_d_rest(const struct hd_kernel_desc *d)
-{
-	return (struct hd_kernel_desc){ d->attr, d->nin ? d->nin - 1 : 0, d->nout, d->in + 1, d->out };
-}
-
+/* norm_d of all operands but the first, which is added. */
 static inline int hd_prepare_norm_d_add(const struct hd_check *c, struct hd_prep *p)
 {
 	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0;
-	const struct hd_kernel_desc rest = hd_prepare_norm_d_rest(c->d);
+	const struct hd_kernel_desc rest = { c->d->attr, c->d->nin - 1, c->d->nout, c->d->in + 1, c->d->out };
 	const struct hd_check of_rest = { c->kernel, c->real, &rest, c->err, c->also };
 
 	HD_TRY(hd_check_counts(c, 6 - rms, 6 - rms, 1, 1));
