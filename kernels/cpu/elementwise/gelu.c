@@ -6,11 +6,14 @@
  * which takes one exponential and one division, and keeps small values for large negative x.
  * From |x| = FAR on s is 1, or below 2e-38: x stops there, where the exponential is still a normal number.  NaN stays NaN.
  *
+ * gelu and gelu_slope of bf16 look their values up where that is faster (gelu_table.h); the bits are the same.
+ *
  * gelu_slope makes y and the slope of one s, in the time of y alone; gelu_slope_d multiplies by it and sums what it makes by
  * columns, as it was rounded, while a row is in L1.
  */
 #include <config.h>
 #include "kernels/cpu/base/columns.h"
+#include "kernels/cpu/elementwise/gelu_table.h"
 #include "kernels/prepare/elementwise.h"
 
 #define TWO_ROOT_2_PI 1.5957691216f
@@ -88,7 +91,7 @@ HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t
 		dx[j] = dy[j] * slope(at(x[j]));
 }
 
-HD_CLONES static void gelu_slope(float *y, float *to, const float *x, int64_t n)
+HD_CLONES void hd_gelu_slope(float *y, float *to, const float *x, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++) {
@@ -126,18 +129,47 @@ HD_CLONES static void times_low(void *dx, const void *k, const void *dy, int64_t
 	times_any(dx, k, dy, n, sums, 1);
 }
 
-static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+/* Elements i to i + n - 1: y, and where `slope` is not NULL the slope too; n is at most a vector step. */
+static void piece(void *y, void *slope, const void *x, int64_t t, int64_t i, int64_t n, int look_up)
+{
+	float wide[HD_PIECE], to[HD_PIECE], by[HD_PIECE];
+	const float *from;
+
+	if (look_up) {
+		int64_t done =
+			hd_gelu_look_up(hd_into(y, t, i), slope ? hd_into(slope, t, i) : NULL, hd_at(x, t, i), n);
+
+		i += done;
+		n -= done;
+	}
+	from = hd_read(x, t, i, n, wide);
+	if (slope) {
+		hd_gelu_slope(hd_write_to(y, t, i, to), hd_write_to(slope, t, i, by), from, n);
+		hd_write(slope, t, i, n, by);
+	} else {
+		gelu(hd_write_to(y, t, i, to), from, n);
+	}
+	hd_write(y, t, i, n, to);
+}
+
+static void run_pieces(const struct hd_prep *p, void *y, void *slope, const void *x, const struct hd_run *r)
 {
 	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_vector_step(t);
+	int look_up = t == HD_DTYPE_BF16 && hd_gelu_table_fast();
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
-	for (int64_t i = 0; i < n; i += step) {
-		float x[HD_PIECE], y[HD_PIECE];
-		int64_t k = hd_min(step, n - i);
+	for (int64_t i = 0; i < n; i += step)
+		piece(y, slope, x, t, i, hd_min(step, n - i), look_up);
+}
 
-		gelu(hd_write_to(out[0], t, i, y), hd_read(in[0], t, i, k, x), k);
-		hd_write(out[0], t, i, k, y);
-	}
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	run_pieces(p, out[0], NULL, in[0], r);
+}
+
+static void run_slope(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	run_pieces(p, out[0], out[1], in[0], r);
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -151,21 +183,6 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 
 		gelu_d(hd_write_to(out[0], t, i, dx), hd_read(in[0], t, i, k, x), hd_read(in[1], t, i, k, dy), k);
 		hd_write(out[0], t, i, k, dx);
-	}
-}
-
-static void run_slope(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
-{
-	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_vector_step(t);
-
-#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
-	for (int64_t i = 0; i < n; i += step) {
-		float x[HD_PIECE], y[HD_PIECE], to[HD_PIECE];
-		int64_t k = hd_min(step, n - i);
-
-		gelu_slope(hd_write_to(out[0], t, i, y), hd_write_to(out[1], t, i, to), hd_read(in[0], t, i, k, x), k);
-		hd_write(out[0], t, i, k, y);
-		hd_write(out[1], t, i, k, to);
 	}
 }
 
