@@ -190,6 +190,37 @@ static void looked_up(void)
 	is_int(memcmp(way[0][0], way[1][0], 2 * 65536) || memcmp(way[0][1], way[1][1], 2 * 65536), 0,
 	       "the bits are those computed");
 }
+
+/* The gates of swiglu too: bf16 beside fp32, which is computed, with operands that are the same. */
+static void gates_of(const char *attr)
+{
+	struct kt *t[2] = { KT_NEW(swiglu, attr), KT_NEW(swiglu, attr) };
+	struct kt *d[2] = { KT_NEW(swiglu_d, attr), KT_NEW(swiglu_d, attr) };
+	int other = 0;
+
+	for (int low = 0; low < 2; low++) {
+		struct kt_buf *in[5];
+
+		for (int i = 0; i < 5; i++)
+			in[i] = kt_in(i < 2 ? t[low] : d[low], low ? HD_DTYPE_BF16 : HD_DTYPE_F32, "n=65543");
+		for (int i = 0; i < 3; i++)
+			kt_out(i ? d[low] : t[low], low ? HD_DTYPE_BF16 : HD_DTYPE_F32, "n=65543");
+		for (int i = 0; i < 5; i++)
+			for (int j = 0; j < 65543; j++)
+				kt_set(in[i], j, i == 0 || i == 2 ? hd_of_bf16((uint16_t)j) : (j % 37 - 18) * 0x1p-3);
+		ok(!kt_run(t[low], KT_CPU) && !kt_run(d[low], KT_CPU), "swiglu %s of all numbers", attr);
+	}
+	for (int i = 0; i < 3; i++) {
+		const uint16_t *low = (i ? d[1] : t[1])->out[i ? i - 1 : 0]->mem[KT_CPU];
+		const float *wide = (i ? d[0] : t[0])->out[i ? i - 1 : 0]->mem[KT_CPU];
+
+		for (int j = 0; j < 65543; j++)
+			other += low[j] != hd_bf16_of(wide[j]);
+	}
+	is_int(other, 0, "and results are those in fp32, rounded");
+	for (int low = 0; low < 2; low++)
+		kt_free(t[low]), kt_free(d[low]);
+}
 #endif
 
 static void others(const char *x, const char *rows, const char *col)
@@ -404,6 +435,7 @@ int main(void)
 #ifndef KT_CUDA
 	all_gelus();
 	looked_up();
+	gates_of(""), gates_of("gelu=1"), gates_of("gelu=2");
 #else
 	/* Where the module has code of 9.0a; last, because what no GPU has run may end the test. */
 	setenv("HEDDLE_WGMMA", "1", 1);

@@ -56,6 +56,18 @@ int64_t hd_gelu_look_up(uint16_t *y, uint16_t *slope, const uint16_t *x, int64_t
 	}
 	return j;
 }
+
+void hd_look_up(float *y, const float *from, const uint16_t *x, int64_t n)
+{
+	int64_t j = 0;
+
+	for (; j + 16 <= n; j += 16)
+		_mm512_storeu_ps(y + j, _mm512_i32gather_ps(_mm512_cvtepu16_epi32(
+								    _mm256_loadu_si256((const __m256i_u *)(x + j))),
+							    from, 4));
+	for (; j < n; j++)
+		y[j] = from[x[j]];
+}
 #pragma GCC pop_options
 
 static double now(void)
@@ -113,5 +125,11 @@ int64_t hd_gelu_look_up(uint16_t *y, uint16_t *slope, const uint16_t *x, int64_t
 	(void)x;
 	(void)n;
 	return 0;
+}
+
+void hd_look_up(float *y, const float *from, const uint16_t *x, int64_t n)
+{
+	for (int64_t j = 0; j < n; j++)
+		y[j] = from[x[j]];
 }
 #endif

@@ -18,4 +18,8 @@ int hd_gelu_table_fast(void);
  * output may be x.  Only where hd_gelu_table_fast() says so. */
 int64_t hd_gelu_look_up(uint16_t *y, uint16_t *slope, const uint16_t *x, int64_t n);
 
+/* y[i] = from[bits of x[i]]: another table of fp32 numbers, by the bits of bf16.  Fast, and to be called, where
+ * hd_gelu_table_fast() says so. */
+void hd_look_up(float *y, const float *from, const uint16_t *x, int64_t n);
+
 #endif
