@@ -9,6 +9,7 @@
 #define HD_LANES 16
 #define HD_SUMS 4
 #define HD_STRIDE (HD_LANES * HD_SUMS)
+#define HD_TWO (2 * HD_LANES)
 #define HD_INLINE static inline __attribute__((always_inline, unused))
 
 typedef float hd_floats __attribute__((vector_size(4 * HD_LANES)));
@@ -28,6 +29,75 @@ HD_INLINE void hd_get_floats(hd_floats *v, const void *x, const int low, int64_t
 	memcpy(&h, (const uint16_t *)x + j, sizeof(h));
 	w = __builtin_convertvector(h, words) << 16;
 	memcpy(v, &w, sizeof(*v));
+}
+
+/* Elements j to j + 31 of x, bf16 if low: those of even numbers and those of odd ones if `split`, which takes bf16 one instruction a
+ * vector, else in their order.  For sums, which may take either if all operands do. */
+HD_INLINE void hd_get_two(hd_floats v[2], const void *x, const int low, const int split, int64_t j)
+{
+	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
+	const words even = { 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30 };
+	hd_floats a, b;
+	words w, half;
+
+	if (low && split) {
+		memcpy(&w, (const uint16_t *)x + j, sizeof(w));
+		half = w << 16;
+		memcpy(&v[0], &half, sizeof(half));
+		half = w & 0xffff0000;
+		memcpy(&v[1], &half, sizeof(half));
+		return;
+	}
+	hd_get_floats(&a, x, low, j);
+	hd_get_floats(&b, x, low, j + HD_LANES);
+	v[0] = split ? __builtin_shuffle(a, b, even) : a;
+	v[1] = split ? __builtin_shuffle(a, b, even + 1) : b;
+}
+
+/* Brings elements j to j + 31 of x to L1, for a later use; they may lie beyond its end.  Worth it where x is read in another order than
+ * that of memory, or three and more operands are read at once, which the processor does not foresee. */
+HD_INLINE void hd_fetch_two(const void *x, const int low, int64_t j)
+{
+	uintptr_t at = (uintptr_t)x + (uintptr_t)j * (low ? 2 : 4);
+
+	__builtin_prefetch((const void *)at);
+	if (!low)
+		__builtin_prefetch((const void *)(at + 64));
+}
+
+/* Where hd_get_two() of the same `low` and split found them, rounded if low; v becomes what was written. */
+HD_INLINE void hd_put_two(void *x, const int low, int64_t j, hd_floats v[2])
+{
+	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
+	words u[2], nan;
+
+	if (!low) {
+		memcpy((float *)x + j, v, 2 * sizeof(*v));
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		memcpy(&u[i], &v[i], sizeof(u[i]));
+		nan = (words)(v[i] != v[i]);
+		u[i] = (((u[i] + 0x7fff + (u[i] >> 16 & 1)) & ~nan) | ((u[i] | 0x400000) & nan)) & 0xffff0000;
+		memcpy(&v[i], &u[i], sizeof(u[i]));
+	}
+	u[1] |= u[0] >> 16;
+	memcpy((uint16_t *)x + j, &u[1], sizeof(u[1]));
+}
+
+/* sums[0..31] += v, which is split or in order */
+HD_INLINE void hd_add_two(float *sums, const hd_floats v[2], const int split)
+{
+	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
+	const words in_turns = { 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23 };
+	hd_floats by[2], s[2];
+
+	by[0] = split ? __builtin_shuffle(v[0], v[1], in_turns) : v[0];
+	by[1] = split ? __builtin_shuffle(v[0], v[1], in_turns + 8) : v[1];
+	memcpy(s, sums, sizeof(s));
+	s[0] += by[0];
+	s[1] += by[1];
+	memcpy(sums, s, sizeof(s));
 }
 
 /* All lanes of the vectors: the upper half to the lower, and so on. */

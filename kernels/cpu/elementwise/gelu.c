@@ -13,6 +13,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/base/columns.h"
+#include "kernels/cpu/base/vectors.h"
 #include "kernels/cpu/elementwise/gelu_table.h"
 #include "kernels/prepare/elementwise.h"
 
@@ -20,6 +21,7 @@
 #define CUBIC 0.044715f
 #define FAR 9.98f
 #define INLINE static inline __attribute__((always_inline))
+#define STRIP 8 /* rows at a time: lines of so many are fetched ahead */
 
 HD_PREPARE_LOW(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
 HD_PREPARE_LOW(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
@@ -102,31 +104,61 @@ HD_CLONES void hd_gelu_slope(float *y, float *to, const float *x, int64_t n)
 	}
 }
 
-INLINE void times_any(void *dx, const void *k, const void *dy, int64_t n, float *sums, const int low)
+INLINE void times_any(void *dx, const void *k, const void *dy, int64_t n, const int low)
 {
-	if (sums) {
 #pragma omp simd
-		for (int64_t j = 0; j < n; j++) {
-			float d = hd_get(k, low, j) * hd_get(dy, low, j);
+	for (int64_t j = 0; j < n; j++)
+		hd_put(dx, low, j, hd_get(k, low, j) * hd_get(dy, low, j));
+}
 
-			hd_put(dx, low, j, d);
+HD_CLONES static void times(void *dx, const void *k, const void *dy, int64_t n)
+{
+	times_any(dx, k, dy, n, 0);
+}
+
+HD_CLONES static void times_low(void *dx, const void *k, const void *dy, int64_t n)
+{
+	times_any(dx, k, dy, n, 1);
+}
+
+/* Rows that follow each other, and their sums, which are kept in registers. */
+INLINE void rows_any(void *dx, const void *k, const void *dy, int64_t rows, int64_t cols, float *sums, const int low)
+{
+	int64_t whole = cols / HD_TWO * HD_TWO;
+
+	for (int64_t j = 0; j < whole; j += HD_TWO) {
+		hd_floats sum[2] = { { 0 } }, by[2], d[2];
+
+		for (int64_t at = j; at < rows * cols; at += cols) {
+			hd_fetch_two(k, low, at + rows * cols);
+			hd_fetch_two(dy, low, at + rows * cols);
+			hd_get_two(by, k, low, low, at);
+			hd_get_two(d, dy, low, low, at);
+			d[0] *= by[0];
+			d[1] *= by[1];
+			hd_put_two(dx, low, at, d);
+			sum[0] += d[0];
+			sum[1] += d[1];
+		}
+		hd_add_two(sums + j, sum, low);
+	}
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = whole; j < cols; j++) {
+			float d = hd_get(k, low, i * cols + j) * hd_get(dy, low, i * cols + j);
+
+			hd_put(dx, low, i * cols + j, d);
 			sums[j] += low ? hd_of_bf16(hd_bf16_of(d)) : d;
 		}
-	} else {
-#pragma omp simd
-		for (int64_t j = 0; j < n; j++)
-			hd_put(dx, low, j, hd_get(k, low, j) * hd_get(dy, low, j));
-	}
 }
 
-HD_CLONES static void times(void *dx, const void *k, const void *dy, int64_t n, float *sums)
+HD_CLONES static void rows_wide(void *dx, const void *k, const void *dy, int64_t rows, int64_t cols, float *sums)
 {
-	times_any(dx, k, dy, n, sums, 0);
+	rows_any(dx, k, dy, rows, cols, sums, 0);
 }
 
-HD_CLONES static void times_low(void *dx, const void *k, const void *dy, int64_t n, float *sums)
+HD_CLONES static void rows_low(void *dx, const void *k, const void *dy, int64_t rows, int64_t cols, float *sums)
 {
-	times_any(dx, k, dy, n, sums, 1);
+	rows_any(dx, k, dy, rows, cols, sums, 1);
 }
 
 /* Elements i to i + n - 1: y, and where `slope` is not NULL the slope too; n is at most a vector step. */
@@ -194,9 +226,10 @@ static void block_d(const struct hd_prep *p, void *const *out, void *const *in, 
 	float *sums = (float *)hd_scratch() + block * cols;
 
 	memset(sums, 0, (size_t)cols * sizeof(*sums));
-	for (int64_t i = block * c.block; i < to; i++)
-		(t == HD_DTYPE_BF16 ? times_low : times)(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols),
-							 hd_at(in[1], t, i * cols), cols, sums);
+	for (int64_t i = block * c.block; i < to; i += STRIP)
+		(t == HD_DTYPE_BF16 ? rows_low : rows_wide)(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols),
+							    hd_at(in[1], t, i * cols), hd_min(STRIP, to - i), cols,
+							    sums);
 }
 
 static void run_slope_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -216,7 +249,7 @@ static void run_slope_d(const struct hd_prep *p, void *const *out, void *const *
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
 		(t == HD_DTYPE_BF16 ? times_low : times)(hd_into(out[0], t, i), hd_at(in[0], t, i), hd_at(in[1], t, i),
-							 hd_min(HD_CHUNK, n - i), NULL);
+							 hd_min(HD_CHUNK, n - i));
 }
 
 const struct hd_kernel hd_cpu_gelu = { .name = "gelu", .flags = HD_K_ROWS, .prepare = prepare, .run = run };

@@ -76,7 +76,6 @@ GATE(gelu_erf)
 enum { VALUES = 1 << 16 };
 
 struct gate_table {
-	pthread_mutex_t making;
 	int made;
 	float w[VALUES], slope[VALUES]; /* by the bits of a */
 };
@@ -91,20 +90,19 @@ static const struct {
 
 static const struct gate_table *table_of(int64_t gate)
 {
-	static struct gate_table tables[HD_LEN(gates)] = { { .making = PTHREAD_MUTEX_INITIALIZER },
-							   { .making = PTHREAD_MUTEX_INITIALIZER },
-							   { .making = PTHREAD_MUTEX_INITIALIZER } };
+	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+	static struct gate_table tables[HD_LEN(gates)];
 	struct gate_table *t = &tables[gate];
 	float a[HD_PIECE];
 
-	pthread_mutex_lock(&t->making);
+	pthread_mutex_lock(&making);
 	for (int from = 0; from < VALUES && !t->made; from += HD_PIECE) {
 		for (int j = 0; j < HD_PIECE; j++)
 			a[j] = hd_of_bf16((uint16_t)(from + j));
 		gates[gate].values(t->w + from, t->slope + from, a, HD_PIECE);
 	}
 	t->made = 1;
-	pthread_mutex_unlock(&t->making);
+	pthread_mutex_unlock(&making);
 	return t;
 }
 

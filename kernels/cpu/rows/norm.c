@@ -65,6 +65,8 @@ static int64_t scratch_dw(const struct hd_kernel_desc *d, int threads)
 }
 
 #define INLINE HD_INLINE
+#define MOST_ROWS 2
+#define STRIP 8 /* rows whose columns are summed in registers */
 
 struct stats {
 	float mean, rstd;
@@ -73,16 +75,17 @@ struct stats {
 /* of x - mean, or of its squares */
 INLINE float row_sum(const void *x, float mean, const int squares, int64_t n, const int low)
 {
-	hd_floats sums[HD_SUMS] = { { 0 } }, v;
+	hd_floats sums[HD_SUMS] = { { 0 } }, v[HD_SUMS];
 	int64_t j = 0;
 	float rest = 0;
 
 	for (; j + HD_STRIDE <= n; j += HD_STRIDE) {
+		hd_get_two(v, x, low, low, j);
+		hd_get_two(v + 2, x, low, low, j + 2 * HD_LANES);
 #pragma GCC unroll 4
 		for (int k = 0; k < HD_SUMS; k++) {
-			hd_get_floats(&v, x, low, j + k * HD_LANES);
-			v -= mean;
-			sums[k] += squares ? v * v : v;
+			v[k] -= mean;
+			sums[k] += squares ? v[k] * v[k] : v[k];
 		}
 	}
 	for (; j < n; j++) {
@@ -93,12 +96,17 @@ INLINE float row_sum(const void *x, float mean, const int squares, int64_t n, co
 	return hd_sum_floats(sums) + rest;
 }
 
-INLINE struct stats row_stats(const void *x, int64_t n, int rms, double eps, const int low)
+/* Of rows that follow each other.  Each pass goes over all of them, so no row's sum waits for that of the one before. */
+INLINE void rows_stats(struct stats *s, const void *x, int rows, int64_t n, int rms, double eps, const int low)
 {
-	float mean = rms ? 0 : row_sum(x, 0, 0, n, low) / (float)n;
-	double square = (double)row_sum(x, mean, 1, n, low);
+	const int64_t t = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 
-	return (struct stats){ mean, (float)(1 / sqrt(square / (double)n + eps)) };
+	for (int i = 0; i < rows; i++)
+		s[i].mean = rms ? 0 : row_sum(hd_at(x, t, i * n), 0, 0, n, low) / (float)n;
+	for (int i = 0; i < rows; i++)
+		s[i].rstd = row_sum(hd_at(x, t, i * n), s[i].mean, 1, n, low);
+	for (int i = 0; i < rows; i++)
+		s[i].rstd = (float)(1 / sqrt((double)s[i].rstd / (double)n + eps));
 }
 
 INLINE void row_scale(float *y, const void *x, struct stats s, const void *w, const void *b, int64_t n, const int low,
@@ -130,42 +138,55 @@ INLINE void row_scale_low(uint16_t *y, const uint16_t *x, struct stats s, const 
 	}
 }
 
-#define ROW(name, low, wlow) \
-	HD_CLONES static struct stats name(void *y, const void *x, const void *w, const void *b, int64_t n, int rms, \
-					   double eps) \
+typedef void rows_fn(struct stats *s, void *y, const void *x, const void *w, const void *b, int rows, int64_t n,
+		     int rms, double eps);
+
+#define ROWS(name, low, wlow) \
+	HD_CLONES static void name(struct stats *s, void *y, const void *x, const void *w, const void *b, int rows, \
+				   int64_t n, int rms, double eps) \
 	{ \
-		struct stats s = row_stats(x, n, rms, eps, low); \
-\
-		if (low) \
-			row_scale_low(y, x, s, w, b, n, wlow); \
-		else \
-			row_scale(y, x, s, w, b, n, 0, wlow); \
-		return s; \
+		rows_stats(s, x, rows, n, rms, eps, low); \
+		for (int i = 0; i < rows; i++) { \
+			if (low) \
+				row_scale_low((uint16_t *)y + i * n, (const uint16_t *)x + i * n, s[i], w, b, n, \
+					      wlow); \
+			else \
+				row_scale((float *)y + i * n, (const float *)x + i * n, s[i], w, b, n, 0, wlow); \
+		} \
 	}
-ROW(row, 0, 0)
-ROW(row_low, 1, 0)
-ROW(row_lowest, 1, 1)
-ROW(row_odd, 0, 1)
+ROWS(rows_wide, 0, 0)
+ROWS(rows_low, 1, 0)
+ROWS(rows_lowest, 1, 1)
+ROWS(rows_odd, 0, 1)
+
+/* Two rows at a time, unless they are long: of those L1 keeps one, and its sums take longer than a wait. */
+static int64_t rows_at_a_time(const struct hd_prep *p)
+{
+	return p->n[1] * (p->n[14] == HD_DTYPE_BF16 ? 2 : 4) <= 8192 ? MOST_ROWS : 1;
+}
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2];
+	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2], step = rows_at_a_time(p);
 	int64_t t = p->n[14], u = p->n[15];
 	float *rstd = out[1], *mean = rms ? NULL : out[2];
-	struct stats (*f)(void *y, const void *x, const void *w, const void *b, int64_t n, int rms, double eps) =
-		t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_lowest : row_low)
-		: u == HD_DTYPE_BF16 ? row_odd
-				     : row;
+	rows_fn *f = t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? rows_lowest : rows_low)
+		     : u == HD_DTYPE_BF16 ? rows_odd
+					  : rows_wide;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
-	for (int64_t i = 0; i < rows; i++) {
-		struct stats s = f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1],
-				   p->n[3] ? in[2] : NULL, cols, rms != 0, p->f[0]);
+	for (int64_t i = 0; i < rows; i += step) {
+		struct stats s[MOST_ROWS];
+		int n = (int)hd_min(step, rows - i);
 
-		rstd[i] = s.rstd;
-		if (mean)
-			mean[i] = s.mean;
+		f(s, hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1], p->n[3] ? in[2] : NULL, n, cols,
+		  rms != 0, p->f[0]);
+		for (int k = 0; k < n; k++) {
+			rstd[i + k] = s[k].rstd;
+			if (mean)
+				mean[i + k] = s[k].mean;
+		}
 	}
 }
 
@@ -176,18 +197,22 @@ struct norm_sums {
 INLINE struct norm_sums row_d_sums(const void *x, const void *w, struct stats s, const void *dy, int64_t n,
 				   const int low, const int wlow)
 {
-	hd_floats sums[HD_SUMS] = { { 0 } }, dots[HD_SUMS] = { { 0 } }, v, g, d;
+	hd_floats sums[HD_SUMS] = { { 0 } }, dots[HD_SUMS] = { { 0 } }, v[HD_SUMS], g[HD_SUMS], d[HD_SUMS];
 	struct norm_sums rest = { 0, 0 };
 	int64_t j = 0;
 
 	for (; j + HD_STRIDE <= n; j += HD_STRIDE) {
+#pragma GCC unroll 2
+		for (int k = 0; k < HD_SUMS; k += 2) {
+			hd_get_two(v + k, x, low, low, j + k * HD_LANES);
+			hd_get_two(g + k, w, wlow, low, j + k * HD_LANES);
+			hd_get_two(d + k, dy, low, low, j + k * HD_LANES);
+		}
 #pragma GCC unroll 4
 		for (int k = 0; k < HD_SUMS; k++) {
-			hd_get_floats(&v, x, low, j + k * HD_LANES);
-			hd_get_floats(&g, w, wlow, j + k * HD_LANES);
-			hd_get_floats(&d, dy, low, j + k * HD_LANES);
-			sums[k] += g * d;
-			dots[k] += g * d * ((v - s.mean) * s.rstd);
+			g[k] *= d[k];
+			sums[k] += g[k];
+			dots[k] += g[k] * ((v[k] - s.mean) * s.rstd);
 		}
 	}
 	for (; j < n; j++) {
@@ -290,37 +315,62 @@ struct dw {
 	int64_t cols, dtype;
 };
 
-/* b: or NULL */
-HD_CLONES static void add_dw(float *w, float *b, const float *x, struct stats s, const float *dy, int64_t n)
+/* Sums of rows from..to-1, a strip of them, over columns j..j+31: in registers. */
+INLINE void add_two(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t j, const int low)
 {
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		w[j] += dy[j] * ((x[j] - s.mean) * s.rstd);
-	if (!b)
-		return;
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		b[j] += dy[j];
+	hd_floats sum[2] = { { 0 } }, dots[2] = { { 0 } }, x[2], dy[2];
+
+	for (int64_t i = from; i < to; i++) {
+		float mean = a->mean ? a->mean[i] : 0, rstd = a->rstd[i];
+
+		hd_fetch_two(a->x, low, (i + STRIP) * a->cols + j);
+		hd_fetch_two(a->dy, low, (i + STRIP) * a->cols + j);
+		hd_get_two(x, a->x, low, low, i * a->cols + j);
+		hd_get_two(dy, a->dy, low, low, i * a->cols + j);
+		for (int k = 0; k < 2; k++) {
+			dots[k] += dy[k] * ((x[k] - mean) * rstd);
+			sum[k] += dy[k];
+		}
+	}
+	hd_add_two(w + j, dots, low);
+	if (b)
+		hd_add_two(b + j, sum, low);
+}
+
+INLINE void strip_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to, const int low)
+{
+	int64_t whole = a->cols / HD_TWO * HD_TWO;
+
+	for (int64_t j = 0; j < whole; j += HD_TWO)
+		add_two(a, w, b, from, to, j, low);
+	for (int64_t i = from; i < to; i++)
+		for (int64_t j = whole; j < a->cols; j++) {
+			float dy = hd_get(a->dy, low, i * a->cols + j), x = hd_get(a->x, low, i * a->cols + j);
+
+			w[j] += dy * ((x - (a->mean ? a->mean[i] : 0)) * a->rstd[i]);
+			if (b)
+				b[j] += dy;
+		}
+}
+
+HD_CLONES static void strip_wide(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
+{
+	strip_dw(a, w, b, from, to, 0);
+}
+
+HD_CLONES static void strip_low(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
+{
+	strip_dw(a, w, b, from, to, 1);
 }
 
 /* Rows from..to-1, to w and, where it is asked for, b */
 static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
 {
-	float x[HD_PIECE], dy[HD_PIECE];
-
 	memset(w, 0, (size_t)a->cols * sizeof(*w));
 	if (b)
 		memset(b, 0, (size_t)a->cols * sizeof(*b));
-	for (int64_t i = from; i < to; i++) {
-		struct stats s = { a->mean ? a->mean[i] : 0, a->rstd[i] };
-
-		for (int64_t j = 0; j < a->cols; j += HD_PIECE) {
-			int64_t n = hd_min(HD_PIECE, a->cols - j), at = i * a->cols + j;
-
-			add_dw(w + j, b ? b + j : NULL, hd_read(a->x, a->dtype, at, n, x), s,
-			       hd_read(a->dy, a->dtype, at, n, dy), n);
-		}
-	}
+	for (int64_t i = from; i < to; i += STRIP)
+		(a->dtype == HD_DTYPE_BF16 ? strip_low : strip_wide)(a, w, b, i, hd_min(to, i + STRIP));
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

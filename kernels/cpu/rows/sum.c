@@ -7,8 +7,8 @@
  * by element.
  */
 #include <config.h>
-#include "kernels/cpu/base/low.h"
 #include "kernels/cpu/base/scratch.h"
+#include "kernels/cpu/base/vectors.h"
 #include "kernels/prepare/sum.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,12 @@
 #define TILE 1024 /* columns of one task: memory is read in long runs */
 #define RUN 128   /* sums beside each other of one contiguous run */
 #define PIECE 256 /* rows summed in fp32 before they join a double */
+#define STRIP 8   /* rows that are read beside each other */
 #define LONG 4096 /* rows from which a narrow sum is cut for several threads */
 #define CUTS 16
 #define TASKS 64 /* of columns, with their cuts, at most */
+
+#define INLINE HD_INLINE
 
 struct cpu_sum {
 	struct hd_sum_prep s;
@@ -79,27 +82,41 @@ static void store(const struct hd_sum_prep *s, void *c, int64_t i, double x, int
 	hd_put(c, s->dtype_c == HD_DTYPE_BF16, i, (float)(x + (acc ? load(c, s->dtype_c, i) : 0)));
 }
 
-/* x[j] += a[j] over n columns: a function for each dtype */
-HD_CLONES static void add_floats(float *restrict x, const float *restrict a, int64_t n)
+/* x[j] += rows of n columns each, the first from element `at` on, `step` apart; sums are kept in registers */
+INLINE void add_any(float *x, const void *a, int64_t at, int64_t step, int64_t rows, int64_t n, const int low)
 {
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		x[j] += a[j];
+	int64_t whole = n / HD_TWO * HD_TWO;
+
+	for (int64_t j = 0; j < whole; j += HD_TWO) {
+		hd_floats sum[2] = { { 0 } }, v[2];
+
+		for (int64_t i = 0; i < rows; i++) {
+			hd_fetch_two(a, low, at + (i + rows) * step + j);
+			hd_get_two(v, a, low, low, at + i * step + j);
+			sum[0] += v[0];
+			sum[1] += v[1];
+		}
+		hd_add_two(x + j, sum, low);
+	}
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = whole; j < n; j++)
+			x[j] += hd_get(a, low, at + i * step + j);
 }
 
-HD_CLONES static void add_low(float *restrict x, const uint16_t *restrict a, int64_t n)
+HD_CLONES static void add_wide(float *x, const void *a, int64_t at, int64_t step, int64_t rows, int64_t n)
 {
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		x[j] += hd_of_bf16(a[j]);
+	add_any(x, a, at, step, rows, n, 0);
 }
 
-static void add_row(float *x, const void *a, uint32_t dtype, int64_t at, int64_t n)
+HD_CLONES static void add_low(float *x, const void *a, int64_t at, int64_t step, int64_t rows, int64_t n)
 {
-	if (dtype == HD_DTYPE_F32)
-		add_floats(x, (const float *)a + at, n);
-	else
-		add_low(x, (const uint16_t *)a + at, n);
+	add_any(x, a, at, step, rows, n, 1);
+}
+
+static void add_rows(float *x, const void *a, uint32_t dtype, int64_t at, int64_t step, int64_t rows, int64_t n)
+{
+	for (int64_t i = 0; i < rows; i += STRIP)
+		(dtype == HD_DTYPE_F32 ? add_wide : add_low)(x, a, at + i * step, step, hd_min(STRIP, rows - i), n);
 }
 
 /* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */
@@ -110,11 +127,8 @@ static void columns(double *total, const struct hd_sum_prep *s, const void *a, i
 
 	memset(total, 0, (size_t)n * sizeof(*total));
 	for (int64_t r = r0; r < r1; r += PIECE) {
-		int64_t end = r + PIECE < r1 ? r + PIECE : r1;
-
 		memset(x, 0, (size_t)n * sizeof(*x));
-		for (int64_t i = r; i < end; i++)
-			add_row(x, a, s->dtype_a, at + i * s->q, n);
+		add_rows(x, a, s->dtype_a, at + r * s->q, s->q, hd_min(PIECE, r1 - r), n);
 		for (int64_t j = 0; j < n; j++)
 			total[j] += (double)x[j];
 	}
@@ -127,11 +141,11 @@ static double row(const struct hd_sum_prep *s, const void *a, int64_t at, int64_
 	double total = 0;
 
 	for (int64_t i = 0; i < n; i += RUN * PIECE) {
-		int64_t end = i + RUN * PIECE < n ? i + RUN * PIECE : n;
+		int64_t here = hd_min(RUN * PIECE, n - i), whole = here / RUN;
 
 		memset(x, 0, sizeof(x));
-		for (int64_t k = i; k < end; k += RUN)
-			add_row(x, a, s->dtype_a, at + k, end - k < RUN ? end - k : RUN);
+		add_rows(x, a, s->dtype_a, at + i, RUN, whole, RUN);
+		add_rows(x, a, s->dtype_a, at + i + whole * RUN, RUN, 1, here - whole * RUN);
 		for (int j = 0; j < RUN; j++)
 			total += (double)x[j];
 	}
