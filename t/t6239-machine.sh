@@ -74,6 +74,17 @@ if [ -n "$(command -v mpirun)" ]; then
 	done
 	ok 'and the links of [machine] are no guess' sh -c '! grep -q "not measured" both.ini'
 	ok 'plan takes that' test -n "$(seconds both.ini 2)"
+	ok 'what a movement takes more by ranks that share a core' awk -v n="$(sed -n 's/^turn = \([-0-9.e+]*\).*/\1/p' both.ini)" \
+		'BEGIN { exit !(n != "" && n > 0 && n < 0.01) }'
+	# Ranks that share a core take turns in each movement: `turn` more, where there are more ranks than cores.
+	crowd() { # TURN RANKS
+		sed "/^turn/d; s/^cores = .*/cores = 2/; s/^threads = [0-9]*.*/threads = 1\nturn = $1/" both.ini >crowd.ini
+		seconds crowd.ini "$2"
+	}
+	none=$(crowd 0 4)
+	ok 'ranks that share cores take longer by their movements' test "$(awk -v a="$none" -v b="$(crowd 1e-3 4)" 'BEGIN { print (b > a + 0.002) }')" = 1
+	near 'twice as long by twice the key' "$(awk -v a="$none" -v b="$(crowd 1e-2 4)" -v c="$(crowd 2e-2 4)" 'BEGIN { print (c - a) / (b - a) }')" 2 1e-6
+	near 'ranks with a core each do not' "$(awk -v a="$(crowd 0 2)" -v b="$(crowd 1e-3 2)" 'BEGIN { print b / a }')" 1 1e-9
 	if [ "$(nproc)" -gt 1 ]; then
 		ok 'and what a launch takes more by one rank with all cores' awk -v n="$(sed -n 's/^launch = \([-0-9.e+]*\).*/\1/p' both.ini)" \
 			'BEGIN { exit !(n != "" && n >= 0 && n < 0.01) }'

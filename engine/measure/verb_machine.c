@@ -60,7 +60,7 @@ static void about(struct hd_rates *r, const struct hd_job *j)
 	r->cores = hd_device_in_host(j->device) ? cores(j) : 1;
 	r->hosts = j->world.hosts;
 	r->ranks = j->world.size;
-	r->launch = -1;
+	r->launch = r->turn = -1;
 	r->threads = hd_device_in_host(j->device) ? j->threads : 1;
 }
 
@@ -137,6 +137,8 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 		rc = hd_measure_team(m, err);
 	if (rc >= 0)
 		rc = hd_measure_links(m, &network, err);
+	if (rc >= 0)
+		rc = hd_measure_turns(m, err);
 	measure_memory(m, &memory);
 	if (rc >= 0 && m->j->world.rank == 0)
 		print(m, &memory, &network, path, err);

@@ -106,6 +106,12 @@ double hd_known_added(const struct hd_pricing *x, const struct tensor *t)
 	return hd_work_added(t, &w) ? seconds(x, &w, "accumulate") : 0;
 }
 
+/* Ranks that share a core take turns in each movement. */
+static double of_turns(const struct hd_machine *m)
+{
+	return m->ranks_per_node * m->threads > m->rates->cores ? m->rates->turn : 0;
+}
+
 double hd_known_movement(const struct hd_pricing *x, const struct node *n, double sent)
 {
 	static const uint32_t like[][2] = { { HD_COMM_ALL_MAX, HD_COMM_ALL_REDUCE },
@@ -130,5 +136,5 @@ double hd_known_movement(const struct hd_pricing *x, const struct node *n, doubl
 			break;
 		}
 	s = hd_rates_moved(x->m->rates, hd_comm_kind_name(kind), sent);
-	return s > 0 ? s : -1;
+	return s > 0 ? s + of_turns(x->m) : -1;
 }

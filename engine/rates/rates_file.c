@@ -31,6 +31,8 @@ static const struct hd_option measured_keys[] = {
 	{ "ranks", HD_OPT_INT, 0, "1", "1..", "ranks that measured" },
 	{ "threads", HD_OPT_INT, 0, NULL, "1..", "threads of each" },
 	{ "launch", HD_OPT_NUM, 0, "0", "0..", "seconds more that a launch takes by one rank with all cores" },
+	{ "turn", HD_OPT_NUM, 0, "0", "0..",
+	  "seconds more that a movement takes by each of the ranks that share a core" },
 };
 static const struct hd_option rate_keys[] = {
 	{ "fp32", HD_OPT_STR, 0, "", NULL, "rates of one core in fp32" },
@@ -141,6 +143,7 @@ static int read_all(struct hd_conf *c, struct hd_section *s, struct hd_rates *r,
 	r->ranks = hd_section_int(s, "ranks");
 	r->threads = hd_section_int(s, "threads");
 	r->launch = hd_section_num(s, "launch");
+	r->turn = hd_section_num(s, "turn");
 	for (s = hd_conf_next(c, "product", NULL); s; s = hd_conf_next(c, "product", s))
 		HD_TRY(read_section(c, s, r, err));
 	for (s = hd_conf_next(c, "movement", NULL); s; s = hd_conf_next(c, "movement", s))
@@ -210,6 +213,9 @@ void hd_rates_print(const struct hd_rates *r, FILE *to)
 		(long long)r->threads);
 	if (r->launch >= 0)
 		fprintf(to, "launch = %.3g\t; seconds more of a launch by a rank with all cores\n", r->launch);
+	if (r->turn >= 0)
+		fprintf(to, "turn = %.3g\t; seconds more of a movement by each of the ranks that share a core\n",
+			r->turn);
 	print_products(r, to);
 	if (r->nmovements)
 		fprintf(to, "\n; Movements between ranks of a host: bytes that a rank sends : bytes/s\n");

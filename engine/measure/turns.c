@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a movement takes longer by ranks that share a core.
+ *
+ * In a movement a rank waits for the others, so those on its core take turns.  When its turn comes again, what its last kernel left in
+ * the private cache of the core (L2) has made way for theirs, and its next kernel reads that from further away.  So it is a time for each
+ * movement: what reading a part of L2 takes longer after other memory of its size than after itself.
+ */
+#include <config.h>
+#include "engine/measure/measure.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Fitted: the part of L2 that a kernel would find again.  With a half, eight ranks on two cores were predicted best. */
+#define FOUND_AGAIN 2
+#define USUAL_L2 (1 << 20)
+enum { ROUNDS = 15, LINE = 8 }; /* words of a cache line */
+
+/* -> seconds of reading n words; one of each line, or the loop would take longer than the memory */
+static double read_through(const volatile uint64_t *memory, int64_t n)
+{
+	double begin = hd_seconds();
+
+	for (int64_t i = 0; i < n; i += LINE)
+		(void)memory[i];
+	return hd_seconds() - begin;
+}
+
+int hd_measure_turns(struct hd_measuring *m, struct hd_err *err)
+{
+	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	int64_t all = (l2 > 0 ? l2 : USUAL_L2) / (int64_t)sizeof(uint64_t);
+	uint64_t *mine = hd_alloc((size_t)(all / FOUND_AGAIN) * sizeof(*mine)),
+		 *others = hd_alloc(2 * (size_t)all * sizeof(*others));
+	double more[ROUNDS], median;
+
+	memset(mine, 1, (size_t)(all / FOUND_AGAIN) * sizeof(*mine));
+	memset(others, 1, 2 * (size_t)all * sizeof(*others));
+	hd_comm_barrier(); /* rates are those while all cores work */
+	for (int i = 0; i < ROUNDS; i++) {
+		read_through(others, 2 * all);
+		more[i] = read_through(mine, all / FOUND_AGAIN);
+		more[i] -= read_through(mine, all / FOUND_AGAIN);
+	}
+	free(mine);
+	free(others);
+	hd_sort(more, ROUNDS);
+	median = hd_comm_max(more[ROUNDS / 2]);
+	if (hd_device_in_host(m->j->device))
+		m->rates->turn = fmax(median, 0);
+	return hd_comm_agree(err);
+}
