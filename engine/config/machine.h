@@ -40,6 +40,7 @@ struct hd_machine {
 	int64_t threads;  /* of a rank */
 	int memory_given; /* of a rank, by --memory: not shared out */
 	int shared;       /* all else is what a rank of the layout has (hd_machine_share) */
+	int64_t job;      /* ranks of the job of which the plan is a part, alone to be priced; 0: it is the whole */
 };
 /* name: of a file, or of one of conf/machines/ without .ini */
 int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err);

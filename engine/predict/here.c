@@ -38,15 +38,15 @@ int64_t hd_machine_node_size(const struct hd_machine *m)
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
 {
 	const struct hd_rates *r = m->rates;
-	int64_t measured = r ? r->ranks / r->hosts : 0, here;
+	int64_t measured = r ? r->ranks / r->hosts : 0, ranks = m->job ? m->job : p->ranks, here;
 	double more;
 
 	if (!hd_machine_is_host(m) || m->shared)
 		return;
 	m->shared = 1;
 	if (r->hosts == 1)
-		m->ranks_per_node = m->cards = p->ranks;
-	here = m->ranks_per_node < p->ranks ? m->ranks_per_node : p->ranks;
+		m->ranks_per_node = m->cards = ranks;
+	here = m->ranks_per_node < ranks ? m->ranks_per_node : ranks;
 	m->threads = p->config.threads ? p->config.threads : r->cores / here ? r->cores / here : 1;
 	more = (double)m->threads / (double)r->threads;
 	m->flops_fp32 *= more;
@@ -58,15 +58,14 @@ void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
 
 void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct hd_prediction *r)
 {
-	int64_t here = m->ranks_per_node < p->ranks ? m->ranks_per_node : p->ranks;
+	int64_t ranks = m->job ? m->job : p->ranks, here = m->ranks_per_node < ranks ? m->ranks_per_node : ranks;
 	double work = 0;
 
-	if (!hd_machine_is_host(m) || here * m->threads <= m->rates->cores)
+	r->crowd = hd_machine_is_host(m) ? fmax((double)(here * m->threads) / (double)m->rates->cores, 1) : 1;
+	if (m->job || r->crowd <= 1)
 		return;
 	for (int64_t i = 0; i < r->nstages; i++)
-		work += (r->stages[i].compute + r->stages[i].collective) * (double)(here * m->threads) /
-			(double)r->nstages;
-	work /= (double)m->rates->cores;
+		work += r->crowd * (r->stages[i].compute + r->stages[i].collective) / (double)r->nstages;
 	r->step = work > r->step ? work : r->step;
 	for (int64_t i = 0; i < r->nstages; i++)
 		r->stages[i].idle = fmax(r->step - r->stages[i].compute - r->stages[i].exposed, 0);

@@ -17,7 +17,7 @@ int64_t hd_machine_node_size(const struct hd_machine *m);
  * or it has been done. */
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p);
 /* Ranks that share cores: a step takes at least all their work on these, where it is longer than the ranks' own order of it.
- * A rank that waits leaves its core to others. */
+ * A rank that waits leaves its core to others.  Of a part of a job, only how many share a core is said. */
 void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct hd_prediction *r);
 /* Ranks compute in the host's memory, and move between themselves what is in it: in their own time. */
 int hd_machine_is_host(const struct hd_machine *m);

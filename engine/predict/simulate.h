@@ -38,7 +38,8 @@ struct hd_server_price { /* of the ranks that hold no model, of each number the 
 	double sent[HD_LINKS];
 };
 struct hd_prediction {
-	double step; /* seconds: all stages have ended */
+	double step;  /* seconds: all stages have ended */
+	double crowd; /* threads of the job's ranks for each core of a host; 1: no more than one, or no cores to share */
 	struct hd_stage_price *stages;
 	int64_t nstages;
 	int want_spans;                 /* set before: spans, too */

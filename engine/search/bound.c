@@ -36,14 +36,26 @@ static double most_layers(const struct probe_shape *s)
 	return (double)(l / s->period * s->period);
 }
 
+/* Of a stage in the mean. */
+static double even(const struct affine *f, const struct probe_shape *s)
+{
+	double m = (double)s->micros, l = (double)s->layers;
+
+	return (f->a + f->b * l + m * (f->e + f->d * l)) / (double)s->stages;
+}
+
 /* Of the stage that has most of it. */
 static double at_least(const struct affine *f, const struct probe_shape *s)
 {
-	double m = (double)s->micros, l = (double)s->layers;
-	double even = (f->a + f->b * l + m * (f->e + f->d * l)) / (double)s->stages;
-	double most = most_layers(s) * (least(f->b) + m * f->d);
+	double most = most_layers(s) * (least(f->b) + (double)s->micros * f->d);
 
-	return least(larger_of(even, most));
+	return least(larger_of(even(f, s), most));
+}
+
+/* Ranks that share cores: all that they do is done on these (hd_machine_busy), and while one waits another works. */
+static double shared_out(const struct probe *p, double even)
+{
+	return p->crowd > 1 ? p->crowd * least(even) : 0;
 }
 
 double hd_bound_step(const struct probe *p, const struct probe_shape *s)
@@ -51,7 +63,8 @@ double hd_bound_step(const struct probe *p, const struct probe_shape *s)
 	struct affine compute = affine_of(p->compute, s->period), sent = affine_of(p->collective, s->period);
 	double queues = p->queues > 1 ? p->queues : 1;
 
-	return larger_of(at_least(&compute, s), at_least(&sent, s) / queues);
+	return larger_of(larger_of(at_least(&compute, s), at_least(&sent, s) / queues),
+			 shared_out(p, even(&compute, s) + even(&sent, s)));
 }
 
 double hd_bound_memory(const struct probe *p, const struct probe_shape *s)
@@ -69,9 +82,10 @@ double hd_guess_step(const struct probe *p, const struct probe_shape *s, const s
 {
 	struct affine f = affine_of(p->step, s->period);
 	double m = (double)s->micros, l = (double)s->layers, n = (double)s->stages;
-	double even = (f.e + f.d * l) / n, micro = larger_of(even, slowest_stage(f.d, f.e, l, n));
+	double each = (f.e + f.d * l) / n, micro = larger_of(each, slowest_stage(f.d, f.e, l, n));
 
-	return larger_of((f.a + f.b * l) / n, 0) + m * micro + o->bubble * o->bubble_of * even;
+	return larger_of(larger_of((f.a + f.b * l) / n, 0) + m * micro + o->bubble * o->bubble_of * each,
+			 shared_out(p, even(&f, s)));
 }
 
 /* Chunks of micro-batches that a stage keeps: as measured, or growing with the micro-batches of a step. */
@@ -115,6 +129,8 @@ double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
 	double micro = (p->units[1] - p->units[0]) / q, once = (p->step[1] - p->step[0]) / q - micro;
 	double rest = p->units[0] - micro * q, rest_once = p->step[0] - p->units[0] - once * q;
 
-	return larger_of((once * l + rest_once) / n, 0) +
-	       (double)s->micros * larger_of((micro * l + rest) / n, slowest_stage(micro, rest, l, n));
+	double begin = larger_of((once * l + rest_once) / n, 0), m = (double)s->micros;
+
+	return larger_of(begin + m * larger_of((micro * l + rest) / n, slowest_stage(micro, rest, l, n)),
+			 shared_out(p, begin + m * (micro * l + rest) / n));
 }

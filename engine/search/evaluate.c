@@ -62,16 +62,19 @@ struct predicted {
 	int groups;
 };
 
-static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd_plan_options *o, int want_spans,
+/* part: only a part of the job is planned, whose ranks have what those of the whole job have. */
+static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd_plan_options *o, int part,
 		   struct predicted *r, struct hd_err *err)
 {
+	struct hd_machine m = *e->machine;
 	struct hd_plan *p = NULL;
 
-	*r = (struct predicted){ .times.want_spans = want_spans };
+	m.job = part ? e->space->ranks : 0;
+	*r = (struct predicted){ .times.want_spans = part };
 	if (hd_plan_create(c, o, &p, err) >= 0) {
 		r->micros = p->config.batch.full / p->batch;
 		r->groups = (int)p->ngroups;
-		if (hd_simulate(p, e->machine, e->style, &r->times, err) < 0)
+		if (hd_simulate(p, &m, e->style, &r->times, err) < 0)
 			hd_price_release(&r->times);
 	}
 	hd_plan_destroy(p);
@@ -208,6 +211,7 @@ static int probe_one(const struct evaluator *e, const struct space_layout *l, st
 	if (probe_conf(e, l, e->period * (1 + (k & 1)), &c, err) >= 0 && predict(e, c, o, 1, &r, err) >= 0) {
 		out->micros = r.micros;
 		out->queues = r.groups;
+		out->crowd = r.times.crowd;
 		out->step[k] = r.times.step;
 		out->units[k] = in_units(r.times.spans);
 		out->compute[k] = r.times.stages[0].compute;

@@ -27,6 +27,7 @@ struct probe {
 	double units[HD_PROBES]; /* of step: in units of micro-batches; the rest is once a step */
 	double memory[HD_PROBES],
 		kept[HD_PROBES]; /* kept: of memory, what backward of a micro-batch reads of forward */
+	double crowd;            /* ranks of the whole layout that share a core, or 1 */
 	int queues;              /* groups that communicate: each beside the others */
 	int whole;               /* all four; else those of one micro-batch */
 };
