@@ -23,6 +23,23 @@ for set in every=2 gradients=yes async=yes; do
 done
 ok "what is off may be said" heddle train tiny.ini --set train.steps=1 --set checkpoint.every=0 --set checkpoint.async=no
 is "... without a word" "$(grep -c 'does nothing' "$tmp/.ok")" 0
+idle() { # SECTION.KEY=VALUE WHY [--set ...]: named in a warning by check and by train
+	set_=$1 why=$2
+	shift 2
+	for verb in check train; do
+		ok "$verb with $set_" heddle $verb tiny.ini --set train.steps=1 --set "$set_" "$@"
+		is "... with a warning" "$(grep 'does nothing' "$tmp/.ok")" "heddle: ${set_%=*} does nothing $why"
+	done
+}
+idle train.beta1=0.8 'with train.optimizer = sgd' --set train.optimizer=sgd
+idle train.min_lr=1e-6 'with train.schedule = constant' --set train.schedule=constant
+idle model.capacity_factor=1 'without model.experts'
+idle model.second_expert=all 'without model.router = gshard' --set model.experts=2 --set model.router=topk
+idle log.sample_prompt=x 'without log.sample or log.sample_every'
+idle log.trace_steps=1 'without log.trace'
+ok "where they do something" heddle train tiny.ini --set train.steps=1 --set model.experts=2 --set model.capacity_factor=1 --set train.beta1=0.8 \
+	--set train.min_lr=1e-6 --set log.sample=3 --set log.sample_prompt=x --set log.trace=t.json --set log.trace_steps=1
+is "... without a word" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 no '^heddle: --set train\.loss_parts: 7: a rank.s micro-batch has 2 x 32 tokens' check tiny.ini --set train.loss_parts=7
 sed 's/^steps/loss_parts = 7\n&/' tiny.ini >parts.ini
 no '^heddle: parts\.ini:[0-9]+: \[train\] loss_parts: 7: ' check parts.ini
@@ -41,7 +58,7 @@ if command -v python3 >/dev/null; then
 	heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=c >log 2>&1 || tap_comment <log
 	hf=c/$(cat c/latest)
 	ok "all tensors have a place" heddle train tiny.ini --set train.steps=1 --set model.load="$hf"
-	is "... so nothing is said" "$(grep -c 'stay unread' "$tmp/.ok")" 0
+	is "... so nothing is said" "$(grep -c 'stay unread\|does nothing' "$tmp/.ok")" 0
 	python3 - "$hf/model.safetensors" <<'END'
 import json, struct, sys
 raw = open(sys.argv[1], 'rb').read()

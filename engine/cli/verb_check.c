@@ -349,6 +349,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
 	HD_TRY(hd_foresight_check(*conf, err));
 	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), err));
+	hd_warn_without_effect(*p);
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);
 		print_precision(*p);

@@ -15,17 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys of saves, where nothing is saved */
-static void warn_unsaved(const struct hd_checkpoint_config *k)
-{
-	static const char *const keys[] = { "every", "gradients", "async" };
-
-	for (size_t i = 0; i < HD_LEN(keys) && !*k->dir; i++)
-		if (hd_section_int(k->section, keys[i]))
-			hd_log(HD_LOG_WARN, "checkpoint.%s does nothing without checkpoint.dir: nothing is saved",
-			       keys[i]);
-}
-
 /* Rank 0 writes the files of [log]; the directory of checkpoints every rank. */
 static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
@@ -34,10 +23,8 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err 
 
 	HD_TRY(hd_checkpoint_config_read(conf, &k, err));
 	HD_TRY(hd_foresight_check(conf, err));
-	if (j->world.rank == 0) {
+	if (j->world.rank == 0)
 		HD_TRY(hd_outputs_check(conf, err));
-		warn_unsaved(&k);
-	}
 	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
 	return HD_OK;
@@ -71,6 +58,8 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	hd_job_open(j, conf, roles, picks, err);
 	free(picks);
 	HD_TRY(err->code);
+	if (j->world.rank == 0)
+		hd_warn_without_effect(j->plan[HD_JOB_TRAIN]);
 	hd_comm_watchdog(j->train.watchdog);
 	return hd_train(j, err);
 }

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Keys that are given and do nothing, since another is not.  They are no mistake: one INI serves several runs, whose --set differ.
+ */
+#include <config.h>
+#include "engine/command/command.h"
+#include "engine/config/output_config.h"
+#include "engine/models/decoder/knobs.h"
+#include <string.h>
+
+#define MOST 20
+
+struct idle {
+	const char *section, *keys[MOST];
+	const char *why; /* behind "does nothing" */
+};
+
+static void warn(struct hd_conf *c, const struct idle *x)
+{
+	const struct hd_section *s = hd_conf_section(c, NULL, x->section);
+
+	for (int i = 0; i < MOST && x->keys[i]; i++)
+		if (hd_section_has(s, x->keys[i]))
+			hd_log(HD_LOG_WARN, "%s.%s does nothing %s", x->section, x->keys[i], x->why);
+}
+
+static void warn_unsaved(const struct hd_plan *p)
+{
+	static const char *const keys[] = { "every", "gradients", "async" };
+	const struct hd_section *s = hd_conf_section(p->conf, NULL, "checkpoint");
+
+	for (size_t i = 0; i < HD_LEN(keys) && !*hd_section_str(s, "dir"); i++)
+		if (hd_section_int(s, keys[i])) /* what is off may be said */
+			hd_log(HD_LOG_WARN, "checkpoint.%s does nothing without checkpoint.dir: nothing is saved",
+			       keys[i]);
+}
+
+static void warn_of_train(const struct hd_plan *p)
+{
+	static const struct idle adamw = { "train", { "beta1", "beta2", "eps" }, "with train.optimizer = sgd" },
+				 decay = { "train", { "min_lr", "decay" }, "with train.schedule = constant" };
+
+	if (!p->config.adamw && !p->config.optimizer)
+		warn(p->conf, &adamw);
+	if (p->config.schedule == HD_LR_CONSTANT)
+		warn(p->conf, &decay);
+}
+
+static void warn_of_model(const struct hd_plan *p)
+{
+	static const struct idle experts = { "model",
+					     { "experts_per_token", "moe_every", "router", "router_groups",
+					       "router_best_groups", "router_bias_rate", "gate_scale", "expert_mlp",
+					       "dense_layers", "shared_experts", "normalize_gates", "capacity_factor",
+					       "group_tokens", "second_expert", "aux_loss", "z_loss" },
+					     "without model.experts" };
+	static const struct idle second = { "model", { "second_expert" }, "without model.router = gshard" };
+
+	if (!p->model.experts)
+		warn(p->conf, &experts);
+	else if (p->model.router != HD_ROUTER_GSHARD)
+		warn(p->conf, &second);
+}
+
+static void warn_of_log(const struct hd_plan *p)
+{
+	static const struct idle prompt = { "log", { "sample_prompt" }, "without log.sample or log.sample_every" },
+				 steps = { "log", { "trace_steps" }, "without log.trace" };
+	const struct hd_section *s = hd_conf_section(p->conf, NULL, "log");
+
+	if (!hd_section_int(s, "sample") && !hd_section_int(s, "sample_every"))
+		warn(p->conf, &prompt);
+	if (!*hd_section_str(s, "trace"))
+		warn(p->conf, &steps);
+}
+
+void hd_warn_without_effect(const struct hd_plan *p)
+{
+	warn_unsaved(p);
+	warn_of_train(p);
+	warn_of_model(p);
+	warn_of_log(p);
+}
