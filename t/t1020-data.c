@@ -220,6 +220,25 @@ static void write_ids(const char *name)
 	put(name, file, sizeof(file));
 }
 
+/* One id of a million, between the pieces that opening looks at: found when its batch is read. */
+static void rare_id(int32_t *ids)
+{
+	enum { N = 1 << 20, AT = 12000 };
+	uint16_t *many = calloc(N, sizeof(*many));
+
+	many[AT] = 4;
+	put("many.bin", many, N * sizeof(*many));
+	is_str(try_open("train = many.bin\nformat = uint16\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "",
+	       "a rare id");
+	ok(!hd_data_sample(data, 0, AT / 4 + 1, ids, &err), "a sample without it");
+	ok(hd_data_sample(data, 0, AT / 4, ids, &err) == HD_EINVAL, "and with it");
+	is_str(err.text, "many.bin: token 12000 has id 4, which is not in a vocab of 4", "are named");
+	put("few.bin", many + AT - 2, 10 * sizeof(*many));
+	is_str(try_open("train = many.bin\nvalid = few.bin\nformat = uint16", 4, 4, 1),
+	       "x.ini:3: [data] valid: few.bin: token 2 has id 4, which is not in a vocab of 4", "one of validation");
+	free(many);
+}
+
 static void refused(void)
 {
 	static const char tokens[] = "{\"model\":{\"vocab\":{\"a\":0,\"b\":5}},\"added_tokens\":[{\"id\":9}]}";
@@ -264,9 +283,9 @@ static void refused(void)
 	is_int(hd_data_vocab(data), 10, "whose vocab it is");
 	is_str(try_open("train = g.bin\nvalid = a.txt", 2, 0, 1),
 	       "x.ini:3: [data] valid: text, but train is ids of a tokenizer", "validated with text");
-	is_str(try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "", "ids");
-	ok(hd_data_sample(data, 0, 0, ids, &err) == HD_EINVAL, "beyond the vocab");
-	is_str(err.text, "g.bin: token 4 has id 4, which is not in a vocab of 4", "are named");
+	is_str(try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 4, 1),
+	       "x.ini:2: [data] train: g.bin: token 4 has id 4, which is not in a vocab of 4", "ids beyond the vocab");
+	rare_id(ids);
 	put("tokenizer.json", "{\n\"model\"", 9);
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1),
 	       "x.ini:4: [data] tokenizer: "

@@ -335,6 +335,20 @@ static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	return 0;
 }
 
+/* Ids that the model does not have, as far as a look tells; each batch is checked when it is read. */
+static int check_ids(struct hd_data *d, struct hd_conf *c, struct hd_err *err)
+{
+	struct hd_err why = { 0 };
+
+	for (size_t i = 0; i < d->nsources && d->limit; i++)
+		if (hd_tokens_look(d->sources[i].tokens, d->limit, &why) < 0)
+			return key_fail(c, "train", &why, err);
+	for (size_t i = 0; i < d->nvalid && d->limit; i++)
+		if (!d->valid[i].shared && hd_tokens_look(d->valid[i].tokens, d->limit, &why) < 0)
+			return key_fail(c, "valid", &why, err);
+	return HD_OK;
+}
+
 int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out, struct hd_err *err)
 {
 	struct hd_section *s = hd_conf_section(c, NULL, "data");
@@ -352,6 +366,8 @@ int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, s
 		rc = open_splits(d, c, s, err);
 	if (!rc)
 		rc = check_sizes(d, c, s, err);
+	if (!rc)
+		rc = check_ids(d, c, err);
 	if (rc)
 		hd_data_close(d);
 	else

@@ -56,6 +56,8 @@ int hd_tokens_are_text(const char *files,
 /* [first, first + count) of the stream.  An id outside [0, vocab) is an error; vocab 0: any fits. */
 int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab, int32_t *ids,
 		   struct hd_err *err);
+/* Reads pieces all over the stream, all of a short one, for such an error: before hours of training, not after them. */
+int hd_tokens_look(const struct hd_tokens *t, int64_t vocab, struct hd_err *err);
 
 /* -- kept_ids.c: those of texts, in the cache -- */
 #define HD_KEPT_DAYS 30
