@@ -58,6 +58,12 @@ memory=$("$build/heddle" check --all "$tmp/l.ini" --ranks 4 --set pp.size=4 --se
 	awk '{ m = $1 + $2 > m ? $1 + $2 : m } END { print m }')
 near 'memory is that of check' "$(over "$(top planned_peak_bytes)" 1e6)" "$memory" 0.06
 
+fits() { # --memory SIZE
+	plan free 1 "$@"
+	printf '%s\n' "$said" | sed 's/"stages".*//; s/.*"fits": *\([a-z]*\).*/\1/'
+}
+is 'whether it fits is said in JSON too' "$(fits --memory 100G) $(fits --memory 1M)" 'true false'
+
 # Links: what is sent, over which of them, and for how long.
 machine slow 'node_bandwidth = 1e6' 'network_bandwidth = 1e6' 'ranks_per_node = 2'
 machine twice 'node_bandwidth = 2e6' 'network_bandwidth = 2e6' 'ranks_per_node = 2'

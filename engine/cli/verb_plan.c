@@ -205,6 +205,10 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 	json_object_set_new(o, "peak_share_model", hd_json_number(flops / peak(p, m)));
 	json_object_set_new(o, "peak_share_hardware", hd_json_number(all / peak(p, m)));
 	json_object_set_new(o, "job_flops", hd_json_number(all));
+	if (m->memory > 0) {
+		json_object_set_new(o, "memory_limit_bytes", hd_json_number(m->memory));
+		json_object_set_new(o, "fits", json_boolean(t.memory <= m->memory));
+	}
 	json_object_set_new(o, "stages", stages_json(r));
 	if (t.host > 0)
 		json_object_set_new(o, "host",
