@@ -33,6 +33,12 @@ struct att_step {
 	int64_t row, col, k;
 };
 
+/* The product whose sums are still in the units; c NULL: there is none.  Begin with none, end with tiles_close(). */
+struct att_open {
+	float *c;
+	struct att_step s;
+};
+
 #if ON_UNITS
 INLINE void begin_tiles(void)
 {
@@ -44,24 +50,38 @@ INLINE void end_tiles(void)
 	hd_amx_end();
 }
 
-/* c (2 x 2 tiles) = [c +] sum over n steps of a (2 x 1) b (1 x 2) */
-INLINE void tiles_product(float *c, struct att_step sc, const uint16_t *a, struct att_step sa, const uint16_t *b,
-			  struct att_step sb, int64_t n, int add)
-{
-	float *c1 = c + sc.row * WORD;
+/* A sum leaves for the product before just before its next use, so that the units do not wait for all four at once; then it begins as
+ * in c, or zero. */
+#define TILE_TURN(tile, row_, col_) \
+	do { \
+		if (o->c) \
+			HD_TILE_STORE(tile, o->c + ((row_)*o->s.row + (col_)*o->s.col) * WORD, 64); \
+		if (add) \
+			HD_TILE_LOAD(tile, c + ((row_)*sc.row + (col_)*sc.col) * WORD, 64); \
+		else \
+			HD_TILE_ZERO(tile); \
+	} while (0)
 
-	if (add) {
-		HD_TILE_LOAD(0, c, 64);
-		HD_TILE_LOAD(1, c + sc.col * WORD, 64);
-		HD_TILE_LOAD(2, c1, 64);
-		HD_TILE_LOAD(3, c1 + sc.col * WORD, 64);
-	} else {
-		HD_TILE_ZERO(0);
-		HD_TILE_ZERO(1);
-		HD_TILE_ZERO(2);
-		HD_TILE_ZERO(3);
-	}
-	for (int64_t k = 0; k < n; k++, a += sa.k * HALF, b += sb.k * HALF) {
+/* c (2 x 2 tiles) = [c +] sum over n steps, one at least, of a (2 x 1) b (1 x 2).  It is in c when the next product is made, or after
+ * tiles_close(); c is not that of the product before. */
+INLINE void tiles_product(struct att_open *o, float *c, struct att_step sc, const uint16_t *a, struct att_step sa,
+			  const uint16_t *b, struct att_step sb, int64_t n, int add)
+{
+	HD_TILE_LOAD(4, a, 64);
+	HD_TILE_LOAD(6, b, 64);
+	TILE_TURN(0, 0, 0);
+	HD_TILE_DPBF16(0, 4, 6);
+	HD_TILE_LOAD(7, b + sb.col * HALF, 64);
+	TILE_TURN(1, 0, 1);
+	HD_TILE_DPBF16(1, 4, 7);
+	HD_TILE_LOAD(5, a + sa.row * HALF, 64);
+	TILE_TURN(2, 1, 0);
+	HD_TILE_DPBF16(2, 5, 6);
+	TILE_TURN(3, 1, 1);
+	HD_TILE_DPBF16(3, 5, 7);
+	for (int64_t k = 1; k < n; k++) {
+		a += sa.k * HALF;
+		b += sb.k * HALF;
 		HD_TILE_LOAD(4, a, 64);
 		HD_TILE_LOAD(6, b, 64);
 		HD_TILE_LOAD(7, b + sb.col * HALF, 64);
@@ -71,10 +91,18 @@ INLINE void tiles_product(float *c, struct att_step sc, const uint16_t *a, struc
 		HD_TILE_DPBF16(2, 5, 6);
 		HD_TILE_DPBF16(3, 5, 7);
 	}
-	HD_TILE_STORE(0, c, 64);
-	HD_TILE_STORE(1, c + sc.col * WORD, 64);
-	HD_TILE_STORE(2, c1, 64);
-	HD_TILE_STORE(3, c1 + sc.col * WORD, 64);
+	*o = (struct att_open){ c, sc };
+}
+
+INLINE void tiles_close(struct att_open *o)
+{
+	if (o->c) {
+		HD_TILE_STORE(0, o->c, 64);
+		HD_TILE_STORE(1, o->c + o->s.col * WORD, 64);
+		HD_TILE_STORE(2, o->c + o->s.row * WORD, 64);
+		HD_TILE_STORE(3, o->c + (o->s.row + o->s.col) * WORD, 64);
+	}
+	o->c = NULL;
 }
 #else
 INLINE void begin_tiles(void)
@@ -121,13 +149,19 @@ INLINE void strip_product(float *c, int64_t c_col, const uint16_t *a, int64_t a_
 	}
 }
 
-/* As above */
-INLINE void tiles_product(float *c, struct att_step sc, const uint16_t *a, struct att_step sa, const uint16_t *b,
-			  struct att_step sb, int64_t n, int add)
+/* As above, but at once */
+INLINE void tiles_product(struct att_open *o, float *c, struct att_step sc, const uint16_t *a, struct att_step sa,
+			  const uint16_t *b, struct att_step sb, int64_t n, int add)
 {
+	(void)o;
 	for (int64_t r = 0; r < ROWS; r += STRIP)
 		strip_product(c + r / 16 * sc.row * WORD + r % 16 * 16, sc.col,
 			      a + r / 16 * sa.row * HALF + r % 16 * 32, sa.k, b, sb, n, add);
+}
+
+INLINE void tiles_close(struct att_open *o)
+{
+	(void)o;
 }
 #endif
 

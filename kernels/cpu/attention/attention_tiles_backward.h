@@ -121,10 +121,12 @@ static void cross(const struct att_backward *f, const struct att_cross *x, int64
 			s = { .row = 2, .col = 1 };
 	int64_t q = (i0 + i) * 2 * f->parts * HALF, k = (j0 + j) * 2 * f->parts * HALF;
 	uint16_t *p = f->p + i * HALF, *ds = f->ds + i * HALF, *pairs = f->ds_pairs + (i * CHUNK + j) * 2 * HALF;
+	struct att_open open = { .c = NULL };
 	struct att_lanes of[2];
 
-	tiles_product(f->s, s, f->k + k, row, f->q + q, col, f->parts, 0);
-	tiles_product(f->dp, s, f->v + k, row, f->d_o + q, col, f->parts, 0);
+	tiles_product(&open, f->s, s, f->k + k, row, f->q + q, col, f->parts, 0);
+	tiles_product(&open, f->dp, s, f->v + k, row, f->d_o + q, col, f->parts, 0);
+	tiles_close(&open);
 	for (int h = 0; h < 2; h++)
 		of[h] = (struct att_lanes){ _mm512_load_ps(f->lse + (i0 + i) * ROWS + 16 * h),
 					    _mm512_load_ps(f->delta + (i0 + i) * ROWS + 16 * h) };
@@ -147,31 +149,33 @@ struct att_chunks {
 };
 
 /* to (a block of dk or dv) += p (of blocks first to end - 1 of queries) pairs */
-static void add_keys(const struct att_backward *f, float *to, const uint16_t *p, const uint16_t *pairs, int64_t first,
-		     int64_t end, int add)
+static void add_keys(const struct att_backward *f, struct att_open *o, float *to, const uint16_t *p,
+		     const uint16_t *pairs, int64_t first, int64_t end, int add)
 {
 	struct att_step c = { .row = 2 * f->parts, .col = 1 }, a = { .row = CHUNK, .k = 1 };
 	struct att_step b = { .col = 1, .k = 2 * f->parts };
 
 	for (int64_t d = 0; d < f->parts; d++)
-		tiles_product(to + 2 * d * WORD, c, p + first * HALF, a, pairs + (first * f->parts + d) * 2 * HALF, b,
-			      end - first, add);
+		tiles_product(o, to + 2 * d * WORD, c, p + first * HALF, a, pairs + (first * f->parts + d) * 2 * HALF,
+			      b, end - first, add);
 }
 
 static void add_queries(const struct att_backward *f, const struct att_chunks *c)
 {
 	struct att_step s = { .row = 2, .col = 1 }, a = { .row = 1, .k = 2 * f->parts }, b = { .col = 1, .k = 2 };
+	struct att_open open = { .c = NULL };
 
 	for (int64_t i = 0; i < c->ni; i++) {
 		if (c->first[i] == c->end[i])
 			continue;
 		for (int64_t d = 0; d < f->parts; d++)
-			tiles_product(f->dq + ((c->i0 + i) * f->parts + d) * 4 * WORD, s,
+			tiles_product(&open, f->dq + ((c->i0 + i) * f->parts + d) * 4 * WORD, s,
 				      f->k_turned + ((c->j0 + c->first[i]) * f->parts + d) * 2 * HALF, a,
 				      f->ds_pairs + (i * CHUNK + c->first[i]) * 2 * HALF, b, c->end[i] - c->first[i],
 				      f->q_begun[c->i0 + i]);
 		f->q_begun[c->i0 + i] = 1;
 	}
+	tiles_close(&open);
 }
 
 /* What no product has set is zero. */
@@ -192,6 +196,7 @@ static void chunks(const struct att_backward *f, struct att_chunks *c)
 		c->first[i] = c->end[i] = 0;
 	for (int64_t j = 0; j < c->nj; j++) {
 		int64_t first = 0, end = 0;
+		struct att_open open = { .c = NULL };
 		struct att_cross x;
 
 		for (int64_t i = 0; i < c->ni; i++) {
@@ -205,10 +210,11 @@ static void chunks(const struct att_backward *f, struct att_chunks *c)
 		}
 		if (!end)
 			continue;
-		add_keys(f, f->dv + (c->j0 + j) * size, f->p, f->d_o_pairs + c->i0 * panel, first, end,
+		add_keys(f, &open, f->dv + (c->j0 + j) * size, f->p, f->d_o_pairs + c->i0 * panel, first, end,
 			 f->k_begun[c->j0 + j]);
-		add_keys(f, f->dk + (c->j0 + j) * size, f->ds, f->q_pairs + c->i0 * panel, first, end,
+		add_keys(f, &open, f->dk + (c->j0 + j) * size, f->ds, f->q_pairs + c->i0 * panel, first, end,
 			 f->k_begun[c->j0 + j]);
+		tiles_close(&open);
 		f->k_begun[c->j0 + j] = 1;
 	}
 	add_queries(f, c);

@@ -58,9 +58,11 @@ static void scores(const struct att_forward *f, const uint16_t *q, const uint16_
 {
 	struct att_step row = { .row = f->parts, .k = 1 }, col = { .col = f->parts, .k = 1 };
 	struct att_step s = { .row = 2 * CHUNK, .col = 1 };
+	struct att_open open = { .c = NULL };
 
 	for (int64_t j = w->first; j < w->end; j++)
-		tiles_product(f->s + 2 * j * WORD, s, q, row, k + 2 * j * f->parts * HALF, col, f->parts, 0);
+		tiles_product(&open, f->s + 2 * j * WORD, s, q, row, k + 2 * j * f->parts * HALF, col, f->parts, 0);
+	tiles_close(&open);
 	if (f->t->softcap > 0)
 		for (int h = 0; h < 2; h++)
 			cap_scores(f->t, f->s + 2 * (h * CHUNK + w->first) * WORD, (w->end - w->first) * 2 * WORD);
@@ -158,10 +160,12 @@ static void mix(const struct att_forward *f, float *o, const uint16_t *v, const 
 {
 	struct att_step p = { .row = CHUNK, .k = 1 }, s = { .row = 2 * f->parts, .col = 1 };
 	struct att_step pairs = { .col = 1, .k = 2 * f->parts };
+	struct att_open open = { .c = NULL };
 
 	for (int64_t d = 0; d < f->parts; d++)
-		tiles_product(o + 2 * d * WORD, s, f->p + w->first * HALF, p,
+		tiles_product(&open, o + 2 * d * WORD, s, f->p + w->first * HALF, p,
 			      v + (w->first * 2 * f->parts + 2 * d) * HALF, pairs, w->end - w->first, add);
+	tiles_close(&open);
 }
 
 /* Block i of a chunk of queries, which begins at query q, and the chunk of keys from k on */
