@@ -35,18 +35,29 @@ int64_t hd_machine_node_size(const struct hd_machine *m)
 	return hd_machine_is_host(m) && m->rates->hosts == 1 ? -1 : m->ranks_per_node;
 }
 
+static int64_t job_ranks(const struct hd_machine *m, const struct hd_plan *p)
+{
+	return m->job ? m->job : p->ranks;
+}
+
+/* On one host. */
+static int64_t ranks_here(const struct hd_machine *m, const struct hd_plan *p)
+{
+	return m->ranks_per_node < job_ranks(m, p) ? m->ranks_per_node : job_ranks(m, p);
+}
+
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
 {
 	const struct hd_rates *r = m->rates;
-	int64_t measured = r ? r->ranks / r->hosts : 0, ranks = m->job ? m->job : p->ranks, here;
+	int64_t measured = r ? r->ranks / r->hosts : 0, here;
 	double more;
 
 	if (!hd_machine_is_host(m) || m->shared)
 		return;
 	m->shared = 1;
 	if (r->hosts == 1)
-		m->ranks_per_node = m->cards = ranks;
-	here = m->ranks_per_node < ranks ? m->ranks_per_node : ranks;
+		m->ranks_per_node = m->cards = job_ranks(m, p);
+	here = ranks_here(m, p);
 	m->threads = p->config.threads ? p->config.threads : r->cores / here ? r->cores / here : 1;
 	more = (double)m->threads / (double)r->threads;
 	m->flops_fp32 *= more;
@@ -58,10 +69,11 @@ void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
 
 void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct hd_prediction *r)
 {
-	int64_t ranks = m->job ? m->job : p->ranks, here = m->ranks_per_node < ranks ? m->ranks_per_node : ranks;
 	double work = 0;
 
-	r->crowd = hd_machine_is_host(m) ? fmax((double)(here * m->threads) / (double)m->rates->cores, 1) : 1;
+	r->crowd = 1;
+	if (hd_machine_is_host(m))
+		r->crowd = fmax((double)(ranks_here(m, p) * m->threads) / (double)m->rates->cores, 1);
 	if (m->job || r->crowd <= 1)
 		return;
 	for (int64_t i = 0; i < r->nstages; i++)

@@ -32,7 +32,8 @@ HD_INLINE void hd_get_floats(hd_floats *v, const void *x, const int low, int64_t
 }
 
 /* Elements j to j + 31 of x, bf16 if low: those of even numbers and those of odd ones if `split`, which takes bf16 one instruction a
- * vector, else in their order.  For sums, which may take either if all operands do. */
+ * vector (the even one is the low half of a word of 32 bits), else in their order.  For sums, which may take either if all operands
+ * do. */
 HD_INLINE void hd_get_two(hd_floats v[2], const void *x, const int low, const int split, int64_t j)
 {
 	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
