@@ -42,10 +42,11 @@ ok 'half the cores make it slower' test "$(awk -v x="$by" 'BEGIN { print (x > 1.
 
 # The threads of one rank read what others of them wrote: `launch` more for each launch, where a rank has more threads than those
 # that measured.  A step of two micro-batches has more launches than one of one, and twice the time more for twice the key.
-team() { # LAUNCH RANKS: a step in seconds, on two cores that were measured by ranks of one thread
-	sed "s/^cores = .*/cores = 2/; s/^threads = [0-9]*.*/threads = 1\nlaunch = $1/" here.ini >team.ini
-	seconds team.ini "$2"
+with() { # FILE KEY VALUE RANKS: a step in seconds, on two cores that were measured by ranks of one thread
+	sed "/^$2/d; s/^cores = .*/cores = 2/; s/^threads = [0-9]*.*/threads = 1\n$2 = $3/" "$1" >with.ini
+	seconds with.ini "$4"
 }
+team() { with here.ini launch "$@"; } # LAUNCH RANKS
 none=$(team 0 1)
 ok 'a rank with all cores takes longer by its launches' test "$(awk -v a="$none" -v b="$(team 1e-3 1)" 'BEGIN { print (b > a + 0.02) }')" = 1
 near 'twice as long by twice the key' "$(awk -v a="$none" -v b="$(team 1e-3 1)" -v c="$(team 2e-3 1)" 'BEGIN { print (c - a) / (b - a) }')" 2 1e-6
@@ -77,10 +78,7 @@ if [ -n "$(command -v mpirun)" ]; then
 	ok 'what a movement takes more by ranks that share a core' awk -v n="$(sed -n 's/^turn = \([-0-9.e+]*\).*/\1/p' both.ini)" \
 		'BEGIN { exit !(n != "" && n > 0 && n < 0.01) }'
 	# Ranks that share a core take turns in each movement: `turn` more, where there are more ranks than cores.
-	crowd() { # TURN RANKS
-		sed "/^turn/d; s/^cores = .*/cores = 2/; s/^threads = [0-9]*.*/threads = 1\nturn = $1/" both.ini >crowd.ini
-		seconds crowd.ini "$2"
-	}
+	crowd() { with both.ini turn "$@"; } # TURN RANKS
 	none=$(crowd 0 4)
 	ok 'ranks that share cores take longer by their movements' test "$(awk -v a="$none" -v b="$(crowd 1e-3 4)" 'BEGIN { print (b > a + 0.002) }')" = 1
 	near 'twice as long by twice the key' "$(awk -v a="$none" -v b="$(crowd 1e-2 4)" -v c="$(crowd 2e-2 4)" 'BEGIN { print (c - a) / (b - a) }')" 2 1e-6

@@ -3,9 +3,7 @@
  */
 #include <config.h>
 #include "engine/command/command.h"
-#include "engine/config/output_config.h"
 #include "engine/models/decoder/knobs.h"
-#include <string.h>
 
 #define MOST 20
 

@@ -29,8 +29,8 @@ struct hd_measuring {
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err);
 /* team.c: what a launch takes longer by one rank with all cores, into the rates, which are settled. */
 int hd_measure_team(struct hd_measuring *m, struct hd_err *err);
-/* turns.c: what a movement takes longer by ranks that share a core, into the rates. */
-int hd_measure_turns(struct hd_measuring *m, struct hd_err *err);
+/* shared_cores.c: what a movement takes longer by ranks that share a core, into the rates. */
+int hd_measure_shared_cores(struct hd_measuring *m, struct hd_err *err);
 /* programs.c: launches of small models into m->launches. */
 int hd_measure_small(struct hd_measuring *m, struct hd_err *err);
 /* links.c: movements between ranks.  Of one host into the rates; between hosts into `network`. */

@@ -138,7 +138,7 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	if (rc >= 0)
 		rc = hd_measure_links(m, &network, err);
 	if (rc >= 0)
-		rc = hd_measure_turns(m, err);
+		rc = hd_measure_shared_cores(m, err);
 	measure_memory(m, &memory);
 	if (rc >= 0 && m->j->world.rank == 0)
 		print(m, &memory, &network, path, err);

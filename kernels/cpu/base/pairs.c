@@ -2,12 +2,12 @@
  * Whether products of pairs of bf16 pay.
  */
 #include <config.h>
+#include "engine/base/err.h"
 #include "kernels/cpu/base/amx.h"
 #include "kernels/cpu/base/pairs.h"
 #if HD_AMX
 #include <immintrin.h>
 #include <pthread.h>
-#include <time.h>
 
 static int has(void)
 {
@@ -34,18 +34,10 @@ HD_AMX_TARGET
 
 enum { SUMS = 12, TURNS = 200, TRIES = 20 };
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Seconds of TURNS * SUMS instructions, none of which waits for the one before */
 static double seconds(const int pairs)
 {
-	double from = now();
+	double from = hd_seconds();
 	__m512 x[SUMS], by = _mm512_set1_ps(1);
 
 	for (int i = 0; i < SUMS; i++)
@@ -58,7 +50,7 @@ static double seconds(const int pairs)
 			__asm__ volatile("" : "+v"(x[i]));
 		}
 	}
-	return now() - from;
+	return hd_seconds() - from;
 }
 
 static int fast;

@@ -10,6 +10,7 @@
 #define HD_SUMS 4
 #define HD_STRIDE (HD_LANES * HD_SUMS)
 #define HD_TWO (2 * HD_LANES)
+#define HD_STRIP 8 /* rows whose columns are summed in registers, while as many after them are fetched */
 #define HD_INLINE static inline __attribute__((always_inline, unused))
 
 typedef float hd_floats __attribute__((vector_size(4 * HD_LANES)));

@@ -21,7 +21,6 @@
 #define CUBIC 0.044715f
 #define FAR 9.98f
 #define INLINE static inline __attribute__((always_inline))
-#define STRIP 8 /* rows at a time: lines of so many are fetched ahead */
 
 HD_PREPARE_LOW(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
 HD_PREPARE_LOW(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
@@ -226,9 +225,9 @@ static void block_d(const struct hd_prep *p, void *const *out, void *const *in, 
 	float *sums = (float *)hd_scratch() + block * cols;
 
 	memset(sums, 0, (size_t)cols * sizeof(*sums));
-	for (int64_t i = block * c.block; i < to; i += STRIP)
+	for (int64_t i = block * c.block; i < to; i += HD_STRIP)
 		(t == HD_DTYPE_BF16 ? rows_low : rows_wide)(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols),
-							    hd_at(in[1], t, i * cols), hd_min(STRIP, to - i), cols,
+							    hd_at(in[1], t, i * cols), hd_min(HD_STRIP, to - i), cols,
 							    sums);
 }
 

@@ -2,6 +2,7 @@
  * The table of gelu, and whether it pays.
  */
 #include <config.h>
+#include "engine/base/err.h"
 #include "kernels/cpu/base/amx.h"
 #include "kernels/cpu/base/low.h"
 #include "kernels/cpu/base/pairs.h"
@@ -9,7 +10,6 @@
 #if HD_AMX
 #include <immintrin.h>
 #include <pthread.h>
-#include <time.h>
 
 enum { VALUES = 1 << 16, SAMPLE = HD_PIECE, TRIES = 20, STEP = 32 };
 
@@ -70,14 +70,6 @@ void hd_look_up(float *y, const float *from, const uint16_t *x, int64_t n)
 }
 #pragma GCC pop_options
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The least of some tries, because others run on this processor too.  The sample covers -4 to 4, as a layer does. */
 static void measure(void)
 {
@@ -89,15 +81,15 @@ static void measure(void)
 	for (int j = 0; j < SAMPLE; j++)
 		low[0][j] = hd_bf16_of((float)j * (8.0f / SAMPLE) - 4);
 	for (int t = 0; t < TRIES; t++) {
-		double from = now(), between;
+		double from = hd_seconds(), between;
 
 		hd_gelu_look_up(low[1], low[2], low[0], SAMPLE);
-		between = now();
+		between = hd_seconds();
 		hd_raise(x, low[0], SAMPLE);
 		hd_gelu_slope(y, slope, x, SAMPLE);
 		hd_store_bf16(low[1], y, SAMPLE);
 		hd_store_bf16(low[2], slope, SAMPLE);
-		computing = now() - between < computing ? now() - between : computing;
+		computing = hd_seconds() - between < computing ? hd_seconds() - between : computing;
 		looking = between - from < looking ? between - from : looking;
 	}
 	fast = looking < computing;

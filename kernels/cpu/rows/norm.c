@@ -66,7 +66,6 @@ static int64_t scratch_dw(const struct hd_kernel_desc *d, int threads)
 
 #define INLINE HD_INLINE
 #define MOST_ROWS 2
-#define STRIP 8 /* rows whose columns are summed in registers */
 
 struct stats {
 	float mean, rstd;
@@ -323,8 +322,8 @@ INLINE void add_two(const struct dw *a, float *w, float *b, int64_t from, int64_
 	for (int64_t i = from; i < to; i++) {
 		float mean = a->mean ? a->mean[i] : 0, rstd = a->rstd[i];
 
-		hd_fetch_two(a->x, low, (i + STRIP) * a->cols + j);
-		hd_fetch_two(a->dy, low, (i + STRIP) * a->cols + j);
+		hd_fetch_two(a->x, low, (i + HD_STRIP) * a->cols + j);
+		hd_fetch_two(a->dy, low, (i + HD_STRIP) * a->cols + j);
 		hd_get_two(x, a->x, low, low, i * a->cols + j);
 		hd_get_two(dy, a->dy, low, low, i * a->cols + j);
 		for (int k = 0; k < 2; k++) {
@@ -369,8 +368,8 @@ static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64
 	memset(w, 0, (size_t)a->cols * sizeof(*w));
 	if (b)
 		memset(b, 0, (size_t)a->cols * sizeof(*b));
-	for (int64_t i = from; i < to; i += STRIP)
-		(a->dtype == HD_DTYPE_BF16 ? strip_low : strip_wide)(a, w, b, i, hd_min(to, i + STRIP));
+	for (int64_t i = from; i < to; i += HD_STRIP)
+		(a->dtype == HD_DTYPE_BF16 ? strip_low : strip_wide)(a, w, b, i, hd_min(to, i + HD_STRIP));
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

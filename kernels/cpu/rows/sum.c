@@ -16,7 +16,6 @@
 #define TILE 1024 /* columns of one task: memory is read in long runs */
 #define RUN 128   /* sums beside each other of one contiguous run */
 #define PIECE 256 /* rows summed in fp32 before they join a double */
-#define STRIP 8   /* rows that are read beside each other */
 #define LONG 4096 /* rows from which a narrow sum is cut for several threads */
 #define CUTS 16
 #define TASKS 64 /* of columns, with their cuts, at most */
@@ -115,8 +114,8 @@ HD_CLONES static void add_low(float *x, const void *a, int64_t at, int64_t step,
 
 static void add_rows(float *x, const void *a, uint32_t dtype, int64_t at, int64_t step, int64_t rows, int64_t n)
 {
-	for (int64_t i = 0; i < rows; i += STRIP)
-		(dtype == HD_DTYPE_F32 ? add_wide : add_low)(x, a, at + i * step, step, hd_min(STRIP, rows - i), n);
+	for (int64_t i = 0; i < rows; i += HD_STRIP)
+		(dtype == HD_DTYPE_F32 ? add_wide : add_low)(x, a, at + i * step, step, hd_min(HD_STRIP, rows - i), n);
 }
 
 /* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */

@@ -27,7 +27,7 @@ static double read_through(const volatile uint64_t *memory, int64_t n)
 	return hd_seconds() - begin;
 }
 
-int hd_measure_turns(struct hd_measuring *m, struct hd_err *err)
+int hd_measure_shared_cores(struct hd_measuring *m, struct hd_err *err)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	int64_t all = (l2 > 0 ? l2 : USUAL_L2) / (int64_t)sizeof(uint64_t);
