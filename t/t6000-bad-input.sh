@@ -111,6 +111,7 @@ sed 's/^family = .*/family = "gpt2"/' tiny.ini >slip.ini
 like "a value in quotes" "$(heddle check slip.ini 2>&1)" 'slip\.ini:2: \[model\] family: .*\(values are written without quotes\)$'
 sed 's/^train = .*/train = "text.txt"/' tiny.ini >slip.ini
 like "a file in quotes" "$(heddle check slip.ini 2>&1)" 'slip\.ini:8: \[data\] train: .*\(values are written without quotes\)$'
+refused "a model that is none" '--set model\.load: occupied: is not a checkpoint' --set model.load=occupied
 refused "a checkpoint that is none" '--set checkpoint\.resume: occupied: is not a checkpoint' --set checkpoint.resume=occupied
 
 # check refuses the same files with the same words, and makes none of them.

@@ -35,6 +35,10 @@ idle train.beta1=0.8 'with train.optimizer = sgd' --set train.optimizer=sgd
 idle train.min_lr=1e-6 'with train.schedule = constant' --set train.schedule=constant
 idle model.capacity_factor=1 'without model.experts'
 idle model.second_expert=all 'without model.router = gshard' --set model.experts=2 --set model.router=topk
+idle model.rope_factor=2 'without model.rope_scaling' --set model.family=llama
+idle model.rope_low=2 'without model.rope_scaling = llama3' --set model.family=llama --set model.rope_scaling=linear
+idle model.rope_truncate=no 'without model.rope_scaling = yarn' --set model.family=llama --set model.rope_scaling=llama3
+idle model.rope_short=1 'without model.rope_scaling = longrope' --set model.family=llama --set model.rope_scaling=yarn
 idle log.sample_prompt=x 'without log.sample or log.sample_every'
 idle log.trace_steps=1 'without log.trace'
 ok "where they do something" heddle train tiny.ini --set train.steps=1 --set model.experts=2 --set model.capacity_factor=1 --set train.beta1=0.8 \

@@ -79,12 +79,15 @@ int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
 	struct hd_section *ours = hd_conf_section(c, NULL, "model"), *theirs;
 	const struct hd_entry *load = hd_conf_entry_find(ours, "load");
 	struct hd_conf *other = NULL;
+	struct hd_err why = { 0 };
 	int rc;
 
 	if (!load || !*load->value)
 		return HD_OK;
 	HD_TRY(hd_families_load(c, err)); /* whose config.json it may be */
-	rc = hd_checkpoint_conf(load->value, NULL, 0, &other, err);
+	rc = hd_checkpoint_conf(load->value, NULL, 0, &other, &why);
+	if (rc < 0)
+		hd_section_fail(c, ours, "load", err, why.code, "%s", why.text);
 	theirs = rc >= 0 ? hd_conf_section(other, NULL, "model") : NULL;
 	for (size_t i = 0; theirs && i < theirs->n && rc >= 0; i++)
 		if (strcmp(theirs->entries[i].key, "load"))

@@ -43,6 +43,35 @@ static void warn_of_train(const struct hd_plan *p)
 		warn(p->conf, &decay);
 }
 
+static void warn_of_rope(const struct hd_plan *p)
+{
+	static const struct idle all = { "model",
+					 { "rope_factor", "rope_original", "rope_low", "rope_high", "rope_beta_fast",
+					   "rope_beta_slow", "rope_attention", "rope_short", "rope_long",
+					   "rope_truncate" },
+					 "without model.rope_scaling" };
+	static const struct idle llama3 = { "model",
+					    { "rope_low", "rope_high" },
+					    "without model.rope_scaling = llama3" };
+	static const struct idle yarn = { "model",
+					  { "rope_beta_fast", "rope_beta_slow", "rope_truncate" },
+					  "without model.rope_scaling = yarn" };
+	static const struct idle longrope = { "model",
+					      { "rope_short", "rope_long" },
+					      "without model.rope_scaling = longrope" };
+
+	if (p->model.rope_scaling == HD_ROPE_SCALING_NONE) {
+		warn(p->conf, &all);
+		return;
+	}
+	if (p->model.rope_scaling != HD_ROPE_SCALING_LLAMA3)
+		warn(p->conf, &llama3);
+	if (p->model.rope_scaling != HD_ROPE_SCALING_YARN)
+		warn(p->conf, &yarn);
+	if (p->model.rope_scaling != HD_ROPE_SCALING_LONGROPE)
+		warn(p->conf, &longrope);
+}
+
 static void warn_of_model(const struct hd_plan *p)
 {
 	static const struct idle experts = { "model",
@@ -76,5 +105,6 @@ void hd_warn_without_effect(const struct hd_plan *p)
 	warn_unsaved(p);
 	warn_of_train(p);
 	warn_of_model(p);
+	warn_of_rope(p);
 	warn_of_log(p);
 }

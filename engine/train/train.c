@@ -369,13 +369,9 @@ static json_t *about(const struct train_loop *l)
 static void open_metrics(struct train_loop *l)
 {
 	const struct hd_log_config *log = &l->j->log;
-	char *old = NULL;
 
 	if (*log->metrics)
-		hd_metrics_open(log->metrics, l->at.step > 0, &old, &l->metrics, l->err);
-	if (old)
-		hd_log(HD_LOG_INFO, "log.metrics: %s held another run, which is %s now", log->metrics, old);
-	free(old);
+		hd_metrics_open(log->metrics, l->at.step > 0, &l->metrics, l->err);
 	if (*log->tensorboard && !l->err->code)
 		hd_events_open(log->tensorboard, &l->events, l->err);
 	l->about = about(l);
