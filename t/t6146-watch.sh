@@ -30,6 +30,33 @@ is "the new one is alone" "$(grep -c '"loss": ' m.jsonl)" 1
 heddle train tiny.ini --set train.steps=1 --set log.metrics=m.jsonl >/dev/null 2>&1
 ok "and the next has the next number" test -s m.jsonl.2
 
+# A log that cannot be written ends no run, and a line that was cut off spoils none of the others.
+if [ -w /dev/full ]; then
+	ok "metrics to a full disk: the run goes on" heddle train tiny.ini --set train.steps=3 --set log.metrics=/dev/full --set checkpoint.dir=whole
+	is "... with one warning" "$(grep -c 'heddle: log\.metrics: /dev/full: .*; the run goes on' "$tmp/.ok")" 1
+	ok "... and is saved" test -s whole/latest
+	fails "a trace to a full disk is no success" heddle train tiny.ini --set train.steps=3 --set log.trace=/dev/full
+	like "... and says so" "$(cat "$tmp/.ok")" 'heddle: log\.trace: /dev/full: No space left on device'
+fi
+heddle train tiny.ini --set train.steps=3 --set log.metrics=cut.jsonl --set checkpoint.dir=cut >/dev/null 2>&1
+truncate -s -9 cut.jsonl
+ok "report leaves out a cut line" heddle report cut.jsonl --out cut.html
+like "... and says which" "$(cat "$tmp/.ok")" 'cut\.jsonl:[0-9]*: is cut off and is left out'
+ok "a run goes on behind it" heddle train tiny.ini --set train.steps=5 --set log.metrics=cut.jsonl --set checkpoint.dir=cut --set checkpoint.resume=auto
+like "... and says so" "$(cat "$tmp/.ok")" 'log\.metrics: cut\.jsonl ended within a line, which is taken off'
+ok "all lines are whole" heddle report cut.jsonl --out cut.html
+unlike "..." "$(cat "$tmp/.ok")" 'cut off'
+
+# A file to write may be a link, or none at all.
+ln -s page.html link.html
+ok "a page through a link" heddle plan tiny.ini --machine dgx-a100 --ranks 1 --html link.html
+is "... which stays one" "$(readlink link.html) $(grep -c '</html>' page.html)" "page.html 1"
+mkfifo pipe
+cat pipe >piped.html &
+ok "a page into a pipe" heddle plan tiny.ini --machine dgx-a100 --ranks 1 --html pipe
+wait
+is "... which stays one" "$(test -p pipe && grep -c '</html>' piped.html)" 1
+
 # TensorBoard.
 heddle train tiny.ini --set train.steps=4 --set train.eval_every=2 --set log.metrics=t.jsonl --set log.tensorboard=tb \
 	--set model.experts=2 >/dev/null 2>&1

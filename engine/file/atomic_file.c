@@ -243,24 +243,58 @@ static int write_text(int fd, const char *text)
 		text += k > 0 ? k : 0;
 		n -= k > 0 ? (size_t)k : 0;
 	}
-	return fsync(fd);
+	return fsync(fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP ? -1 : 0; /* a pipe has no disk */
+}
+
+static int write_to(const char *path, int flags, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666), failed = fd < 0 || write_text(fd, text) < 0;
+	int why = errno;
+
+	if (fd >= 0 && close(fd) && !failed)
+		return -1; /* errno is of the close */
+	errno = why;
+	return failed ? -1 : 0;
+}
+
+/* A link names another file, which is meant, and which need not be there yet. */
+static char *behind_links(const char *path)
+{
+	struct stat st;
+	int fd = !lstat(path, &st) && S_ISLNK(st.st_mode) && stat(path, &st)
+			 ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)
+			 : -1;
+	char *real = realpath(path, NULL);
+
+	if (fd >= 0)
+		close(fd);
+	return real ? real : hd_strdup(path);
+}
+
+static int write_and_rename(const char *path, const char *text, struct hd_err *err)
+{
+	char *tmp = aside(path, "written");
+	int rc = write_to(tmp, O_CREAT | O_TRUNC, text) || rename(tmp, path) ? fail(path, "cannot be written", err)
+									     : HD_OK;
+
+	if (rc)
+		unlink(tmp);
+	free(tmp);
+	return rc ? rc : sync_parent(path, err);
 }
 
 int hd_file_write(const char *path, const char *text, struct hd_err *err)
 {
-	char *tmp = aside(path, "written");
-	int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = 0;
+	char *real = behind_links(path);
+	struct stat st;
+	int rc;
 
-	if (fd < 0 || write_text(fd, text))
-		rc = fail(path, "cannot be written", err);
-	if (fd >= 0 && close(fd) && !rc)
-		rc = fail(path, "cannot be written", err);
-	if (!rc && rename(tmp, path))
-		rc = fail(path, "cannot be written", err);
-	if (rc && fd >= 0)
-		unlink(tmp);
-	free(tmp);
-	return rc ? rc : sync_parent(path, err);
+	if (!stat(real, &st) && !S_ISREG(st.st_mode)) /* a terminal, a pipe, /dev/null: a rename would take its place */
+		rc = write_to(real, 0, text) ? fail(path, "cannot be written", err) : HD_OK;
+	else
+		rc = write_and_rename(real, text, err);
+	free(real);
+	return rc;
 }
 
 char *hd_file_read(const char *path, size_t *bytes, struct hd_err *err)

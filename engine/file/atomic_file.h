@@ -9,9 +9,10 @@ int hd_dir_make(const char *path, struct hd_err *err);     /* parents too; exist
 int hd_dir_writable(const char *path, struct hd_err *err); /* creates it, tries a file */
 /* The file, or the directory, could be; makes nothing. */
 int hd_path_writable(const char *path, int dir, struct hd_err *err);
-int hd_dir_commit(const char *from, const char *to, struct hd_err *err);   /* sync files and directories, rename */
-int hd_dir_remove(const char *path, struct hd_err *err);                   /* with what is in it */
-int hd_file_write(const char *path, const char *text, struct hd_err *err); /* written aside, synced, renamed */
-char *hd_file_read(const char *path, size_t *bytes, struct hd_err *err);   /* malloc'ed, NUL behind */
+int hd_dir_commit(const char *from, const char *to, struct hd_err *err); /* sync files and directories, rename */
+int hd_dir_remove(const char *path, struct hd_err *err);                 /* with what is in it */
+/* Written aside, synced, renamed; behind a link, the file that it names. What is no plain file is written in place. */
+int hd_file_write(const char *path, const char *text, struct hd_err *err);
+char *hd_file_read(const char *path, size_t *bytes, struct hd_err *err); /* malloc'ed, NUL behind */
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include <config.h>
 #include "engine/file/atomic_file.h"
+#include "engine/file/log_file.h"
 #include "engine/report/events.h"
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +18,7 @@
 #include <unistd.h>
 
 struct hd_events {
-	FILE *f;
-	char *path;
+	struct hd_log_file file;
 };
 
 struct buffer {
@@ -115,16 +115,15 @@ static void put_scalar(struct buffer *summary, const char *tag, double v)
 static int write_record(struct hd_events *e, const struct buffer *data, struct hd_err *err)
 {
 	struct buffer record = { .n = 0 };
-	int bad;
+	int rc;
 
 	put_little(&record, data->n, 8);
 	put_little(&record, masked(record.at, 8), 4);
 	put(&record, data->at, data->n);
 	put_little(&record, masked(data->at, data->n), 4);
-	bad = fwrite(record.at, 1, record.n, e->f) != record.n;
-	bad |= fflush(e->f);
+	rc = hd_log_file_add(&e->file, record.at, record.n, err);
 	free(record.at);
-	return bad ? hd_err_set(err, HD_EIO, "%s: %s", e->path, strerror(errno)) : HD_OK;
+	return rc;
 }
 
 static double now(void)
@@ -150,22 +149,18 @@ static int write_version(struct hd_events *e, struct hd_err *err)
 
 int hd_events_open(const char *dir, struct hd_events **out, struct hd_err *err)
 {
-	char host[65] = "host";
+	char host[65] = "host", *path;
 	struct hd_events *e;
 
 	HD_TRY(hd_dir_make(dir, err));
 	e = hd_alloc(sizeof(*e));
 	gethostname(host, sizeof(host) - 1);
-	e->path = hd_format("%s/events.out.tfevents.%010lld.%s.%d", dir, (long long)now(), host, (int)getpid());
-	e->f = fopen(e->path, "wbe");
-	if (!e->f)
-		hd_err_set(err, HD_EIO, "%s: %s", e->path, strerror(errno));
-	else if (write_version(e, err) >= 0)
-		return *out = e, HD_OK;
-	if (e->f)
-		fclose(e->f);
-	free(e->path);
-	free(e);
+	path = hd_format("%s/events.out.tfevents.%010lld.%s.%d", dir, (long long)now(), host, (int)getpid());
+	if (hd_log_file_open(path, &e->file, err) >= 0 && write_version(e, err) >= 0)
+		*out = e;
+	else
+		hd_events_close(e, err);
+	free(path);
 	return err->code;
 }
 
@@ -203,13 +198,8 @@ int hd_events_write(struct hd_events *e, const json_t *numbers, struct hd_err *e
 
 int hd_events_close(struct hd_events *e, struct hd_err *err)
 {
-	int rc = HD_OK;
+	int rc = e ? hd_log_file_close(&e->file, err) : HD_OK;
 
-	if (!e)
-		return HD_OK;
-	if (fclose(e->f))
-		rc = hd_err_set(err, HD_EIO, "%s: %s", e->path, strerror(errno));
-	free(e->path);
 	free(e);
 	return rc;
 }

@@ -191,6 +191,16 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 	return HD_OK;
 }
 
+/* The last line of a file, which a full disk or a power cut has left without its end. */
+static int is_cut(const char *line)
+{
+	json_t *o = strchr(line, '\n') ? NULL : json_loads(line, 0, NULL);
+	int whole = o || strchr(line, '\n');
+
+	json_decref(o);
+	return !whole;
+}
+
 int hd_curves_read(const char *path, struct hd_curves *c, struct hd_err *err)
 {
 	FILE *f = fopen(path, "r");
@@ -203,7 +213,9 @@ int hd_curves_read(const char *path, struct hd_curves *c, struct hd_err *err)
 	if (!f)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	for (; rc >= 0 && getline(&line, &room, f) > 0; number++)
-		if (line[strspn(line, " \t\r\n")])
+		if (is_cut(line))
+			hd_log(HD_LOG_WARN, "%s:%lld: is cut off and is left out", path, (long long)number + 1);
+		else if (line[strspn(line, " \t\r\n")])
 			rc = add_line(c, line, number + 1, err);
 	if (rc >= 0 && !c->n)
 		rc = hd_err_set(err, HD_EINVAL, "%s: has no numbers", path);

@@ -3,6 +3,7 @@
  * of one, and a job that dies leaves all steps that it has finished.
  */
 #include <config.h>
+#include "engine/file/log_file.h"
 #include "engine/train/metrics.h"
 #include <errno.h>
 #include <math.h>
@@ -13,8 +14,7 @@
 #include <unistd.h>
 
 struct hd_metrics {
-	FILE *f;
-	char *path;
+	struct hd_log_file file;
 	int fresh; /* nothing is written yet, and lines that are there are another run's */
 };
 
@@ -43,49 +43,45 @@ static int keep_old(const char *path, struct hd_err *err)
 
 int hd_metrics_open(const char *path, int append, struct hd_metrics **out, struct hd_err *err)
 {
-	FILE *f = fopen(path, "ae");
+	struct hd_log_file f;
 
-	if (!f)
-		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	HD_TRY(hd_log_file_open(path, &f, err));
+	if (append && hd_log_file_end_line(&f))
+		hd_log(HD_LOG_WARN, "log.metrics: %s ended within a line, which is taken off", path);
 	*out = hd_alloc(sizeof(**out));
-	(*out)->f = f;
-	(*out)->path = hd_strdup(path);
-	(*out)->fresh = !append;
+	**out = (struct hd_metrics){ .file = f, .fresh = !append };
 	return HD_OK;
 }
 
 /* A run that ends before its first line leaves the file of the one before where it was. */
 static int begin(struct hd_metrics *m, struct hd_err *err)
 {
+	struct hd_log_file f;
+
+	HD_TRY(keep_old(m->file.path, err));
+	HD_TRY(hd_log_file_open(m->file.path, &f, err));
+	hd_log_file_close(&m->file, err);
+	m->file = f;
 	m->fresh = 0;
-	HD_TRY(keep_old(m->path, err));
-	if (!freopen(m->path, "ae", m->f)) {
-		m->f = NULL;
-		return hd_err_set(err, HD_EIO, "%s: %s", m->path, strerror(errno));
-	}
 	return HD_OK;
 }
 
 int hd_metrics_write(struct hd_metrics *m, json_t *v, struct hd_err *err)
 {
-	char *line = hd_json_line(v);
-	int bad = m->fresh && begin(m, err) < 0;
+	char *json = hd_json_line(v), *line = hd_format("%s\n", json);
+	int rc = m->fresh ? begin(m, err) : HD_OK;
 
-	if (!bad && m->f && (fprintf(m->f, "%s\n", line) < 0 || fflush(m->f)))
-		bad = hd_err_set(err, HD_EIO, "%s: %s", m->path, strerror(errno));
+	if (rc >= 0)
+		rc = hd_log_file_add(&m->file, line, strlen(line), err);
+	free(json);
 	free(line);
-	return bad ? err->code : HD_OK;
+	return rc;
 }
 
 int hd_metrics_close(struct hd_metrics *m, struct hd_err *err)
 {
-	int rc = 0;
+	int rc = m ? hd_log_file_close(&m->file, err) : HD_OK;
 
-	if (!m)
-		return 0;
-	if (m->f && fclose(m->f))
-		rc = hd_err_set(err, HD_EIO, "%s: %s", m->path, strerror(errno));
-	free(m->path);
 	free(m);
 	return rc;
 }

@@ -187,13 +187,26 @@ int hd_trace_check(const struct hd_log_config *log, int64_t first, int64_t last,
 	return HD_OK;
 }
 
+static int write_all(const char *path, char *const *all, int ranks)
+{
+	FILE *f = fopen(path, "we");
+	int failed;
+
+	if (!f)
+		return -1;
+	fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+	for (int r = 0; r < ranks; r++)
+		fprintf(f, "%s%s", all[r], r + 1 < ranks ? ",\n" : "\n");
+	failed = fprintf(f, "]}\n") < 0 || fflush(f) || ferror(f);
+	return fclose(f) || failed ? -1 : 0;
+}
+
 int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 {
 	const char *path = j->log.trace;
 	char *text = NULL, **all;
 	size_t bytes = 0;
 	struct out o;
-	FILE *f;
 
 	if (!*path)
 		return HD_OK;
@@ -209,20 +222,10 @@ int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 	free(text);
 	if (!all)
 		return hd_comm_agree(err);
-	f = fopen(path, "w");
-	if (!f)
-		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	else
-		fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-	for (int r = 0; r < j->world.size; r++) {
-		if (f)
-			fprintf(f, "%s%s", all[r], r + 1 < j->world.size ? ",\n" : "\n");
+	if (write_all(path, all, j->world.size) < 0)
+		hd_err_set(err, HD_EIO, "log.trace: %s: %s", path, strerror(errno));
+	for (int r = 0; r < j->world.size; r++)
 		free(all[r]);
-	}
-	if (f) {
-		fprintf(f, "]}\n");
-		fclose(f);
-	}
 	free(all);
 	return hd_comm_agree(err);
 }

@@ -141,39 +141,43 @@ static double wall_clock(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Steals o. */
-int hd_train_emit(struct train_loop *l, json_t *o)
+/* Steals o.  A log that cannot be written ends no run: the steps are worth more than their numbers. */
+void hd_train_emit(struct train_loop *l, json_t *o)
 {
-	int rc = HD_OK;
+	struct hd_err why = { 0 };
 
 	if (!json_object_get(o, "time"))
 		json_object_set_new(o, "time", hd_json_number(wall_clock()));
 	if (l->about)
 		json_object_set_new(o, "run", l->about);
 	l->about = NULL;
-	if (l->metrics)
-		rc = hd_metrics_write(l->metrics, json_incref(o), l->err);
-	if (rc >= 0 && l->events)
-		rc = hd_events_write(l->events, o, l->err);
+	if (l->metrics) {
+		hd_metrics_write(l->metrics, json_incref(o), &why);
+		hd_log_file_say(&l->metrics_say, &why);
+	}
+	why.code = 0;
+	if (l->events) {
+		hd_events_write(l->events, o, &why);
+		hd_log_file_say(&l->events_say, &why);
+	}
 	json_decref(o);
-	return rc;
 }
 
-static int write_step(struct train_loop *l, struct hd_numbers *n)
+static void write_step(struct train_loop *l, struct hd_numbers *n)
 {
 	json_t *o;
 
 	if (!hd_asked()) /* an mpirun that ends the job reads nothing more */
 		hd_show_step(&l->show, n);
 	if (!l->metrics && !l->events)
-		return HD_OK;
+		return;
 	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I}", "step", (json_int_t)n->step, "loss",
 		      hd_json_number(n->loss), "grad_norm", hd_json_number(n->norm), "lr", hd_json_number(n->lr),
 		      "tokens", (json_int_t)n->tokens, "seconds", hd_json_number(n->seconds), "tokens_per_second",
 		      hd_json_number(n->tokens_per_second), hd_device_in_host(l->j->device) ? "matmul_share" : "mfu",
 		      hd_json_number(n->share), "total_tokens", (json_int_t)n->total_tokens);
 	add_experts(l, o, (double)n->tokens);
-	return hd_train_emit(l, o);
+	hd_train_emit(l, o);
 }
 
 /* Each set by itself, and the mean over all their tokens, which is valid_loss. */
@@ -221,7 +225,7 @@ static int evaluate(struct train_loop *l)
 		o = json_pack("{s:I, s:o, s:o}", "step", (json_int_t)l->at.step, "time", hd_json_number(wall_clock()),
 			      "valid_loss", hd_json_number(loss));
 		json_object_update(o, of_sets);
-		rc = hd_train_emit(l, o);
+		hd_train_emit(l, o);
 	}
 	json_decref(of_sets);
 	return rc;
@@ -312,7 +316,9 @@ static int foresee(struct train_loop *l)
 		return HD_OK;
 	hd_show_line(&l->show);
 	HD_TRY(hd_foresight(l->j, l->j->log.machine, &o, l->err));
-	return o ? hd_train_emit(l, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "foresight", o)) : HD_OK;
+	if (o)
+		hd_train_emit(l, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "foresight", o));
+	return HD_OK;
 }
 
 static int loop(struct train_loop *l)
@@ -335,7 +341,7 @@ static int loop(struct train_loop *l)
 		HD_TRY(resize(l));
 		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
 		HD_TRY(step(l, &n));
-		HD_TRY(write_step(l, &n));
+		write_step(l, &n);
 		HD_TRY(hd_comm_agree(l->err));
 		HD_TRY(hd_train_look_after_saves(l));
 		if (interrupted(l))
@@ -455,7 +461,9 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 				.err = err,
 				.steps = j->train.steps,
 				.saved = -1,
-				.newest = -1 };
+				.newest = -1,
+				.metrics_say = { .key = "log.metrics" },
+				.events_say = { .key = "log.tensorboard" } };
 	struct hd_err late = { 0 };
 	int rc;
 

@@ -4,6 +4,7 @@
 #ifndef HD_ENGINE_TRAIN_IMPL_H
 #define HD_ENGINE_TRAIN_IMPL_H
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/file/log_file.h"
 #include "engine/report/events.h"
 #include "engine/train/metrics.h"
 #include "engine/train/progress.h"
@@ -16,6 +17,7 @@ struct train_loop {
 	struct hd_progress at;
 	struct hd_metrics *metrics;
 	struct hd_events *events;
+	struct hd_log_state metrics_say, events_say;
 	json_t *about; /* of the run: for its first line of metrics */
 	struct hd_show show;
 	int64_t steps, global_batch; /* global_batch: of the step at hand */
@@ -28,7 +30,7 @@ struct train_loop {
 	struct hd_err *err;
 };
 
-int hd_train_emit(struct train_loop *l, json_t *o); /* a line of metrics, and an event; steals o */
+void hd_train_emit(struct train_loop *l, json_t *o); /* a line of metrics, and an event; steals o */
 
 /* -- saves.c -------------------------------------------------------------------------------------- */
 int hd_train_saves(const struct train_loop *l); /* checkpoint.dir is given */
