@@ -172,6 +172,8 @@ static void try(const struct layout *l)
 #define SGD "optimizer = sgd\nclip = 0\n"
 #define CLIP "optimizer = sgd\nclip = 0.01\n"
 #define ADAMW "optimizer = adamw\neps = 0.01\nclip = 0.01\n"
+/* Replicas along another axis, inside those of dp: a tensor may be summed along this one first, or last. */
+#define TWO "[strategy two]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = 2\n"
 /* Without servers of their own: workers add in their order, or in a ring. */
 static void among_workers(const struct layout *l)
 {
@@ -189,8 +191,13 @@ static void among_workers(const struct layout *l)
 
 int main(void)
 {
-	static const struct layout among[] = { { "in order", DP, SGD, 3, 0 },
-					       { "in a ring", PLUGIN("dp") "sync = ring\n", SGD, 3, 0 } };
+	static const struct layout among[] = {
+		{ "in order", DP, SGD, 3, 0 },
+		{ "in a ring", PLUGIN("dp") "sync = ring\n", SGD, 3, 0 },
+		{ "beside servers", TWO "sync = server\nservers = 2\n" PLUGIN("dp") "zero = 1\n", SGD, 2, 0 },
+		{ "cut in 2, tp 2 and 3", TWO "zero = 3\n" PLUGIN("tp") "size = 2\n" PLUGIN("dp") "zero = 2\n", SGD, 3,
+		  0 }
+	};
 	static const struct layout layouts[] = {
 		{ "sgd", DP, SGD, 1, 1 },
 		{ "sgd", DP, SGD, 2, 1 },

@@ -3,6 +3,7 @@
  * is the order in which backward completes them, so a bucket moves while backward goes on.
  */
 #include "dp.h"
+#include <string.h>
 
 int64_t dp_bytes(const struct hd_tensor *t)
 {
@@ -31,6 +32,48 @@ static int fits(const struct hd_strategy *s, const struct dp_bucket *b, const st
 static struct hd_tensor *operand(const struct hd_strategy *s, const struct hd_node *n)
 {
 	return dp_is_two_levels(s, n) ? n->ins[0]->node->ins[0] : n->ins[0];
+}
+
+/* How a tensor is, along an axis other than that of the movement: what must be alike within a bucket. */
+static int64_t kept_as(const struct hd_place *at)
+{
+	if (at->role == HD_ROLE_SPARE)
+		return at->kind == HD_PLACE_PINNED ? 3 + at->index : 2;
+	return at->kind == HD_PLACE_PARTIAL;
+}
+
+/* How far it has come: a leaf 0, what is made of it 1, and one more with each movement since. */
+static int distance(const struct hd_tensor *x)
+{
+	static const char *const layout[] = { "view", "pack", "unpack",
+					      "pulled" }; /* the same numbers, laid out otherwise */
+	int n = 0;
+
+	for (; x->node && x->node->nin; x = x->node->ins[0]) {
+		const char *kind = x->node->kind;
+		int moves = !strcmp(kind, "reshard") || !strcmp(kind, "comm");
+		size_t i = 0;
+
+		while (i < sizeof(layout) / sizeof(layout[0]) && strcmp(layout[i], kind))
+			i++;
+		if (!moves && i == sizeof(layout) / sizeof(layout[0]))
+			return n + 1;
+		n += moves;
+	}
+	return n;
+}
+
+/* Moved by the same ranks, and as far on their way along the other axes. One tensor may be summed along this axis first, another
+ * along another axis first. In one bucket each would wait for the other. */
+static int moves_with(const struct hd_strategy *s, struct hd_plan *p, const struct hd_node *m, const struct hd_node *n)
+{
+	const struct hd_tensor *x = operand(s, m), *y = operand(s, n);
+	const struct hd_axis *a = NULL;
+
+	while ((a = s->h->axis_next(p, a)))
+		if (kept_as(s->g->place(p, x, a)) != kept_as(s->g->place(p, y, a)))
+			return 0;
+	return m->reshard->have.kind == HD_PLACE_PARTIAL || distance(x) == distance(y);
 }
 
 /* Sync that is not to begin before backward is over waits for all gradients of the stage, and stands behind them. */
@@ -69,11 +112,31 @@ static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, 
 	return s->h->status(p);
 }
 
+struct choice {
+	struct hd_node *const *all;
+	unsigned char *taken;
+	uint32_t n;
+};
+
+/* From the first that no bucket has, until it is full or what follows belongs to another unit. */
+static void fill(const struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, const struct choice *c,
+		 uint32_t first)
+{
+	for (uint32_t i = first; i < c->n && fits(s, b, c->all[i]); i++) {
+		if (c->taken[i] || !moves_with(s, p, c->all[i], c->all[first]))
+			continue;
+		b->in[b->n++] = c->all[i];
+		b->bytes += dp_bytes(c->all[i]->ins[0]);
+		c->taken[i] = 1;
+	}
+}
+
 int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wanted, dp_move_fn *move)
 {
 	const struct hd_match m = { .size = sizeof(m), .kind = "reshard", .axis = s->along };
 	struct hd_node *n = NULL, **all;
 	struct dp_bucket b = { 0 };
+	unsigned char *taken;
 	uint32_t count = 0, k = 0;
 
 	while ((n = s->g->node_next(p, n, &m)))
@@ -81,16 +144,14 @@ int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wante
 	all = s->h->alloc(p, (count + 1) * sizeof(*all));
 	b.in = s->h->alloc(p, (count + 1) * sizeof(*b.in));
 	b.x = s->h->alloc(p, (2 * count + 1) * sizeof(*b.x));
-	if (!all || !b.in || !b.x)
+	taken = s->h->alloc(p, count + 1);
+	if (!all || !b.in || !b.x || !taken)
 		return HD_ENOMEM;
 	while ((n = s->g->node_next(p, n, &m)))
 		if (wanted(s, n))
 			all[k++] = n;
-	for (uint32_t i = 0; i < k; i++) {
-		if (!fits(s, &b, all[i]))
-			flush(s, p, &b, move, all, k);
-		b.in[b.n++] = all[i];
-		b.bytes += dp_bytes(all[i]->ins[0]);
-	}
-	return flush(s, p, &b, move, all, k);
+	for (uint32_t i = 0; i < k; i++)
+		if (!taken[i])
+			fill(s, p, &b, &(struct choice){ all, taken, k }, i), flush(s, p, &b, move, all, k);
+	return s->h->status(p);
 }
