@@ -31,7 +31,7 @@ refused "a text shorter than a sequence" ' tokens without .* fewer than train\.s
 alone=yes
 refused "no such text" 'data\.train: nowhere\.txt: No such file' --set data.train=nowhere.txt
 refused "a sequence longer than the data" 'text\.txt|tokens .* fewer than train\.seq \+ 1 = 40001' --set train.seq=40000
-refused "a context shorter than a sequence" 'model\.max_seq: 8 is less than train\.seq = 32' --set model.max_seq=8
+refused "a context shorter than a sequence" 'model\.max_seq: 8 positions are fewer than train\.seq = 32' --set model.max_seq=8
 
 # Sizes.
 refused "heads that do not divide" 'model\.heads: 5 does not divide model\.embed = 32' --set model.heads=5
@@ -111,6 +111,9 @@ sed 's/^family = .*/family = "gpt2"/' tiny.ini >slip.ini
 like "a value in quotes" "$(heddle check slip.ini 2>&1)" 'slip\.ini:2: \[model\] family: .*\(values are written without quotes\)$'
 sed 's/^train = .*/train = "text.txt"/' tiny.ini >slip.ini
 like "a file in quotes" "$(heddle check slip.ini 2>&1)" 'slip\.ini:8: \[data\] train: .*\(values are written without quotes\)$'
+refused "a validation set twice" '--set data\.valid: text\.txt is given twice' --set data.valid=text.txt,text.txt
+refused "gates times nothing" '--set model\.gate_scale: 0 is not in 1e-30..1e30' --set model.gate_scale=0
+refused "a base of angles that fp32 does not have" '--set model\.rope_theta: 1e31 is not in' --set model.family=llama --set model.rope_theta=1e31
 refused "a model that is none" '--set model\.load: occupied: is not a checkpoint' --set model.load=occupied
 refused "a checkpoint that is none" '--set checkpoint\.resume: occupied: is not a checkpoint' --set checkpoint.resume=occupied
 

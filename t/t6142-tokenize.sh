@@ -108,7 +108,7 @@ ok "another ending of lines of JSON" cmp nd.bin lines.bin
 printf '{"text": "a"}' >open.jsonl
 like "and a last line that does not end" "$(tokenize --out open open.jsonl 2>&1)" '^open.bin: 1 document'
 like "a file that ends too early" "$(refusal --out w short.jsonl.gz)" 'short.jsonl.gz: cannot be decompressed after byte'
-like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at place 1 is not in a vocabulary of 454'
+like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at place 2 is not in a vocabulary of 454'
 like "no file" "$(refusal --out u '*.none')" '\*.none: no file matches'
 like "two things at once" "$(refusal --out u --ids 1.txt)" 'one of --out PREFIX FILE'
 done_testing

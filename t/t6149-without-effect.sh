@@ -39,8 +39,14 @@ idle model.rope_factor=2 'without model.rope_scaling' --set model.family=llama
 idle model.rope_low=2 'without model.rope_scaling = llama3' --set model.family=llama --set model.rope_scaling=linear
 idle model.rope_truncate=no 'without model.rope_scaling = yarn' --set model.family=llama --set model.rope_scaling=llama3
 idle model.rope_short=1 'without model.rope_scaling = longrope' --set model.family=llama --set model.rope_scaling=yarn
+idle model.rope_attention=8 'without model.rope_scaling = yarn or longrope' --set model.family=llama --set model.rope_scaling=linear
+idle model.window_layers=wf 'without model.window' --set model.family=llama
+idle model.window=4 'with model.window_layers of f alone' --set model.family=llama --set model.window_layers=f
+idle checkpoint.keep=5 'without checkpoint.dir: nothing is saved'
 idle log.sample_prompt=x 'without log.sample or log.sample_every'
 idle log.trace_steps=1 'without log.trace'
+ok "evaluations of no data" heddle train tiny.ini --set train.steps=1 --set data.valid_fraction=0 --set train.eval_every=1
+like "... with a warning" "$(cat "$tmp/.ok")" 'heddle: train\.eval_every does nothing with data\.valid_fraction = 0'
 ok "where they do something" heddle train tiny.ini --set train.steps=1 --set model.experts=2 --set model.capacity_factor=1 --set train.beta1=0.8 \
 	--set train.min_lr=1e-6 --set log.sample=3 --set log.sample_prompt=x --set log.trace=t.json --set log.trace_steps=1
 is "... without a word" "$(grep -c 'does nothing' "$tmp/.ok")" 0

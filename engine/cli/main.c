@@ -14,7 +14,7 @@
 
 /* -- the table of verbs ------------------------------------------------------------------------------------------------------------ */
 static const struct hd_flag run_flags[] = {
-	{ "ranks", "MIN:MAX", "the fewest and the most ranks" },
+	{ "ranks", "MIN:MAX", "the fewest and the most ranks; or N, no fewer" },
 	{ "hostfile", "FILE", "hostfile for mpirun; hosts that do not answer are left out" },
 	{ "probe", "COMMAND", "runs COMMAND HOST true: does the host answer? (default: ssh)" },
 	{ "mpirun", "OPTIONS", "more options of mpirun" },

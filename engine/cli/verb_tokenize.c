@@ -45,7 +45,7 @@ static int parse_ids(const char *path, char *text, int64_t vocab, struct hd_ids 
 			return hd_err_set(err, HD_EINVAL, "%s: '%.40s' is not an id", path, word);
 		if (id < 0 || id >= vocab)
 			return hd_err_set(err, HD_EINVAL, "%s: id %s at place %zu is not in a vocabulary of %lld", path,
-					  word, ids->n, (long long)vocab);
+					  word, ids->n + 1, (long long)vocab);
 		hd_ids_add(ids, (int32_t)id);
 	}
 	return HD_OK;

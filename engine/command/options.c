@@ -90,7 +90,11 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 	if (!f->arg && value)
 		return hd_err_set(err, HD_EINVAL, "%s: --%s takes no value, '%s' was given", v->name, f->name, value);
 	if (f->arg && !value) {
-		if (left < 2 || is_option(argv[1]))
+		if (left > 1 && is_option(argv[1]))
+			return hd_err_set(err, HD_EINVAL,
+					  "%s: --%s needs a value: --%s %s, or --%s=%s if that is the value", v->name,
+					  f->name, f->name, f->arg, f->name, argv[1]);
+		if (left < 2)
 			return hd_err_set(err, HD_EINVAL, "%s: --%s needs a value: --%s %s", v->name, f->name, f->name,
 					  f->arg);
 		value = argv[1];

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/command/command.h"
 #include "engine/models/decoder/knobs.h"
+#include <string.h>
 
 #define MOST 20
 
@@ -26,6 +27,8 @@ static void warn_unsaved(const struct hd_plan *p)
 	static const char *const keys[] = { "every", "gradients", "async" };
 	const struct hd_section *s = hd_conf_section(p->conf, NULL, "checkpoint");
 
+	if (!*hd_section_str(s, "dir") && hd_section_has(s, "keep"))
+		hd_log(HD_LOG_WARN, "checkpoint.keep does nothing without checkpoint.dir: nothing is saved");
 	for (size_t i = 0; i < HD_LEN(keys) && !*hd_section_str(s, "dir"); i++)
 		if (hd_section_int(s, keys[i])) /* what is off may be said */
 			hd_log(HD_LOG_WARN, "checkpoint.%s does nothing without checkpoint.dir: nothing is saved",
@@ -35,12 +38,16 @@ static void warn_unsaved(const struct hd_plan *p)
 static void warn_of_train(const struct hd_plan *p)
 {
 	static const struct idle adamw = { "train", { "beta1", "beta2", "eps" }, "with train.optimizer = sgd" },
-				 decay = { "train", { "min_lr", "decay" }, "with train.schedule = constant" };
+				 decay = { "train", { "min_lr", "decay" }, "with train.schedule = constant" },
+				 eval = { "train", { "eval_every", "eval_batches" }, "with data.valid_fraction = 0" };
+	const struct hd_section *data = hd_conf_section(p->conf, NULL, "data");
 
 	if (!p->config.adamw && !p->config.optimizer)
 		warn(p->conf, &adamw);
 	if (p->config.schedule == HD_LR_CONSTANT)
 		warn(p->conf, &decay);
+	if (!*hd_section_str(data, "valid") && !(hd_section_num(data, "valid_fraction") > 0))
+		warn(p->conf, &eval);
 }
 
 static void warn_of_rope(const struct hd_plan *p)
@@ -50,6 +57,9 @@ static void warn_of_rope(const struct hd_plan *p)
 					   "rope_beta_slow", "rope_attention", "rope_short", "rope_long",
 					   "rope_truncate" },
 					 "without model.rope_scaling" };
+	static const struct idle scale = { "model",
+					   { "rope_attention" },
+					   "without model.rope_scaling = yarn or longrope" };
 	static const struct idle llama3 = { "model",
 					    { "rope_low", "rope_high" },
 					    "without model.rope_scaling = llama3" };
@@ -68,8 +78,23 @@ static void warn_of_rope(const struct hd_plan *p)
 		warn(p->conf, &llama3);
 	if (p->model.rope_scaling != HD_ROPE_SCALING_YARN)
 		warn(p->conf, &yarn);
+	if (p->model.rope_scaling != HD_ROPE_SCALING_YARN && p->model.rope_scaling != HD_ROPE_SCALING_LONGROPE)
+		warn(p->conf, &scale);
 	if (p->model.rope_scaling != HD_ROPE_SCALING_LONGROPE)
 		warn(p->conf, &longrope);
+}
+
+static void warn_of_window(const struct hd_plan *p)
+{
+	static const struct idle none = { "model", { "window_layers", "rope_theta_window" }, "without model.window" },
+				 all = { "model",
+					 { "window", "rope_theta_window" },
+					 "with model.window_layers of f alone" };
+
+	if (!p->model.window)
+		warn(p->conf, &none);
+	else if (p->model.window_layers && !strchr(p->model.window_layers, 'w'))
+		warn(p->conf, &all);
 }
 
 static void warn_of_model(const struct hd_plan *p)
@@ -106,5 +131,6 @@ void hd_warn_without_effect(const struct hd_plan *p)
 	warn_of_train(p);
 	warn_of_model(p);
 	warn_of_rope(p);
+	warn_of_window(p);
 	warn_of_log(p);
 }

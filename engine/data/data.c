@@ -260,6 +260,15 @@ static void name_sets(struct hd_data *d, const struct hd_names *given)
 	}
 }
 
+static int is_given_before(const struct hd_names *files, size_t i)
+{
+	size_t k = 0;
+
+	while (k < i && strcmp(files->all[k], files->all[i]))
+		k++;
+	return k < i;
+}
+
 static int open_sets(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	struct hd_names files = { 0 };
@@ -268,6 +277,10 @@ static int open_sets(struct hd_data *d, struct hd_conf *c, struct hd_section *s,
 
 	hd_names_split(&files, hd_section_str(s, "valid"));
 	for (size_t i = 0; i < files.n && !why.code; i++) {
+		if (is_given_before(&files, i)) {
+			hd_err_set(&why, HD_EINVAL, "%s is given twice", files.all[i]);
+			break;
+		}
 		if (hd_tokens_open(files.all[i], &d->how, &t, &why) < 0)
 			break;
 		add_valid(d, NULL, t, 0, 0);

@@ -46,8 +46,8 @@ static int read_ranks(struct elastic *e, struct hd_err *err)
 		most = least;
 	}
 	if (n < 1 || text[end] || least < 1 || most < least)
-		return hd_err_set(err, HD_EINVAL, "run: --ranks: '%s' is not MIN:MAX, the fewest and the most ranks",
-				  text);
+		return hd_err_set(err, HD_EINVAL,
+				  "run: --ranks: '%s' is not MIN:MAX, the fewest and the most ranks, or N", text);
 	e->least = least;
 	e->most = e->left = most;
 	return HD_OK;

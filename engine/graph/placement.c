@@ -91,6 +91,24 @@ static int is_zigzag(const struct hd_plan *p, const struct tensor *t, uint32_t d
 	return 0;
 }
 
+/* At the section whose axis asks for pieces of both ends. */
+static void refuse_pieces(struct hd_plan *p, const struct tensor *t, uint32_t i, int64_t n)
+{
+	const struct axis *x = NULL;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (t->at.on[a].kind == HD_PLACE_SHARD && t->at.on[a].dim == t->dims[i] &&
+		    t->at.on[a].order == HD_ORDER_ZIGZAG)
+			x = p->axes[a];
+	if (!x || x->inst < 0 || x->inst >= p->ninst)
+		hd_plan_fail(p, HD_EDIVIDE, "(%s): %lld elements of %s on a rank do not make two pieces", t->spec,
+			     (long long)n, t->dims[i]->name);
+	else
+		hd_section_fail(p->conf, p->inst[x->inst].section, hd_axis_key(p, &x->v), p->err, HD_EDIVIDE,
+				"a rank has %lld of %s = %lld, which %s cannot shard in two pieces (zigzag order)",
+				(long long)n, t->dims[i]->name, (long long)D(t->dims[i])->padded, x->v.name);
+}
+
 /* Two pieces a member, of the tokens of a sequence: that is what tables of positions, dropout and the batches know of. */
 static int check_order(struct hd_plan *p, const struct tensor *t)
 {
@@ -133,10 +151,7 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 			n = hd_piece(n, hd_role_count(p->axes[axes[k]], t->at.on[axes[k]].role));
 		}
 		if (is_zigzag(p, t, i) && n % 2) {
-			hd_plan_fail(
-				p, HD_EDIVIDE,
-				"(%s): %lld elements of %s on a rank do not make two pieces, as zigzag order needs",
-				t->spec, (long long)n, t->dims[i]->name);
+			refuse_pieces(p, t, i, n);
 			return;
 		}
 		t->local[i] = n;

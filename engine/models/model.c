@@ -24,11 +24,11 @@ static const struct hd_option keys[] = {
 	  "size of the vocabulary (0: from the data; 256 for text as bytes)" },
 	{ "max_seq", HD_OPT_INT, 0, "0", "0..1000000000", "positions that the model knows (0: train.seq)" },
 	{ "dropout", HD_OPT_NUM, 0, "0", "0..0.99", "fraction of activations dropped in training" },
-	{ "init_std", HD_OPT_NUM, 0, "0.02", "0..", "standard deviation of the initial weights" },
+	{ "init_std", HD_OPT_NUM, 0, "0.02", "0..1e30", "standard deviation of the initial weights" },
 	{ "tie_embeddings", HD_OPT_STR, 0, "auto", NULL,
 	  "whether the head has the weights of the embedding: yes, no, or auto: the family's rule" },
-	{ "rope_theta", HD_OPT_NUM, 0, "10000", "1..", "base of the rotary angles" },
-	{ "norm_eps", HD_OPT_NUM, 0, "1e-5", "0..", "added to the variance in norms" },
+	{ "rope_theta", HD_OPT_NUM, 0, "10000", "1..1e30", "base of the rotary angles" },
+	{ "norm_eps", HD_OPT_NUM, 0, "1e-5", "0..1e30", "added to the variance in norms" },
 	{ "norm", HD_OPT_CHOICE, 0, "before", "before|after|both",
 	  "where norms stand: before each sublayer, after it, or both" },
 	{ "norm_offset", HD_OPT_BOOL, 0, "no", NULL, "norm weights are stored minus one" },
@@ -41,12 +41,12 @@ static const struct hd_option keys[] = {
 	{ "mlp_bias", HD_OPT_BOOL, 0, "no", NULL, "biases of the feed-forward layer" },
 	{ "window", HD_OPT_INT, 0, "0", "0..", "tokens that attention sees, itself included (0: all before it)" },
 	{ "window_layers", HD_OPT_STR, 0, "w", NULL, "letters repeated over the layers: w has the window, f has none" },
-	{ "attention_softcap", HD_OPT_NUM, 0, "0", "0..", "c: a score s becomes c tanh(s / c) (0: unchanged)" },
-	{ "logit_softcap", HD_OPT_NUM, 0, "0", "0..", "the same for logits" },
-	{ "query_scale", HD_OPT_NUM, 0, "0", "0..", "scores are divided by its square root (0: head_dim)" },
-	{ "embed_scale", HD_OPT_NUM, 0, "1", "0..", "factor of the embeddings (0: the square root of embed)" },
+	{ "attention_softcap", HD_OPT_NUM, 0, "0", "0..1e30", "c: a score s becomes c tanh(s / c) (0: unchanged)" },
+	{ "logit_softcap", HD_OPT_NUM, 0, "0", "0..1e30", "the same for logits" },
+	{ "query_scale", HD_OPT_NUM, 0, "0", "0..1e30", "scores are divided by its square root (0: head_dim)" },
+	{ "embed_scale", HD_OPT_NUM, 0, "1", "0..1e30", "factor of the embeddings (0: the square root of embed)" },
 	{ "rotary_fraction", HD_OPT_NUM, 0, "1", "0..1", "fraction of head_dim that is rotated by the position" },
-	{ "rope_theta_window", HD_OPT_NUM, 0, "0", "0..",
+	{ "rope_theta_window", HD_OPT_NUM, 0, "0", "0..1e30",
 	  "rope_theta of layers with a window, which is not scaled (0: as the others)" },
 	{ "rope_scaling", HD_OPT_CHOICE, 0, "none", "none|linear|dynamic|llama3|yarn|longrope",
 	  "how rotary angles are scaled for longer texts" },
@@ -72,7 +72,7 @@ static const struct hd_option keys[] = {
 	{ "router_best_groups", HD_OPT_INT, 0, "1", "1..64", "router = sigmoid: groups that a token may choose from" },
 	{ "router_bias_rate", HD_OPT_NUM, 0, "0", "0..1",
 	  "router = sigmoid: what a step adds to the bias of an expert with fewer choices than the mean, or takes away" },
-	{ "gate_scale", HD_OPT_NUM, 0, "1", "0..", "factor of the gates" },
+	{ "gate_scale", HD_OPT_NUM, 0, "1", "1e-30..1e30", "factor of the gates" },
 	{ "expert_mlp", HD_OPT_INT, 0, "0", "0..", "width of an expert (0: mlp)" },
 	{ "dense_layers", HD_OPT_INT, 0, "0", "0..", "number of layers at the beginning without experts" },
 	{ "shared_experts", HD_OPT_INT, 0, "0", "0..64", "experts that every token also goes to" },
@@ -84,8 +84,8 @@ static const struct hd_option keys[] = {
 	  "tokens that share an expert's capacity (0: train.seq)" },
 	{ "second_expert", HD_OPT_CHOICE, 0, "random", "random|all",
 	  "router = gshard: the second expert is used with probability 2 x its gate, or always" },
-	{ "aux_loss", HD_OPT_NUM, 0, "0.01", "0..", "weight of the load-balancing loss" },
-	{ "z_loss", HD_OPT_NUM, 0, "0", "0..", "weight of the z-loss, which keeps the router's logits small" },
+	{ "aux_loss", HD_OPT_NUM, 0, "0.01", "0..1e30", "weight of the load-balancing loss" },
+	{ "z_loss", HD_OPT_NUM, 0, "0", "0..1e30", "weight of the z-loss, which keeps the router's logits small" },
 };
 const struct hd_key_table hd_model_keys = { keys, HD_LEN(keys), sizeof(keys[0]) };
 
@@ -262,10 +262,13 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 	if (m->family->decoder)
 		HD_TRY(check_decoder(c, s, m, err));
 	if (m->seq > m->max_seq)
-		return hd_section_fail(c, s, "max_seq", err, HD_EINVAL, "%lld is less than train.seq = %lld",
-				       (long long)m->max_seq, (long long)m->seq);
+		return hd_section_fail(c, s, "max_seq", err, HD_EINVAL,
+				       "%lld positions are fewer than train.seq = %lld", (long long)m->max_seq,
+				       (long long)m->seq);
 	if (!m->vocab)
-		return hd_section_fail(c, s, "vocab", err, HD_EINVAL, "must be given: the data do not say it");
+		return hd_section_fail(
+			c, s, "vocab", err, HD_EINVAL,
+			"must be given, or data.tokenizer = DIR of what made the ids: files of ids do not say it");
 	return HD_OK;
 }
 

@@ -164,6 +164,9 @@ static int back_again(int *threads)
 			 "the launcher bound this rank to %d core%s; it may now use %d, by %d "
 			 "thread%s",
 			 from, hd_plural(from, "s"), to, *threads, hd_plural(*threads, "s"));
+	else if (*threads > to)
+		snprintf(note, sizeof(note), "this rank has %d threads and may use %d core%s: they wait for each other",
+			 *threads, to, hd_plural(to, "s"));
 	return 1;
 }
 

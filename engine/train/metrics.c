@@ -68,12 +68,13 @@ static int begin(struct hd_metrics *m, struct hd_err *err)
 
 int hd_metrics_write(struct hd_metrics *m, json_t *v, struct hd_err *err)
 {
-	char *json = hd_json_line(v), *line = hd_format("%s\n", json);
+	char *line = hd_json_line(v);
+	size_t n = strlen(line);
 	int rc = m->fresh ? begin(m, err) : HD_OK;
 
+	line[n] = '\n'; /* in the place of the 0 */
 	if (rc >= 0)
-		rc = hd_log_file_add(&m->file, line, strlen(line), err);
-	free(json);
+		rc = hd_log_file_add(&m->file, line, n + 1, err);
 	free(line);
 	return rc;
 }
