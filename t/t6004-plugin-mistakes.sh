@@ -98,6 +98,9 @@ static int bent_record(struct hd_strategy *s, struct hd_record *r, const struct 
 }
 static const struct hd_op bent = { .size = sizeof(bent), .name = "bent", .shape = same, .vjp = bent_vjp, .cost = bent_cost,
 	.record = bent_record };
+#ifndef ANCHOR
+#define ANCHOR hd_cursor(g, p, n, NULL)
+#endif
 static int m_rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
 #ifdef BENT
@@ -105,7 +108,7 @@ static int m_rewrite(struct hd_strategy *s, struct hd_plan *p)
 	const struct hd_match gelus = { .size = sizeof(gelus), .kind = "gelu" };
 	struct hd_node *n = NULL, *mine;
 	while ((n = g->node_next(p, n, &gelus))) {
-		hd_cursor(g, p, n, NULL);
+		ANCHOR;
 		mine = g->node(p, &BENT, n->ins, 1, "%s", "");
 		if (mine)
 			g->replace(p, n->outs[0], mine->outs[0]);
@@ -389,6 +392,14 @@ says "a cast to whole numbers" 'cast: output 0 has dtype i32' 1 \
 
 # Gradients and costs of an op in the model.
 says "an op in the model" '^2 ranks = m.wide 2' 0 -DBENT=bent
+says "an op in the model, without a cursor" 'm\]: bent: cursor must say first where new nodes belong \(slot rewrite of plugin mistake' 1 \
+	-DBENT=bent '-DANCHOR=(void)0'
+says "an op in the model, behind its readers" '^2 ranks = m.wide 2' 0 -DBENT=bent \
+	'-DANCHOR=struct hd_node *at = n; for (const struct hd_match all = { .size = sizeof(all) }; (at = g->node_next(p, mine = at, &all));); hd_cursor(g, p, mine, NULL)'
+! printf '%s\n' "$out" | grep -q 'no gradient'
+tap_result $? "... gets a gradient" || printf '%s\n' "$out" | tap_comment
+says "an op that loses its gradient" '^heddle: parameter h\.0\..* and [0-9]+ more get no gradient, so they stay as they begin$' 0 \
+	-DBENT=bent '-DVJP=din[0] = NULL'
 says "a gradient of nowhere" 'bent: gradient 0 is no tensor of this plan' 1 -DBENT=bent '-DVJP=din[0] = (void *)p'
 says "a gradient of other dims" 'bent: gradient 0 is \(\), and input 0 is \(' 1 -DBENT=bent '-DVJP=din[0] = g->einsum(p, dout, 1, NULL, 0)'
 says "a gradient of as many other dims" 'bent: gradient 0 is \(.*\), and input 0 is \(' 1 -DBENT=bent \

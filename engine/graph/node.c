@@ -125,6 +125,13 @@ int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, con
 	return HD_OK;
 }
 
+/* At the end of the program a node would stand in no block, and behind its readers: autodiff would find no gradient for it. */
+static int is_nowhere(const struct hd_plan *p)
+{
+	return p->slot.inst >= 0 && p->slot.name && !p->cursor.before &&
+	       (!strcmp(p->slot.name, "lower") || !strcmp(p->slot.name, "rewrite"));
+}
+
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
 			 struct tensor *const *ins, uint32_t nin, const char *attr)
 {
@@ -148,7 +155,7 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 		with[nin] = rows;
 		return hd_node_new(p, op, is, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr, *attr ? " " : ""));
 	}
-	if (p->slot.inst >= 0 && p->slot.name && !strcmp(p->slot.name, "lower") && !p->cursor.before) {
+	if (is_nowhere(p)) {
 		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
 		return NULL;
 	}

@@ -81,6 +81,7 @@ struct tensor {
 	uint32_t on_reshard;      /* states of plugins: HD_RESHARD_SUM ... */
 	int step; /* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
 	int decay, init;       /* parameters: weight decay applies; enum hd_init */
+	int no_gradient;       /* parameters: no loss depends on it smoothly, and none is missing */
 	int decided;           /* parameters: what they are in is settled (precision.c) */
 	struct tensor *master; /* parameters of low precision, in training: the leaf that is updated */
 	double init_std;

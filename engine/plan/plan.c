@@ -53,6 +53,7 @@ static int slot_open(struct hd_plan *p)
 static int slot_rewrite(struct hd_plan *p)
 {
 	HD_TRY(hd_slot_rewrite(p));
+	HD_TRY(hd_pass_toposort(p)); /* autodiff goes by program order */
 	return hd_pass_precision(p); /* of what plugins have put there */
 }
 
@@ -97,6 +98,7 @@ static int check(struct hd_plan *p)
 	HD_TRY(hd_check_members(p));
 	HD_TRY(hd_check_own_states(p));
 	hd_warn_of_constant_states(p);
+	hd_warn_of_untrained(p);
 	HD_TRY(check_recorded(p));
 	return hd_check_stages(p);
 }

@@ -236,6 +236,29 @@ void hd_warn_of_constant_states(const struct hd_plan *p)
 	free(reads);
 }
 
+/* The update assigns what has a gradient.  A rewrite that loses one trains the rest, and the loss hardly shows it. */
+static int is_untrained(const struct tensor *t)
+{
+	return t->v.what == HD_TENSOR_PARAM && !t->v.node && !t->source && !t->no_gradient && !t->assign;
+}
+
+void hd_warn_of_untrained(const struct hd_plan *p)
+{
+	const struct tensor *first = NULL;
+	int64_t n = 0;
+
+	for (size_t k = 0; k < p->ntensors && p->train; k++)
+		if (is_untrained(p->tensors[k])) {
+			first = first ? first : p->tensors[k];
+			n++;
+		}
+	if (n == 1)
+		hd_log(HD_LOG_WARN, "parameter %s gets no gradient, so it stays as it begins", first->v.name);
+	else if (n)
+		hd_log(HD_LOG_WARN, "parameter %s and %lld more get no gradient, so they stay as they begin",
+		       first->v.name, (long long)n - 1);
+}
+
 /* A checkpoint has one value of a state that is replicated.  If each member has another one, all but one would be lost. */
 int hd_check_own_states(struct hd_plan *p)
 {

@@ -220,8 +220,10 @@ static struct tensor *router_bias(struct hd_plan *p, int64_t l, const char *stem
 	if (p->model.router == HD_ROUTER_SIGMOID)
 		b = hd_param(p, hd_plan_text(p, "layers.%lld.%s.gate.e_score_correction_bias", (long long)l, stem),
 			     "router_expert", HD_INIT_ZERO, 0);
-	if (b)
+	if (b) {
 		b->decay = 0;
+		b->no_gradient = 1;
+	}
 	return b;
 }
 
