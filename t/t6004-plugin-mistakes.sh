@@ -190,6 +190,7 @@ says() {
 says "no mistake" '^2 ranks = m.wide 2' 0
 says "an option that is not declared" 'm\]: opt_int: the plugin declares no option width' 1 '-DOPEN=h->opt_int(p, "width")'
 says "an option of another type" 'm\]: opt_num: option wide is declared with' 1 '-DOPEN=h->opt_num(p, "wide")'
+says "an option of another type, as a text" 'm\]: opt_str: option wide is declared with' 1 '-DOPEN=h->opt_str(p, "wide")'
 says "open forgets self" 'm\]: slot open left \*self NULL' 1 -DSELF=NULL
 says "a code that is none, of mesh" 'm\]: slot mesh returned 7, which is no status' 1 '-DMESH=return 7'
 says "a failure without a text, of mesh" 'm\]: slot mesh failed with code -42 and no text' 1 '-DMESH=return -42'
@@ -339,6 +340,10 @@ says "one number to a whole state" 'm\]: assign: m.e\..* is \(.*\) and the value
 	'-DLOWER=g->assign(p, hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_ZERO), g->einsum(p, &x, 1, NULL, 0))'
 says "another dtype to a state" 'm\]: assign: m.e\..* has dtype 0x34000 and the value 0x32000' 1 \
 	'-DLOWER=g->assign(p, hd_state(g, p, "e", x, HD_DTYPE_F64, HD_RESHARD_ZERO), g->map(p, &x, 1, "a"))'
+says "a term of a sum to a state of the sum" 'm\]: assign: the value of state m.e\..* is still a partial sum on m.wide' 1 \
+	'-DLOWER=g->assign(p, hd_state(g, p, "e", n->outs[0], HD_DTYPE_F32, HD_RESHARD_SUM), g->map(p, &x, 1, "a + a"))'
+says "a sum to a state of the sum" '^2 ranks = m.wide 2' 0 \
+	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); g->replace(p, n->outs[0], y); g->assign(p, hd_state(g, p, "e", n->outs[0], HD_DTYPE_F32, HD_RESHARD_SUM), g->map(p, &y, 1, "a + a"))'
 says "two values to a state" 'm\]: assign: m.e\..* is assigned already' 1 \
 	'-DLOWER=y = hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_ZERO); g->assign(p, y, g->map(p, &x, 1, "a")); g->assign(p, y, g->map(p, &x, 1, "a"))'
 says "a parameter assigned" 'm\]: assign: .* is no state of this section' 1 \

@@ -116,7 +116,7 @@ static double host_num(struct hd_plan *p, const char *key)
 
 static const char *host_str(struct hd_plan *p, const char *key)
 {
-	return declared(p, "opt_str", key, ~0u) ? hd_section_str(mine(p), key) : "";
+	return declared(p, "opt_str", key, 1u << HD_OPT_STR | 1u << HD_OPT_CHOICE) ? hd_section_str(mine(p), key) : "";
 }
 
 /* As it is written, from where the run was started, or else beside the INI. */

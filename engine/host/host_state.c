@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/host/host_impl.h"
 #include "engine/graph/placement.h"
+#include <stdlib.h>
 
 static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args *x)
 {
@@ -49,6 +50,50 @@ struct hd_tensor *hd_host_state(struct hd_plan *p, const struct hd_state_args *a
 	return new_state(p, &x);
 }
 
+enum { UNKNOWN, UNSUMMED, SENT }; /* what partial_of knows of a tensor */
+
+/* Whether t is made of terms of a sum along the axis, and of nothing that was sent.  Communication keeps the place of what it
+ * sends until the slot ends, so behind it the place says nothing.  seen: by tensor, so that no way is gone twice. */
+static int partial_of(const struct hd_tensor *t, int axis, char *seen)
+{
+	const struct node *n = t->node ? N(t->node) : NULL;
+	int terms = 0;
+
+	if (T(t)->at.on[axis].kind != HD_PLACE_PARTIAL)
+		return UNKNOWN;
+	if (seen[T(t)->id])
+		return seen[T(t)->id];
+	if (n && (n->is->role == OP_ROLE_COMM || n->is->role == OP_ROLE_RESHARD || n->local))
+		return SENT;
+	if (!n || n->made_by < 0)
+		return UNSUMMED; /* the engine's, and where it is was computed */
+	for (uint32_t i = 0; i < n->v.nin && terms != SENT; i++) {
+		int of = partial_of(n->v.ins[i], axis, seen);
+
+		terms = of ? of : terms;
+	}
+	return seen[T(t)->id] = (char)terms;
+}
+
+/* The axis along which each member would keep its own term, though the state is the same on all; NULL: none. */
+static const struct axis *still_partial(struct hd_plan *p, const struct tensor *state, const struct hd_tensor *value)
+{
+	const struct axis *found = NULL;
+
+	for (int a = 0; a < p->naxes && !found; a++) {
+		char *seen;
+
+		if (state->at.on[a].kind != HD_PLACE_REPLICATED || state->own >> a & 1 || p->axes[a]->v.n < 2 ||
+		    T(value)->at.on[a].kind != HD_PLACE_PARTIAL)
+			continue;
+		seen = hd_alloc(p->ntensors + 1);
+		if (partial_of(value, a, seen) == UNSUMMED)
+			found = p->axes[a];
+		free(seen);
+	}
+	return found;
+}
+
 /* Made in some steps alone, where the first is made in all. */
 static int is_second(const struct tensor *t, const struct tensor *value)
 {
@@ -60,6 +105,7 @@ static int is_second(const struct tensor *t, const struct tensor *value)
 static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const struct hd_tensor *value)
 {
 	const struct tensor *t = T(state), *v = T(value);
+	const struct axis *a;
 
 	if (state->node || state->what != HD_TENSOR_STATE || t->inst != p->slot.inst + 1)
 		hd_plan_fail(p, HD_EINVAL, "assign: %s (%s) is no state of this section",
@@ -75,6 +121,11 @@ static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const st
 	else if (hd_local_count(t) != hd_local_count(v))
 		hd_plan_fail(p, HD_EINVAL, "assign: %s has %lld elements on a rank and the value %lld", state->name,
 			     (long long)hd_local_count(t), (long long)hd_local_count(v));
+	else if ((a = still_partial(p, t, value)))
+		hd_plan_fail(p, HD_EINVAL,
+			     "assign: the value of state %s is still a partial sum on %s: sum it first, or make the "
+			     "state like it",
+			     state->name, a->v.name);
 	return !p->err->code;
 }
 
