@@ -172,6 +172,12 @@ static void test_options(void)
 	BAD(option[1].key = "depth", "options 0 and 1 are both depth");
 	BAD(option[1].key = "plugin", "option plugin: this key is the engine's");
 	BAD(option[1].key = "size", "option size: this key is the engine's");
+	BAD(option[0].range = "0-9", "option depth: range is \"0-9\", it must be \"LEAST..MOST\"");
+	BAD(option[0].range = "a..9", "option depth: range is \"a..9\", it must be");
+	BAD(option[0].range = "0...9", "option depth: range is \"0...9\", it must be");
+	BAD(option[0].range = "0..00000000000000000000000000000009", "option depth: range is \"0..0");
+	BAD(option[0].range = "9..0", "option depth: range is \"9..0\", which no number is in");
+	BAD((option[0].type = HD_OPT_NUM, option[0].range = "0..1k"), "option depth: range is \"0..1k\", it must be");
 	BAD(option[1].range = "1..\r2", "option width: range has byte 13, it must be one line");
 }
 

@@ -9,8 +9,10 @@
  */
 #include <config.h>
 #include "engine/plugin/accept.h"
+#include "engine/base/parse.h"
 #include "engine/plugin/loader.h"
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +185,40 @@ static int check_line(const struct hd_option *k, const char *field, const char *
 	return 0;
 }
 
+/* The end of a range, of n bytes -> 1: it is none, or a number as the INI says it. */
+static int is_end(const struct hd_option *k, const char *text, size_t n, double *at)
+{
+	char word[32];
+	int64_t whole;
+
+	if (n >= sizeof(word))
+		return 0;
+	snprintf(word, sizeof(word), "%.*s", (int)n, text);
+	if (!n || (k->type == HD_OPT_NUM && !hd_word_num(word, at)))
+		return 1;
+	if (k->type == HD_OPT_NUM || (hd_word_int(word, &whole) && hd_word_bytes(word, &whole)))
+		return 0;
+	*at = (double)whole;
+	return 1;
+}
+
+/* A range that says nothing would let every number in. */
+static int check_range(const struct hd_option *k, struct hd_err *err)
+{
+	const char *dots = k->range ? strstr(k->range, "..") : NULL;
+	double lo = -HUGE_VAL, hi = HUGE_VAL;
+
+	if (!k->range || !*k->range || (k->type != HD_OPT_INT && k->type != HD_OPT_BYTES && k->type != HD_OPT_NUM))
+		return 0;
+	if (!dots || !is_end(k, k->range, (size_t)(dots - k->range), &lo) ||
+	    !is_end(k, dots + 2, strlen(dots + 2), &hi))
+		return hd_err_set(err, HD_EABI, "option %s: range is \"%s\", it must be \"LEAST..MOST\"", k->key,
+				  k->range);
+	if (lo > hi)
+		return hd_err_set(err, HD_EABI, "option %s: range is \"%s\", which no number is in", k->key, k->range);
+	return 0;
+}
+
 static int check_option(const struct hd_option *k, size_t size, struct hd_err *err)
 {
 	char what[100];
@@ -201,6 +237,7 @@ static int check_option(const struct hd_option *k, size_t size, struct hd_err *e
 	HD_TRY(check_line(k, "default_value", k->default_value, err));
 	HD_TRY(check_line(k, "range", k->range, err));
 	HD_TRY(check_line(k, "help", k->help, err));
+	HD_TRY(check_range(k, err));
 	snprintf(what, sizeof(what), "option %s", k->key);
 	return check_rest(what, k, size, sizeof(*k), err);
 }
