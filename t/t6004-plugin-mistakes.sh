@@ -254,6 +254,10 @@ says "layers along an axis with spare coordinates" \
 	-DNOAXIS "$spare" '-DRULES=dim = "layer"'
 says "a stage along it" '\[strategy m\]: stage: axis m.wide has 1 coordinates for stages and 1 spare ones.*\(slot rules of plugin mistake' 1 \
 	-DNOAXIS "$spare" '-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 0)'
+sed 's/^size = auto/size = 2/' mistake.ini >auto.ini && mv mistake.ini auto.sed && mv auto.ini mistake.ini
+says "an axis of another size" 'mistake.ini:[0-9]+: \[strategy m\] size: 2, and slot mesh of plugin mistake claims axes of 4 ranks' 1 \
+	'-DMESH=hd_axis_new(s->h, p, "more", 2)'
+mv auto.sed mistake.ini
 says "a stage of no block" 'm\]: stage: the block is NULL' 1 '-DRULES=hd_stage(s->h, p, NULL, s->axis, 0, 0)'
 says "a chunk of no block" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'

@@ -76,6 +76,24 @@ static int claims_no_axis(struct hd_plan *p, int who, int64_t left)
 			       p->inst[who].plugin->name);
 }
 
+/* A size that the INI says is that of all axes of the section: of what holds the model, or with the servers.  With auto the
+ * ranks that there are decide. */
+static int claims_size(struct hd_plan *p, int who, int64_t size)
+{
+	int64_t model = 1, all = 1;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (p->axes[a]->inst == who) {
+			model *= p->axes[a]->v.n;
+			all *= p->axes[a]->v.n + p->axes[a]->v.spare;
+		}
+	if (!size || model == size || all == size)
+		return HD_OK;
+	return hd_section_fail(p->conf, p->inst[who].section, "size", p->err, HD_EINVAL,
+			       "%lld, and slot mesh of plugin %s claims axes of %lld ranks", (long long)size,
+			       p->inst[who].plugin->name, (long long)all);
+}
+
 static int mesh_of(struct hd_plan *p, int who, int64_t size, int64_t left)
 {
 	const struct hd_strategy_ops *ops = p->inst[who].plugin->ops;
@@ -86,7 +104,8 @@ static int mesh_of(struct hd_plan *p, int who, int64_t size, int64_t left)
 	hd_views_check(p, views);
 	hd_slot_end(p, was);
 	HD_TRY(p->err->code);
-	return claims_no_axis(p, who, left);
+	HD_TRY(claims_no_axis(p, who, left));
+	return claims_size(p, who, size);
 }
 
 int hd_slot_mesh(struct hd_plan *p)

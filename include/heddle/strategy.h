@@ -46,8 +46,9 @@ struct hd_strategy_ops { /* a NULL slot does nothing, unless its comment says ot
 	/* Keep h in *self.  Options can be read; nothing else exists yet.  NULL: self is a struct hd_basic. */
 	int (*open)(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self);
 	void (*close)(struct hd_strategy *self); /* frees only what does not come from h->alloc */
-	/* size: as in the INI, 0 if auto; left: the ranks that the other sections leave over.  NULL: the engine
-	 * claims one axis, with as many members as the INI says. */
+	/* size: as in the INI, 0 if auto; left: the ranks that the other sections leave over.  With a size, all axes of
+	 * the section together have that many coordinates, with or without the spare ones.  NULL: the engine claims one
+	 * axis, with as many members as the INI says. */
 	int (*mesh)(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left);
 	int (*rewrite)(struct hd_strategy *self, struct hd_plan *p);
 	int (*rules)(struct hd_strategy *self, struct hd_plan *p);
