@@ -15,5 +15,7 @@ struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *i
 	HD_PRINTF(5, 6);
 struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec);
 struct tensor *hd_map_new(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr);
+/* Refuses, if the node is the engine's attention, query heads on a rank without their key heads. */
+int hd_attention_check(struct hd_plan *p, const struct node *n);
 
 #endif

@@ -3,6 +3,8 @@
  * Each lists the dims that it may not cut; the rest of its placement is the general rule's.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
+#include "engine/ops/build.h"
 #include "engine/ops/ops.h"
 #include <string.h>
 
@@ -214,22 +216,6 @@ static int attention_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* Of the axes that cut the query heads, the outer ones must cut the key heads. Else a rank has query heads
- * whose keys are on another. */
-static int attention_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
-{
-	const struct tensor *q = T(n->ins[0]), *k = T(n->ins[1]);
-	int of_q[HD_MAX_AXES], of_k[HD_MAX_AXES], nq = hd_shard_order(q->plan, &q->at, q->dims[2], of_q);
-	int nk = hd_shard_order(k->plan, &k->at, k->dims[2], of_k);
-
-	if (nk > nq || memcmp(of_q, of_k, (size_t)nk * sizeof(of_k[0])))
-		return hd_plan_fail(
-			q->plan, HD_EINVAL,
-			"attention of %s: queries (%s), keys (%s): a rank has query heads without their key heads",
-			n->block, hd_placement_text(q->plan, &q->at), hd_placement_text(k->plan, &k->at));
-	return hd_record_plain(self, r, n);
-}
-
 /* -- attention of new tokens over those that came before, whose keys and values are leaves that it changes ------------------- */
 static int cached_shape(HD_SHAPE_ARGS)
 {
@@ -257,6 +243,38 @@ static int cached_place(HD_PLACE_ARGS)
 	need[3] = need[4] = need[1];
 	need[5] = whole;
 	return rc;
+}
+
+/* Of the axes that cut the query heads, the outer ones must cut the key heads. Else a rank has query heads
+ * whose keys are on another. */
+int hd_attention_check(struct hd_plan *p, const struct node *n)
+{
+	const struct tensor *q = n->ins[0], *k = n->ins[1];
+	int of_q[HD_MAX_AXES], of_k[HD_MAX_AXES], nq, nk, i = 0;
+	const struct axis *a;
+
+	if (n->v.op->place != attention_place && n->v.op->place != cached_place)
+		return HD_OK;
+	nq = hd_shard_order(p, &q->at, q->dims[2], of_q);
+	nk = hd_shard_order(p, &k->at, k->dims[2], of_k);
+	while (i < nk && i < nq && of_q[i] == of_k[i])
+		i++;
+	if (i == nk)
+		return HD_OK;
+	a = p->axes[of_k[i]];
+	return hd_inst_fail(
+		p, a->inst, HD_EINVAL,
+		hd_plan_text(p,
+			     "rule for %s along %s, unlike %s: in %s queries are (%s), keys (%s): a rank has "
+			     "query heads without their key heads",
+			     k->dims[2]->name, a->v.name, q->dims[2]->name, n->v.block, hd_placement_text(p, &q->at),
+			     hd_placement_text(p, &k->at)));
+}
+
+static int attention_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	HD_TRY(hd_attention_check(N(n)->plan, N(n)));
+	return hd_record_plain(self, r, n);
 }
 
 /* A token reads its cache once; on the average half of it is there. */

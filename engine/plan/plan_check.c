@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/graph/placement.h"
 #include "engine/models/decoder/experts.h"
+#include "engine/ops/build.h"
 #include "engine/plan/plan_impl.h"
 #include <string.h>
 
@@ -334,7 +335,8 @@ static void warn_of_idle_rules(const struct hd_plan *p)
 int hd_check_placed(struct hd_plan *p)
 {
 	HD_TRY(hd_experts_check(p));
-	for (const struct node *n = p->first; n; n = n->next)
+	for (const struct node *n = p->first; n; n = n->next) {
+		HD_TRY(hd_attention_check(p, n));
 		if (n->inst >= 0)
 			HD_TRY(check_cost(p, n));
 	warn_of_idle_axes(p);
