@@ -68,7 +68,10 @@ static const struct hd_op small = { .size = 0, .name = "small", .shape = same };
 #ifndef ZERO
 #define ZERO 0
 #endif
-static const struct hd_op mute = { .size = sizeof(mute), .name = "mute", .shape = same, .flags = FLAGS, .zero = ZERO };
+#ifndef BITS
+#define BITS .linear = 0
+#endif
+static const struct hd_op mute = { .size = sizeof(mute), .name = "mute", .shape = same, .flags = FLAGS, .zero = ZERO, BITS };
 static const struct hd_op add = { .size = sizeof(add), .name = "add", .shape = same };
 #ifndef VJP
 #define VJP
@@ -92,12 +95,25 @@ static int bent_cost(struct hd_strategy *s, const struct hd_node *n, struct hd_c
 	COST;
 	return HD_OK;
 }
+#ifndef RECORD
+#define RECORD
+#endif
 static int bent_record(struct hd_strategy *s, struct hd_record *r, const struct hd_node *n)
 {
+	RECORD;
 	return s->h->record->launch(r, "map", n->ins, 1, n->outs, 1, "a");
 }
-static const struct hd_op bent = { .size = sizeof(bent), .name = "bent", .shape = same, .vjp = bent_vjp, .cost = bent_cost,
-	.record = bent_record };
+#ifndef PLACE
+#define PLACE HD_DEFAULT
+#endif
+static int bent_place(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
+	const struct hd_place *have, struct hd_place *need, struct hd_place *out)
+{
+	(void)s, (void)p, (void)n, (void)axis, (void)have, (void)need, (void)out;
+	return PLACE;
+}
+static const struct hd_op bent = { .size = sizeof(bent), .name = "bent", .shape = same, .vjp = bent_vjp, .place = bent_place,
+	.cost = bent_cost, .record = bent_record };
 #ifndef ANCHOR
 #define ANCHOR hd_cursor(g, p, n, NULL)
 #endif
@@ -238,6 +254,10 @@ says "an axis that is a dim" 'm\]: rule: the axis is a dim and must be an axis' 
 	'-DRULES=hd_rule(s->h, p, dim, (const void *)s->h->dim(p, "batch"), NULL, 0)'
 says "an axis of nowhere" 'm\]: rule: the axis is not an axis of this plan' 1 \
 	'-DRULES=static const struct hd_axis far = { sizeof(far), "far", 2, 0, 1 }; hd_rule(s->h, p, dim, &far, NULL, 0)'
+sed 's/^size = auto/size = 2/' mistake.ini >auto.ini && mv mistake.ini auto.sed && mv auto.ini mistake.ini
+says "an axis of another size" 'mistake.ini:[0-9]+: \[strategy m\] size: 2, and slot mesh of plugin mistake claims axes of 4 ranks' 1 \
+	'-DMESH=hd_axis_new(s->h, p, "more", 2)'
+mv auto.sed mistake.ini
 says "no axis of size 2" 'size: 2 ranks, and slot mesh of plugin mistake claims no axis' 1 '-DMESH=s->axis = NULL' -DNOAXIS
 says "a role that is none" 'm\]: group: role is 7, this engine knows 0 to 2' 1 \
 	'-DCURSOR=s->group = s->h->group(p, &(struct hd_group_args){ sizeof(struct hd_group_args), &s->axis, 1, 7 })'
@@ -254,10 +274,6 @@ says "layers along an axis with spare coordinates" \
 	-DNOAXIS "$spare" '-DRULES=dim = "layer"'
 says "a stage along it" '\[strategy m\]: stage: axis m.wide has 1 coordinates for stages and 1 spare ones.*\(slot rules of plugin mistake' 1 \
 	-DNOAXIS "$spare" '-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 0)'
-sed 's/^size = auto/size = 2/' mistake.ini >auto.ini && mv mistake.ini auto.sed && mv auto.ini mistake.ini
-says "an axis of another size" 'mistake.ini:[0-9]+: \[strategy m\] size: 2, and slot mesh of plugin mistake claims axes of 4 ranks' 1 \
-	'-DMESH=hd_axis_new(s->h, p, "more", 2)'
-mv auto.sed mistake.ini
 says "a stage of no block" 'm\]: stage: the block is NULL' 1 '-DRULES=hd_stage(s->h, p, NULL, s->axis, 0, 0)'
 says "a chunk of no block" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'
@@ -362,13 +378,21 @@ says "an op of too few inputs" 'm\]: attention: 1 inputs, not 3 to 3' 1 '-DLOWER
 says "an op that has a call" 'm\]: node: op comm is not made by name' 1 '-DLOWER=g->node(p, g->op(p, "comm"), &x, 1, "%s", "")'
 says "an op of nine outputs" 'm\]: mute: slot shape says 9 outputs, more than 8' 1 '-DSHAPE=*nout = 9' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an op whose shape is no status" 'm\]: mute: slot shape returned 7, which is no status \(enum in heddle/host.h\) \(slot shape of plugin mistake' 1 \
+	'-DSHAPE=return 7' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an op whose shape fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: mute: slot shape failed with code -3 and no text' 1 \
+	'-DSHAPE=return -3' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an op that is linear in no input" 'm\]: mute: linear is 0xf0, and there are 1 inputs' 1 '-DBITS=.linear = 0xf0' \
+	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "a maximum that is no output" 'm\]: mute: max_outputs is 0x2, and there are 1 outputs' 1 '-DBITS=.max_outputs = 2' \
+	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op of a strange dtype" 'm\]: mute: output 0 has dtype 0x4d, which is none' 1 '-DSHAPE=outs[0].dtype = 77' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op of a strange dim" 'm\]: mute: output 0: dim 0 is no dim of this plan' 1 '-DSHAPE=outs[0].dims[0] = (const void *)ins[0]' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "a memory space" 'm\]: mute: output 0 has space 1' 1 '-DSHAPE=outs[0].space = HD_SPACE_HOST' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
-says "an op that nothing lowers" 'op mute.* has no record and was not lowered' 1 \
+says "an op that nothing lowers" 'mistake.ini:[0-9]+: \[strategy m\]: op mute.* has no record and was not lowered: it needs a slot record' 1 \
 	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &mute, &y, 1, "%s", "")->outs[0])'
 says "a view that is written" 'm\]: axis m.wide: the view was written to: n is 3 and was 2' 1 '-DRULES=((struct hd_axis *)s->axis)->n = 3'
 says "a tensor that is written" 'm\]: tensor .*: the view was written to: dtype is 77' 1 '-DLOWER=x->dtype = 77'
@@ -413,8 +437,13 @@ says "a gradient of nowhere" 'bent: gradient 0 is no tensor of this plan' 1 -DBE
 says "a gradient of other dims" 'bent: gradient 0 is \(\), and input 0 is \(' 1 -DBENT=bent '-DVJP=din[0] = g->einsum(p, dout, 1, NULL, 0)'
 says "a gradient of as many other dims" 'bent: gradient 0 is \(.*\), and input 0 is \(' 1 -DBENT=bent \
 	'-DVJP=din[0] = g->rename(p, dout[0], dout[0]->dims[2], s->h->dim_new(p, "other", dout[0]->dims[2]->n))'
-says "a vjp that fails without a text" 'bent: the gradient rule failed' 1 -DBENT=bent '-DVJP=return -42'
-says "no gradient" 'loud is not differentiable, but a gradient is needed through it' 1 -DBENT=loud
+says "a vjp that fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: bent: slot vjp failed with code -42 and no text' 1 -DBENT=bent '-DVJP=return -42'
+says "a vjp that returns no status" 'm\]: bent: slot vjp returned 7, which is no status' 1 -DBENT=bent '-DVJP=return 7'
+says "no gradient" 'mistake.ini:[0-9]+: \[strategy m\]: loud is not differentiable, .*: the op needs a slot vjp \(slot vjp of plugin mistake' 1 \
+	-DBENT=loud
+says "a cost that fails" 'm\]: bent: slot cost failed with code -3 and no text' 1 -DBENT=bent '-DCOST=return -3'
+says "a place that returns no status" 'm\]: bent: slot place returned 7, which is no status' 1 -DBENT=bent -DPLACE=7
+says "a record that returns no status" 'm\]: bent: slot record returned 7, which is no status' 1 -DBENT=bent '-DRECORD=return 7'
 says "a cost of less than nothing" 'bent of \(.*\): bytes is -1, not 0 to 1e30' 1 -DBENT=bent '-DCOST=c->bytes = -1'
 says "a cost without end" 'bent of \(.*\): matmul_flops is inf, not 0 to 1e30' 1 -DBENT=bent '-DCOST=c->matmul_flops = 1 / (c->bytes - 8)'
 

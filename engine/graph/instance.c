@@ -92,20 +92,30 @@ void hd_slot_end(struct hd_plan *p, struct hd_slot was)
 }
 
 /* Asked from several threads at once, so no turn is noted. */
-void hd_node_cost(const struct node *n, struct hd_cost *c)
+int hd_node_cost(const struct node *n, struct hd_cost *c)
 {
 	*c = (struct hd_cost){ .size = sizeof(*c) };
-	if (n->v.op->cost)
-		n->v.op->cost(n->inst >= 0 ? n->plan->inst[n->inst].self : NULL, &n->v, c);
+	return n->v.op->cost ? n->v.op->cost(n->inst >= 0 ? n->plan->inst[n->inst].self : NULL, &n->v, c) : HD_OK;
 }
 
 /* What a slot returned, where it did not say more itself. */
-int hd_slot_returned(struct hd_plan *p, int rc)
+static int returned(struct hd_plan *p, const char *of, const char *op, int rc)
 {
 	if (p->err->code || rc == HD_OK || rc == HD_DEFAULT)
 		return p->err->code;
 	if (rc > 0)
-		return hd_plan_fail(p, HD_EBUG, "slot %s returned %d, which is no status (enum in heddle/host.h)",
-				    p->slot.name, rc);
-	return hd_plan_fail(p, rc, "slot %s failed with code %d and no text", p->slot.name, rc);
+		return hd_plan_fail(p, HD_EBUG, "%s%sslot %s returned %d, which is no status (enum in heddle/host.h)",
+				    of, op, p->slot.name, rc);
+	return hd_plan_fail(p, rc, "%s%sslot %s failed with code %d and no text (fail says one)", of, op, p->slot.name,
+			    rc);
+}
+
+int hd_slot_returned(struct hd_plan *p, int rc)
+{
+	return returned(p, "", "", rc);
+}
+
+int hd_op_slot_returned(struct hd_plan *p, const struct hd_op *op, int rc)
+{
+	return returned(p, op->name, ": ", rc);
 }

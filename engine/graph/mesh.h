@@ -38,7 +38,10 @@ const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis);
 /* A slot of an instance, or of an op of its plugin, runs between the two (who -1: an op of the engine, not noted). */
 struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name);
 void hd_slot_end(struct hd_plan *p, struct hd_slot was);
-void hd_node_cost(const struct node *n, struct hd_cost *c); /* of its op's slot cost; zeros where there is none */
+/* Of its op's slot cost, zeros where there is none -> what the slot returned. */
+int hd_node_cost(const struct node *n, struct hd_cost *c);
 int hd_slot_returned(struct hd_plan *p, int rc); /* refuses codes that are none, and failures without a text */
+int hd_op_slot_returned(struct hd_plan *p, const struct hd_op *op,
+			int rc); /* the same, and names the op whose slot it is */
 
 #endif

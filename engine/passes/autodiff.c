@@ -86,6 +86,17 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 	return p->err->code;
 }
 
+/* A plugin's op is shown with its section, and what there is to do. */
+static int not_differentiable(struct hd_plan *p, const struct node *n)
+{
+	struct hd_slot was = hd_slot_begin(p, n->inst, "vjp");
+
+	hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, but a gradient is needed through it%s", n->v.op->name,
+		     n->inst >= 0 ? ": the op needs a slot vjp" : "");
+	hd_slot_end(p, was);
+	return p->err->code;
+}
+
 static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase,
 		    struct tensor_list *grads)
 {
@@ -97,13 +108,16 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 		free(din);
 		return 0;
 	}
-	if (!n->v.op->vjp)
-		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, but a gradient is needed through it",
-				    n->v.op->name);
+	if (!n->v.op->vjp) {
+		free(din);
+		return not_differentiable(p, n);
+	}
 	p->cursor = hd_cursor_end(phase, n->block);
 	was = hd_slot_begin(p, n->inst, "vjp");
 	rc = n->v.op->vjp(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, (struct hd_tensor *const *)dout, want,
 			  din);
+	if (n->inst >= 0)
+		rc = hd_op_slot_returned(p, n->v.op, rc);
 	if (rc >= 0 && n->inst >= 0)
 		rc = check_vjp(p, n, want, din);
 	hd_slot_end(p, was);

@@ -265,6 +265,8 @@ static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const stru
 		struct hd_slot was = hd_slot_begin(p, n->inst, "place");
 
 		rc = n->v.op->place(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, &a->v, have, need, out);
+		if (n->inst >= 0 && rc != HD_DEFAULT)
+			rc = hd_op_slot_returned(p, n->v.op, rc);
 		if (rc >= 0 && rc != HD_DEFAULT && n->inst >= 0)
 			rc = check_places(p, n, &a->v, need, out);
 		hd_slot_end(p, was);

@@ -91,6 +91,8 @@ static int shape_again(struct hd_plan *p, struct node *n)
 	memset(outs, 0, sizeof(outs));
 	was = hd_slot_begin(p, n->inst, "shape");
 	rc = n->v.op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, n->v.nin, outs, &nout);
+	if (n->inst >= 0)
+		rc = hd_op_slot_returned(p, n->v.op, rc);
 	if (rc >= 0 && n->inst >= 0)
 		rc = hd_shapes_check(p, n->v.op, n->v.nin, outs, nout);
 	hd_slot_end(p, was);

@@ -80,12 +80,19 @@ static int slot_lower(struct hd_plan *p)
 /* What has neither kernels nor been lowered to what has would be missing when a run begins. */
 static int check_recorded(struct hd_plan *p)
 {
-	for (const struct node *n = p->first; n; n = n->next)
-		if (!n->v.op->record && !n->comm.kind)
-			return hd_plan_fail(p, HD_EINVAL, "%s%s%s: op %s of (%s) has no record and was not lowered",
-					    n->inst >= 0 ? "[strategy " : "", n->inst >= 0 ? n->v.owner : "the engine",
-					    n->inst >= 0 ? "]" : "", n->v.op->name, n->v.nout ? n->outs[0]->spec : "");
-	return HD_OK;
+	const struct node *n = p->first;
+	struct hd_slot was;
+
+	while (n && (n->v.op->record || n->comm.kind))
+		n = n->next;
+	if (!n)
+		return HD_OK;
+	was = hd_slot_begin(p, n->inst, NULL);
+	hd_plan_fail(p, HD_EINVAL, "op %s of (%s) has no record and was not lowered%s", n->v.op->name,
+		     n->v.nout ? n->outs[0]->spec : "",
+		     n->inst >= 0 ? ": it needs a slot record, or slot lower replaces it" : "");
+	hd_slot_end(p, was);
+	return p->err->code;
 }
 
 static int check(struct hd_plan *p)

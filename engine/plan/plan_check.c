@@ -151,7 +151,7 @@ static int check_cost(struct hd_plan *p, const struct node *n)
 	struct hd_slot was = hd_slot_begin(p, n->inst, "cost");
 	struct hd_cost c;
 
-	hd_node_cost(n, &c);
+	hd_op_slot_returned(p, n->v.op, hd_node_cost(n, &c));
 	for (size_t i = 0; i < HD_LEN(names); i++) {
 		double x = i == 0 ? c.matmul_flops : i == 1 ? c.other_flops : c.bytes;
 
@@ -339,6 +339,7 @@ int hd_check_placed(struct hd_plan *p)
 		HD_TRY(hd_attention_check(p, n));
 		if (n->inst >= 0)
 			HD_TRY(check_cost(p, n));
+	}
 	warn_of_idle_axes(p);
 	warn_of_idle_rules(p);
 	return HD_OK;

@@ -521,10 +521,12 @@ static int record_node(struct recorder *r, struct node *n)
 	r->acc = r->target ? -1 : 0;
 	was = hd_slot_begin(g->plan, n->inst, "record");
 	rc = n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &r->r, &n->v);
-	if (rc < 0 && !g->plan->err->code && n->inst >= 0) {
-		hd_plan_fail(g->plan, rc, "%s: %s", n->v.op->name, r->err->code ? r->err->text : "recording failed");
+	if (rc < 0 && !g->plan->err->code && n->inst >= 0 && r->err->code) {
+		hd_plan_fail(g->plan, rc, "%s: %s", n->v.op->name, r->err->text);
 		r->err->code = 0; /* said anew, with the section */
 	}
+	if (n->inst >= 0 && !r->err->code)
+		rc = hd_op_slot_returned(g->plan, n->v.op, rc);
 	hd_slot_end(g->plan, was);
 	return rc < 0 ? rc : r->err->code;
 }
