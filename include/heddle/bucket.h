@@ -19,7 +19,7 @@ struct hd_bucket_args {
 	const struct hd_axis *axis; /* buckets take the gradients that are terms of a sum along it */
 	int64_t bytes;              /* a full bucket has this many; 1: each gradient alone */
 	/* Sums the members' flat tensors and leaves the sum on all members; the length is a multiple of their
-	 * number.  NULL: an all-reduce. */
+	 * number.  After a failure flat is NULL; builders then return NULL too.  NULL: an all-reduce. */
 	struct hd_tensor *(*sum)(void *ctx, struct hd_plan *p, const struct hd_group *members, struct hd_tensor *flat);
 	void *ctx;
 };

@@ -93,7 +93,7 @@ struct hd_members {
  *   HD_COMM_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_COMM_REDUCE     x -> the sum, at the root
  *   HD_COMM_ALL_GATHER      piece -> all pieces joined along dim           HD_COMM_GATHER     pieces -> joined, at the root
  *   HD_COMM_ALL_TO_ALL      dim is leading, one entry a member: entry j goes to member j
- *   HD_COMM_SHIFT           x goes to member me + index, comes from me - index, cyclic
+ *   HD_COMM_SHIFT           x goes to member me + index, comes from me - index, cyclic; -n < index < n
  *   HD_COMM_ALL_MAX         x -> maximum over the members
  *   HD_COMM_SCATTER         x of the root, split along dim -> piece j on member j
  *   HD_COMM_PERMUTE         x goes to member mul * me + index, cyclic; mul and the number of members have no common divisor, so
@@ -196,7 +196,7 @@ struct hd_graph_api {
 	 * rank.  Nodes that are not needed any more are dropped. */
 	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on the
-	 * queue.  Communication always runs on its own group's queue.  Slot lower needs an anchor first; slot rewrite does too.
+	 * queue.  Communication always runs on its own group's queue.  Slots lower and rewrite need an anchor first.
 	 * A node of a unit runs on its block's stage and reads what is there. To send something else from stage to stage, set
 	 * the cursor at the node that made the operand for the sender's part. Set it at the reshard for the rest. */
 	int (*cursor)(struct hd_plan *p, const struct hd_cursor_args *x);
@@ -243,7 +243,8 @@ struct hd_graph_api {
 	 * one is stored per member.  When it is read into another size, HD_RESHARD_SUM keeps its sum,
 	 * HD_RESHARD_ZERO starts at zero, and HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
-	/* The state takes the value at the end of the step.  It may have a second value, made by nodes of `every`,
+	/* The state takes the value at the end of the step.  For a replicated state a term of a sum is refused: sum it
+	 * first.  The state may have a second value, made by nodes of `every`,
 	 * which it takes in their steps. */
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);
 	/* -- nodes that some members run (since 0.4) ------------------------------------------------------------------- */

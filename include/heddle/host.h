@@ -211,7 +211,7 @@ struct hd_host {
 	 * another call there, fails and reads as 0: test before you divide by it. -------------------------------- */
 	int64_t (*opt_int)(struct hd_plan *p, const char *key); /* int, bool, bytes */
 	double (*opt_num)(struct hd_plan *p, const char *key);
-	const char *(*opt_str)(struct hd_plan *p, const char *key);
+	const char *(*opt_str)(struct hd_plan *p, const char *key); /* str, choice */
 	/* Content of the file that the key names, also relative to the INI, or NULL. */
 	const char *(*opt_text)(struct hd_plan *p, const char *key);
 	/* -- names and mesh ------------------------------------------------------------------------------------------ */

@@ -50,7 +50,8 @@ struct hd_op { /* static const data */
 	 * partial sum.  So an op must list each dim over which it does anything else than sum. */
 	const char *const *unshardable;
 	/* Bit i: the op is linear in input i while the others are fixed.  A partial sum there may pass on to the
-	 * outputs. */
+	 * outputs.  All 64 bits: linear in all inputs together, as a sum is.  Else a bit of an input that a node does
+	 * not have is refused, and so it is for max_outputs. */
 	uint64_t linear;
 	/* Bit k: where the op contracts over a sharded dim that output k lacks, output k is a partial max
 	 * instead of a partial sum. */
@@ -62,7 +63,8 @@ struct hd_op { /* static const data */
 		     uint32_t nin, struct hd_shape *outs, uint32_t *nout);
 	/* Adds nodes to the logical graph.  dout[i] NULL: output i has no gradient.  Fill din[i] where bit i of `want` is
 	 * set; leave NULL where it is zero.  Separate nodes for separate inputs let a schedule delay the weight gradient.
-	 * NULL: not differentiable, refused where a gradient is needed. */
+	 * To fail, call fail, which keeps the text, and return its code.  A negative code without a text is reported with the
+	 * op's name alone.  NULL: not differentiable, refused where a gradient is needed. */
 	int (*vjp)(struct hd_strategy *self, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
 		   uint64_t want, struct hd_tensor **din);
 	/* For one axis: reads the placements of the inputs (have), and sets those that the op needs (need) and those

@@ -2,8 +2,9 @@
  * heddle/optimizer.h - an optimizer of a plugin: train.optimizer = NAME, of a [plugin NAME] or [strategy NAME].
  *
  * For one parameter at a time, it builds the nodes that compute the new value.  They read the old value, the gradient
- * and states of the optimizer's own (graph->state, graph->assign).  They run once a step, after the global norm is
- * known.  They do not run in a step whose loss or norm is not finite.  Tensors are logical here, as in slot rewrite.
+ * and states of the optimizer's own.  graph->state makes one, and graph->assign says what it becomes: a state that is not
+ * assigned stays as it began.  The nodes run once a step, after the global norm is known.  They do not run in a step
+ * whose loss or norm is not finite.  Tensors are logical here, as in slot rewrite.
  * Where states and gradients are sharded (zero), each member updates its piece by elementwise nodes (map, cast, adamw,
  * sgd), and products and sums gather their operands.  Engine ops of kind update are optimizers that a plugin may call:
  *
@@ -34,7 +35,7 @@ struct hd_update { /* view: one parameter's */
 
 struct hd_optimizer_ops { /* static const data */
 	size_t size;
-	/* *value: the new value, with param's dims and dtype. */
+	/* *value: the new value, with param's dims and dtype.  NULL is an error, and so is *value left as it was. */
 	int (*update)(struct hd_strategy *self, struct hd_plan *p, const struct hd_update *u, struct hd_tensor **value);
 };
 
