@@ -196,6 +196,8 @@ int main(void)
 		{ "in a ring", PLUGIN("dp") "sync = ring\n", SGD, 3, 0 },
 		{ "beside servers", TWO "sync = server\nservers = 2\n" PLUGIN("dp") "zero = 1\n", SGD, 2, 0 },
 		{ "cut in 2, tp 2 and 3", TWO "zero = 3\n" PLUGIN("tp") "size = 2\n" PLUGIN("dp") "zero = 2\n", SGD, 3,
+		  0 },
+		{ "parameters cut in 3", TWO "zero = 2\n" PLUGIN("tp") "size = 2\n" PLUGIN("dp") "zero = 3\n", SGD, 3,
 		  0 }
 	};
 	static const struct layout layouts[] = {

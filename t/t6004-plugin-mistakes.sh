@@ -382,10 +382,6 @@ says "an op whose shape is no status" 'm\]: mute: slot shape returned 7, which i
 	'-DSHAPE=return 7' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op whose shape fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: mute: slot shape failed with code -3 and no text' 1 \
 	'-DSHAPE=return -3' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
-says "an op that is linear in no input" 'm\]: mute: linear is 0xf0, and there are 1 inputs' 1 '-DBITS=.linear = 0xf0' \
-	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
-says "a maximum that is no output" 'm\]: mute: max_outputs is 0x2, and there are 1 outputs' 1 '-DBITS=.max_outputs = 2' \
-	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op of a strange dtype" 'm\]: mute: output 0 has dtype 0x4d, which is none' 1 '-DSHAPE=outs[0].dtype = 77' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op of a strange dim" 'm\]: mute: output 0: dim 0 is no dim of this plan' 1 '-DSHAPE=outs[0].dims[0] = (const void *)ins[0]' \

@@ -82,6 +82,7 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 	const char *name = argv[0] + 2, *value = strchr(name, '=');
 	size_t len = value ? (size_t)(value++ - name) : strlen(name);
 	int used = 1, i = flag_find(v, name, len, err);
+	struct hd_err none = { 0 };
 	const struct hd_flag *f;
 
 	if (i < 0)
@@ -90,11 +91,11 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 	if (!f->arg && value)
 		return hd_err_set(err, HD_EINVAL, "%s: --%s takes no value, '%s' was given", v->name, f->name, value);
 	if (f->arg && !value) {
-		if (left > 1 && is_option(argv[1]))
+		if (left > 1 && is_option(argv[1]) && flag_find(v, argv[1] + 2, strcspn(argv[1] + 2, "="), &none) < 0)
 			return hd_err_set(err, HD_EINVAL,
 					  "%s: --%s needs a value: --%s %s, or --%s=%s if that is the value", v->name,
 					  f->name, f->name, f->arg, f->name, argv[1]);
-		if (left < 2)
+		if (left < 2 || is_option(argv[1]))
 			return hd_err_set(err, HD_EINVAL, "%s: --%s needs a value: --%s %s", v->name, f->name, f->name,
 					  f->arg);
 		value = argv[1];

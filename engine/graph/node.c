@@ -100,20 +100,6 @@ static int check_dims(struct hd_plan *p, const struct hd_op *op, uint32_t k, con
 	return HD_OK;
 }
 
-/* Bits of operands that are not there: an index that was meant for another one. */
-static int check_bits(struct hd_plan *p, const struct hd_op *op, uint32_t nin, uint32_t nout)
-{
-	const uint64_t all = ~(uint64_t)0;
-
-	if (op->linear != all && op->linear >> nin)
-		return hd_plan_fail(p, HD_EINVAL, "%s: linear is %#llx, and there are %u inputs", op->name,
-				    (unsigned long long)op->linear, nin);
-	if (op->max_outputs != all && op->max_outputs >> nout)
-		return hd_plan_fail(p, HD_EINVAL, "%s: max_outputs is %#llx, and there are %u outputs", op->name,
-				    (unsigned long long)op->max_outputs, nout);
-	return HD_OK;
-}
-
 int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, const struct hd_shape *outs, uint32_t nout)
 {
 	if (nout > HD_MAX_OUTS)
@@ -182,8 +168,6 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 	hd_slot_end(p, was);
 	if (rc >= 0 && p->slot.inst >= 0)
 		rc = hd_shapes_check(p, op, nin, outs, nout);
-	if (rc >= 0 && n->inst >= 0)
-		rc = check_bits(p, op, nin, nout);
 	if (rc < 0) {
 		hd_plan_fail(p, rc, "%s: the shape rule failed", op->name);
 		return NULL;

@@ -150,6 +150,7 @@ static struct placement relabelled(const struct hd_plan *p, const struct placeme
 
 	for (int a = 0; a < p->naxes; a++) {
 		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m, same = 1;
+		int32_t level = 0; /* no axis comes before those that it stands behind */
 
 		if (at->on[a].kind != HD_PLACE_SHARD)
 			continue;
@@ -157,7 +158,8 @@ static struct placement relabelled(const struct hd_plan *p, const struct placeme
 		m = hd_shard_order(p, need, at->on[a].dim, want);
 		for (int i = 0; i < n; i++) {
 			same &= i < m && have[i] == want[i];
-			now.on[have[i]].level = same ? need->on[have[i]].level : INT32_MAX - n + i;
+			level = same ? need->on[have[i]].level : level > INT32_MAX - n + i ? level : INT32_MAX - n + i;
+			now.on[have[i]].level = level;
 		}
 	}
 	return now;

@@ -50,8 +50,7 @@ struct hd_op { /* static const data */
 	 * partial sum.  So an op must list each dim over which it does anything else than sum. */
 	const char *const *unshardable;
 	/* Bit i: the op is linear in input i while the others are fixed.  A partial sum there may pass on to the
-	 * outputs.  All 64 bits: linear in all inputs together, as a sum is.  Else a bit of an input that a node does
-	 * not have is refused, and so it is for max_outputs. */
+	 * outputs.  All 64 bits: linear in all inputs together, as a sum is. */
 	uint64_t linear;
 	/* Bit k: where the op contracts over a sharded dim that output k lacks, output k is a partial max
 	 * instead of a partial sum. */
