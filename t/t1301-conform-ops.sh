@@ -40,6 +40,21 @@ wrong -DW_SHAPE
 says "a result of other dims" '^#   .*replace: ' 1 --only "$mistake"
 wrong -DW_PLACE=7
 says "a place that is no input" '^#   .*inplace of output 0 is 7, and there are 2 inputs' 1 --only "$mistake"
+fails_in() { # NAME PATTERN -D...: each layout is refused, so it is a mistake of the plugin
+	name=$1 pattern=$2
+	shift 2
+	wrong "$@"
+	says "$name" "^#   .*$pattern" 1 --only "$mistake"
+}
+fails_in "a slot shape that fails without a text" 'product: slot shape failed with code -3 and no text \(slot shape of plugin product\)' -DW_SHAPED=-3
+fails_in "a slot vjp that does" 'product: slot vjp failed with code -1 and no text \(slot vjp of plugin product\)' -DW_VJP_FAILS
+fails_in "a slot vjp that is forgotten" '\[plugin x\] file: product is not differentiable, but a gradient is needed' -DW_NO_VJP
+says "... as the check against one rank says too" '^#   .*product is not differentiable' 1 --only 'equals one rank, gpt2: product, dp 2'
+fails_in "a slot record that is" '\[plugin x\]: op product of \(batch,seq,mlp\) has no record and was not lowered' -DW_NO_RECORD
+# A [plugin] has no axes, whatever ends it.
+fails_in "a crash in slot shape" 'a crash: .*SIGSEGV\) in slot shape of ' '-DW_SHAPED=*(volatile int *)8'
+fails_in "a slot rewrite that returns no status" 'slot rewrite returned 3, which is no status' -DW_REWRITTEN=3
+fails_in "... or fails without a text" 'slot rewrite failed with code -77 and no text' -DW_REWRITTEN=-77
 wrong '-DW_VJP="a * b * 0.99"'
 says "a gradient that is wrong in the second input alone" 'gradient of .* is .*; the finite difference of the loss is' 1 --only 'slopes of the loss, gpt2'
 wrong '-DW_RECORD=if (getpid() % 2) return a->launch(r, "map", n->ins, 2, n->outs, 1, "a * b * 1.5")' -include unistd.h

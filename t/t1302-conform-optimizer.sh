@@ -18,4 +18,5 @@ fault "a rate of its own for nothing" 'with a learning rate of 1e-4, .* does not
 fault "gradients that are not clipped" 'the new value of .* does not read the factor of clipping' -DW_UNCLIPPED
 fault "a value that is not finite" 'with a learning rate of 0, .* changes by inf' '-DW_VALUE="a - d * e / (b - b)"'
 fault "no value" '.*update of .*: the new value is missing \(slot update of plugin descent\)' -DW_NULL
+fault "a failure without a text" '.*slot update failed with code -3 and no text' -DW_UPDATED=-3
 done_testing

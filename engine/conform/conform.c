@@ -99,7 +99,7 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 		layout_exact(&j.keys, e->approximate);
 	j.results = json_array();
 	find_others(&j);
-	j.axes = e->is_strategy ? judge_ask(&j, claims_axes, 1) : 0;
+	j.axes = e->strategy_slot ? judge_ask(&j, claims_axes, 1) : 0; /* a [plugin] has none, whatever ends it */
 	tables_add(&j);
 	families_add(&j);
 	if (e->is_strategy) {

@@ -103,6 +103,8 @@ static int returned(struct hd_plan *p, const char *of, const char *op, int rc)
 {
 	if (p->err->code || rc == HD_OK || rc == HD_DEFAULT)
 		return p->err->code;
+	if (p->slot.inst >= 0)
+		hd_plan_mistake(p, p->slot.inst); /* a layout that it cannot do it refuses with a sentence */
 	if (rc > 0)
 		return hd_plan_fail(p, HD_EBUG, "%s%sslot %s returned %d, which is no status (enum in heddle/host.h)",
 				    of, op, p->slot.name, rc);

@@ -89,8 +89,11 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 /* A plugin's op is shown with its section, and what there is to do. */
 static int not_differentiable(struct hd_plan *p, const struct node *n)
 {
+	int who = n->inst >= 0 ? n->inst : n->made_by;
 	struct hd_slot was = hd_slot_begin(p, n->inst, "vjp");
 
+	if (who >= 0)
+		hd_plan_mistake(p, who);
 	hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, but a gradient is needed through it%s", n->v.op->name,
 		     n->inst >= 0 ? ": the op needs a slot vjp" : "");
 	hd_slot_end(p, was);

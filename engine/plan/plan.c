@@ -87,6 +87,8 @@ static int check_recorded(struct hd_plan *p)
 		n = n->next;
 	if (!n)
 		return HD_OK;
+	if (n->inst >= 0)
+		hd_plan_mistake(p, n->inst);
 	was = hd_slot_begin(p, n->inst, NULL);
 	hd_plan_fail(p, HD_EINVAL, "op %s of (%s) has no record and was not lowered%s", n->v.op->name,
 		     n->v.nout ? n->outs[0]->spec : "",

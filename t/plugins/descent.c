@@ -35,6 +35,9 @@ static int update(struct hd_strategy *s, struct hd_plan *p, const struct hd_upda
 #ifdef W_NULL
 	*value = NULL;
 #endif
+#ifdef W_UPDATED
+	return W_UPDATED;
+#endif
 	return u->h->status(p);
 }
 

@@ -18,6 +18,12 @@
 #ifndef W_VJP
 #define W_VJP "a * b"
 #endif
+#ifndef W_SHAPED
+#define W_SHAPED HD_OK
+#endif
+#ifndef W_REWRITTEN
+#define W_REWRITTEN hd_basic_of(s)->h->status(p)
+#endif
 
 /* -- the op ---------------------------------------------------------------------------------------- */
 static int shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin,
@@ -31,7 +37,7 @@ static int shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, str
 #ifdef W_SHAPE
 	outs[0].ndim--;
 #endif
-	return HD_OK;
+	return W_SHAPED;
 }
 
 static int vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
@@ -40,6 +46,9 @@ static int vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, stru
 	const struct hd_graph_api *g = hd_basic_of(s)->h->graph;
 	struct hd_tensor *in[] = { n->ins[1], dout[0] };
 
+#ifdef W_VJP_FAILS
+	return HD_EINVAL;
+#endif
 	if (want & 1)
 		din[0] = g->map(p, in, 2, "a * b");
 	in[0] = n->ins[0];
@@ -70,7 +79,16 @@ static const int8_t inplace[] = { W_PLACE };
 static const int8_t inplace[] = { 1 };
 #endif
 static const struct hd_op product = {
-	.size = sizeof(product), .name = "product", .inplace = inplace, .shape = shape, .vjp = vjp, .record = record
+	.size = sizeof(product),
+	.name = "product",
+	.inplace = inplace,
+	.shape = shape,
+#ifndef W_NO_VJP
+	.vjp = vjp,
+#endif
+#ifndef W_NO_RECORD
+	.record = record,
+#endif
 };
 
 /* -- its kernels ----------------------------------------------------------------------------------- */
@@ -146,7 +164,7 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 		mine = g->node(p, &product, in, 2, "fp32=1");
 		g->replace(p, n->outs[0], mine ? mine->outs[0] : NULL);
 	}
-	return hd_basic_of(s)->h->status(p);
+	return W_REWRITTEN;
 }
 
 static const struct hd_strategy_ops ops = { .size = sizeof(ops), .rewrite = rewrite };
