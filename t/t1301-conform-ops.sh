@@ -57,6 +57,11 @@ fails_in "a slot rewrite that returns no status" 'slot rewrite returned 3, which
 fails_in "... or fails without a text" 'slot rewrite failed with code -77 and no text' -DW_REWRITTEN=-77
 wrong '-DW_VJP="a * b * 0.99"'
 says "a gradient that is wrong in the second input alone" 'gradient of .* is .*; the finite difference of the loss is' 1 --only 'slopes of the loss, gpt2'
+# Gradients of a router have its auxiliary losses, which the loss of a step has not.
+wrong '-DW_KIND="norm"'
+says "a right op in front of routers: slopes" ' 3 passed, 0 failed' 0 --only 'slopes of the loss'
+wrong '-DW_KIND="norm"' '-DW_VJP="a * b * 0.9999"'
+says "... and a wrong one" 'gradient of .* is .*; the finite difference of the loss is' 1 --only 'slopes of the loss, mixtral'
 wrong '-DW_RECORD=if (getpid() % 2) return a->launch(r, "map", n->ins, 2, n->outs, 1, "a * b * 1.5")' -include unistd.h
 for i in 1 2 3 4 5 6; do heddle conform ./product.so --only "$mistake" --no-runs; done >out 2>&1
 like "a kernel that each process chooses for itself" "$(cat out)" 'slot record launches other kernels, or with other attributes'

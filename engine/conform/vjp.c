@@ -73,6 +73,23 @@ static void nudge(struct hd_inprocess *r, const struct tensor *t, int64_t at, do
 	}
 }
 
+/* What gradients are slopes of: a router has those of its auxiliary losses too, which the loss of a step leaves out. Their sums
+ * are over tokens, as the loss is. */
+static double objective_of(const struct hd_inprocess *r)
+{
+	const struct hd_plan *p = r->plan;
+	double sum = loss_of(r);
+
+	for (size_t i = 0; i < p->nmoe_stats; i++) {
+		const double *x = NULL;
+
+		for (int k = 0; k < r->n && !x; k++) /* each stage has those of its own layers */
+			x = hd_inprocess_address(r, p->moe_stats[i], k);
+		sum += x ? p->model.aux_loss * x[0] + p->model.z_loss * x[1] : 0;
+	}
+	return sum;
+}
+
 static double loss_at(struct hd_inprocess *r, const struct tensor *t, int64_t at, double by)
 {
 	struct hd_err err = { 0 };
@@ -80,7 +97,7 @@ static double loss_at(struct hd_inprocess *r, const struct tensor *t, int64_t at
 
 	nudge(r, t, at, by);
 	if (hd_inprocess_step(r, &err) >= 0)
-		loss = loss_of(r);
+		loss = objective_of(r);
 	nudge(r, t, at, -by);
 	return loss;
 }

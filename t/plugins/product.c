@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An op of two inputs with kernels of its own, a tanh(a) in place of gelu(a); and with -D what such kernels can do wrong
+ * An op of two inputs with kernels of its own, a tanh(a) in place of gelu(a) or W_KIND(a); and with -D what such kernels can do wrong
  * (t1301-conform-ops.sh builds it so, one fault at a time).
  */
 #include <heddle/strategy.h>
@@ -17,6 +17,9 @@
 #endif
 #ifndef W_VJP
 #define W_VJP "a * b"
+#endif
+#ifndef W_KIND
+#define W_KIND "gelu"
 #endif
 #ifndef W_SHAPED
 #define W_SHAPED HD_OK
@@ -154,7 +157,7 @@ static const struct hd_kernel_ops *const kernels[] = { &on_cpu, &on_ref, NULL };
 static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
 	const struct hd_graph_api *g = hd_basic_of(s)->h->graph;
-	const struct hd_match gelus = { .size = sizeof(gelus), .kind = "gelu" };
+	const struct hd_match gelus = { .size = sizeof(gelus), .kind = W_KIND };
 
 	for (struct hd_node *n = NULL, *mine; (n = g->node_next(p, n, &gelus));) {
 		struct hd_tensor *in[2] = { n->ins[0] };
