@@ -158,6 +158,9 @@ says "flags of a rule that contradict each other" '^#   .*rule: flags 0x28 of th
 wrong -DW_OWN
 says "a state of members' own that is no one's" "^#   .*assign: the value of state x.mine.* differs between the members along x" 1 ./replicas.so \
 	--only 'plans or refuses, gpt2: replicas 2'
+wrong '-DW_LATE="late"'
+says "a state that is wrong from the second step on" "^#   gradient of ln_f\.bias differs from one rank's by .* in step 2, behind updates with a learning rate of 0" \
+	1 ./replicas.so --only "$two"
 wrong -DW_AFTER
 says "what would wait for itself" '^#   .*after: comm of .* would wait for itself' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 2'
 wrong '-DW_REFUSE="one\ntwo"'

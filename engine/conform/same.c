@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A layout against one rank: loss, gradient norm and every gradient, in double.
+ * A layout against one rank: loss, gradient norm and every gradient, in double. Where the plugin keeps a state, which is read
+ * from the second step on, three steps are compared. Their learning rate is 0, so that parameters stay.
  *
  * Bounds.  Layouts differ in the order of sums alone.  A sum of n terms is off by at most n u of the sum of their absolute
  * values, u = 2^-53; a gradient has passed sums of layout_terms terms one after another.  It is compared to the largest entry
  * of all gradients: one that is zero but for rounding (a bias of the keys) is made of terms of the size of the others'.
+ * What a state brings has passed the plugin's own arithmetic too, which may divide by what is nearly gone: half of a double's
+ * digits is left for that, as in serial.c. A mistake in a state is a share of the gradient itself.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -12,6 +15,16 @@
 #include <string.h>
 
 #define UNIT 0x1p-53
+#define STEPS 3 /* where there are states */
+#define BOUND_OF_STATES 0x1p-26
+
+static void forget_one(struct judge *j)
+{
+	hd_inprocess_close(j->one);
+	free(j->one_ini);
+	j->one = NULL;
+	j->one_ini = NULL;
+}
 
 struct hd_inprocess *one_rank(struct judge *j, const struct layout *l, const struct hd_plan *like, struct hd_err *err)
 {
@@ -22,9 +35,7 @@ struct hd_inprocess *one_rank(struct judge *j, const struct layout *l, const str
 		free(ini);
 		return j->one;
 	}
-	hd_inprocess_close(j->one);
-	free(j->one_ini);
-	j->one = NULL;
+	forget_one(j);
 	j->one_ini = ini;
 	if (hd_inprocess_open(ini, 1, &j->one, &planned, err) >= 0 && hd_inprocess_step(j->one, err) < 0) {
 		hd_inprocess_close(j->one);
@@ -157,19 +168,66 @@ static void judge_apart(struct judge *j, struct hd_inprocess *one, struct hd_inp
 			"%s behind an update (gradients are members' own here) differs from one rank's by %.3g; rounding "
 			"explains %.3g (%lld sums in double)",
 			w.where, w.off, bound, (long long)layout_terms(r->plan));
-	hd_inprocess_close(j->one); /* its weights are others now */
-	j->one = NULL;
-	free(j->one_ini);
-	j->one_ini = NULL;
+	forget_one(j); /* its weights are others now */
+}
+
+static int has_states(const struct judge *j, const struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (!t->v.node && t->v.what == HD_TENSOR_STATE && t->inst > 0 &&
+		    p->inst[t->inst - 1].plugin == j->plugin)
+			return 1;
+	}
+	return 0;
+}
+
+static int step_on(struct hd_inprocess *r, struct hd_err *err)
+{
+	r->run.lr = 0;
+	HD_TRY(hd_inprocess_update(r, err));
+	r->run.step++;
+	return hd_inprocess_step(r, err);
+}
+
+static void compare_step(struct hd_inprocess *one, struct hd_inprocess *r, int step, struct outcome *o)
+{
+	double bound = step ? BOUND_OF_STATES : UNIT * (double)layout_terms(r->plan);
+	struct worst w = { 0 };
+	char *first, *why;
+
+	compare_scalars(one, r, &w);
+	w.off = finite_or_infinite(w.off);
+	compare_gradients(one, r, bound, &w);
+	if (w.off <= bound)
+		return;
+	first = first_difference(one, r, bound, largest(one));
+	why = step ? hd_format(" in step %d, behind updates with a learning rate of 0; %.3g is allowed", step + 1,
+			       bound)
+		   : hd_format("; rounding explains %.3g (%lld sums in double)", bound,
+			       (long long)layout_terms(r->plan));
+	outcome_set(o, JUDGED_WRONG, "%s differs from one rank's by %.3g%s%s%s", w.where, w.off, why, first ? "\n" : "",
+		    first ? first : "");
+	free(first), free(why);
+}
+
+static void judge_states(struct judge *j, struct hd_inprocess *one, struct hd_inprocess *r, struct outcome *o)
+{
+	struct hd_err err = { 0 };
+
+	for (int step = 1; step < STEPS && o->verdict == JUDGED_OK; step++)
+		if (step_on(one, &err) < 0 || step_on(r, &err) < 0)
+			outcome_set(o, JUDGED_WRONG, "step %d: %s", step + 1, err.text);
+		else
+			compare_step(one, r, step, o);
+	forget_one(j);
 }
 
 static void judge_run(struct judge *j, const struct layout *l, struct hd_inprocess *r, struct outcome *o)
 {
 	struct hd_err err = { 0 };
 	struct hd_inprocess *one = one_rank(j, l, r->plan, &err);
-	struct worst w = { 0 };
-	double bound;
-	char *first;
 
 	if (!one) {
 		outcome_set(o, JUDGED_WRONG, "one rank does not run: %s", err.text);
@@ -183,17 +241,9 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 		judge_apart(j, one, r, o);
 		return;
 	}
-	bound = UNIT * (double)layout_terms(r->plan);
-	compare_scalars(one, r, &w);
-	w.off = finite_or_infinite(w.off);
-	compare_gradients(one, r, bound, &w);
-	if (w.off <= bound)
-		return;
-	first = first_difference(one, r, bound, largest(one));
-	outcome_set(o, JUDGED_WRONG,
-		    "%s differs from one rank's by %.3g; rounding explains %.3g (%lld sums in double)%s%s", w.where,
-		    w.off, bound, (long long)layout_terms(r->plan), first ? "\n" : "", first ? first : "");
-	free(first);
+	compare_step(one, r, 0, o);
+	if (o->verdict == JUDGED_OK && has_states(j, r->plan))
+		judge_states(j, one, r, o);
 }
 
 /* -> 1: the layout was refused */

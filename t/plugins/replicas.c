@@ -171,6 +171,13 @@ static int lower(struct hd_strategy *s, struct hd_plan *p)
 		g->assign(p, mine, g->local(p, n->ins[0], s->axis));
 		x = g->map(p, (struct hd_tensor *[]){ x, mine }, 2, "a + 0 * b");
 #endif
+#ifdef W_LATE
+		struct hd_tensor *late = hd_state(g, p, "late", n->outs[0], x->dtype, HD_RESHARD_ZERO);
+
+		if (*W_LATE)
+			g->assign(p, late, x);
+		x = g->map(p, (struct hd_tensor *[]){ x, late }, 2, "a + b * 0.01");
+#endif
 #ifdef W_AFTER
 		g->after(p, x, x);
 #endif
