@@ -117,6 +117,9 @@ for wrong in '.one = "rank=2"|both of one and update' '.update = NULL|neither of
 	like "a table with ${wrong%|*} is refused" "$(heddle plugins ./powersgd.so 2>&1)" "serial.*${wrong#*|}"
 done
 
+changed powersgd powersgd 's/\(\.approximate = "[a-z_]*=\)[^"]*"/\1-7"/'
+says "a value that makes it exact and is out of its range" '^#   approximate is refused: .*-7' 1 ./powersgd.so --only 'make it exact'
+
 wrong -DRIGHT
 says "a right plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1 --no-runs
 says "... and what was refused is listed with its reason" '# SKIP refused: .*no experts' 0 ./replicas.so --only 'gpt2: replicas 2, ep 2'
@@ -158,6 +161,14 @@ says "flags of a rule that contradict each other" '^#   .*rule: flags 0x28 of th
 wrong -DW_OWN
 says "a state of members' own that is no one's" "^#   .*assign: the value of state x.mine.* differs between the members along x" 1 ./replicas.so \
 	--only 'plans or refuses, gpt2: replicas 2'
+wrong '-DW_LATE=""'
+says "a state that is never assigned" '^#   state x\.late\..* is read and never assigned, so it is always 0; there are others' 1 ./replicas.so \
+	--only 'plans or refuses, gpt2: replicas 2'
+wrong '-DW_KIND="atention"'
+says "a warning is a comment" '^#   warning: \[strategy x\] rule: no op is of kind atention, so the rule for batch shards nothing' 0 ./replicas.so \
+	--only 'plans or refuses, gpt2: replicas'
+is "... once" "$(grep -c warning: out)" 1
+says "... and in JSON" '"warnings": \["\[strategy x\] rule: no op is of kind atention' 0 ./replicas.so --only "$two" --json
 wrong '-DW_LATE="late"'
 says "a state that is wrong from the second step on" "^#   gradient of ln_f\.bias differs from one rank's by .* in step 2, behind updates with a learning rate of 0" \
 	1 ./replicas.so --only "$two"

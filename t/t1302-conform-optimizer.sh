@@ -19,4 +19,5 @@ fault "gradients that are not clipped" 'the new value of .* does not read the fa
 fault "a value that is not finite" 'with a learning rate of 0, .* changes by inf' '-DW_VALUE="a - d * e / (b - b)"'
 fault "no value" '.*update of .*: the new value is missing \(slot update of plugin descent\)' -DW_NULL
 fault "a failure without a text" '.*slot update failed with code -3 and no text' -DW_UPDATED=-3
+fault "a state that is never assigned" '.*mean\..* is read and never assigned' -DW_UNASSIGNED
 done_testing

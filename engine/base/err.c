@@ -57,6 +57,12 @@ void hd_log_init(int this_rank_speaks, int level)
 	loudest = level;
 }
 
+static void (*log_to)(int level, const char *line);
+void hd_log_to(void (*to)(int level, const char *line))
+{
+	log_to = to;
+}
+
 void hd_log(int level, const char *fmt, ...)
 {
 	va_list v;
@@ -67,7 +73,10 @@ void hd_log(int level, const char *fmt, ...)
 	va_start(v, fmt);
 	line = hd_vformat(fmt, v);
 	va_end(v);
-	fprintf(stderr, "heddle: %s\n", line); /* one write: lines of several ranks do not mix */
+	if (log_to)
+		log_to(level, line);
+	else
+		fprintf(stderr, "heddle: %s\n", line); /* one write: lines of several ranks do not mix */
 	free(line);
 }
 

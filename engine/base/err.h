@@ -23,6 +23,7 @@ int hd_err_pass(struct hd_err *e, const struct hd_err *from);                   
 
 /* stderr, "heddle: " before it.  Only the rank that speaks (hd_log_init) prints below HD_LOG_ERROR. */
 void hd_log_init(int speaks, int level);
+void hd_log_to(void (*to)(int level, const char *line)); /* in place of stderr; NULL: stderr again */
 void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
 
 void *hd_alloc(size_t bytes); /* zeroed; a failure ends the process with one message (planning only, never in a step) */

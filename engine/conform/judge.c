@@ -44,6 +44,18 @@ int outcome_refused(const struct judge *j, const struct hd_err *err, struct outc
 	return !mistake;
 }
 
+void outcome_constant(const struct judge *j, const struct hd_plan *p, struct outcome *o)
+{
+	for (int i = 0; i < p->ninst && o->verdict == JUDGED_OK; i++) {
+		int64_t n;
+		const struct tensor *t = p->inst[i].plugin == j->plugin ? hd_constant_state(p, i, &n) : NULL;
+
+		if (t)
+			outcome_set(o, JUDGED_WRONG, "state %s is read and never assigned, so it is always 0%s",
+				    t->v.name, n > 1 ? "; there are others" : "");
+	}
+}
+
 void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o),
 	       struct layout *layout, int64_t number, const char *fmt, ...)
 {
@@ -63,16 +75,30 @@ void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_
 
 /* -- in the child --------------------------------------------------------------------------------- */
 #define STUCK "does not return"
+enum { TEXTS = 3 }; /* of an outcome: why, name, warnings */
 static int report_to;
+static char *warnings; /* of the check at work, as lines */
+
+static void keep_warning(int level, const char *line)
+{
+	if (level != HD_LOG_WARN)
+		fprintf(stderr, "heddle: %s\n", line);
+	else if (!warnings || !strstr(warnings, line))
+		hd_append(&warnings, "%s\n", line);
+}
 
 static void say(const struct outcome *o)
 {
-	const char *why = o->why ? o->why : "", *name = o->name ? o->name : "";
-	uint32_t head[3] = { (uint32_t)o->verdict, (uint32_t)strlen(why), (uint32_t)strlen(name) };
+	const char *text[TEXTS] = { o->why ? o->why : "", o->name ? o->name : "", warnings ? warnings : "" };
+	uint32_t head[1 + TEXTS] = { (uint32_t)o->verdict };
 
-	if (write(report_to, head, sizeof(head)) < 0 || write(report_to, why, head[1]) < 0 ||
-	    write(report_to, name, head[2]) < 0)
+	for (int i = 0; i < TEXTS; i++)
+		head[1 + i] = (uint32_t)strlen(text[i]);
+	if (write(report_to, head, sizeof(head)) < 0)
 		_exit(3);
+	for (int i = 0; i < TEXTS; i++)
+		if (write(report_to, text[i], head[1 + i]) < 0)
+			_exit(3);
 }
 
 /* Nothing is safe any more: this writes what it can and ends. */
@@ -120,7 +146,8 @@ static void child(struct judge *j, size_t from)
 	for (size_t i = 0; i < HD_LEN(signals); i++)
 		sigaction(signals[i], &act, NULL);
 	atexit(on_exit_);
-	hd_log_init(1, HD_LOG_ERROR);
+	hd_log_init(1, HD_LOG_WARN);
+	hd_log_to(keep_warning);
 	dup2(2, 1); /* what a plugin prints is no result */
 	for (size_t i = from; i < j->n; i++) {
 		struct outcome o = { JUDGED_OK, NULL, NULL };
@@ -131,7 +158,8 @@ static void child(struct judge *j, size_t from)
 		j->tasks[i].run(j, &j->tasks[i], &o);
 		at_work = 0;
 		say(&o);
-		free(o.why), free(o.name);
+		free(o.why), free(o.name), free(warnings);
+		warnings = NULL;
 	}
 	_exit(0);
 }
@@ -149,23 +177,26 @@ static int all_of(int fd, void *to, size_t n)
 	return 1;
 }
 
-static int hear(int fd, struct outcome *o)
+static int hear(int fd, struct outcome *o, char **warned)
 {
-	uint32_t head[3];
+	uint32_t head[1 + TEXTS];
+	char *text[TEXTS];
+	int heard = all_of(fd, head, sizeof(head));
 
-	*o = (struct outcome){ JUDGED_OK, NULL, NULL };
-	if (!all_of(fd, head, sizeof(head)))
-		return 0;
-	o->verdict = (int)head[0];
-	o->why = head[1] ? hd_alloc(head[1] + 1) : NULL;
-	o->name = head[2] ? hd_alloc(head[2] + 1) : NULL;
-	return all_of(fd, o->why, head[1]) && all_of(fd, o->name, head[2]);
+	for (int i = 0; i < TEXTS; i++) {
+		text[i] = heard && head[1 + i] ? hd_alloc(head[1 + i] + 1) : NULL;
+		heard = heard && all_of(fd, text[i], head[1 + i]);
+	}
+	*o = (struct outcome){ heard ? (int)head[0] : JUDGED_OK, text[0], text[1] };
+	*warned = text[2];
+	return heard;
 }
 
 /* -> how many checks this child came to the end of. */
 static size_t run_child(struct judge *j, FILE *out, size_t from)
 {
 	struct outcome o;
+	char *warned;
 	size_t done = from;
 	int fd[2], status = 0;
 	pid_t pid;
@@ -182,8 +213,9 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 		child(j, from);
 	}
 	close(fd[1]);
-	while (done < j->n && hear(fd[0], &o)) {
+	while (done < j->n && hear(fd[0], &o, &warned)) {
 		tap_result(j, out, o.name ? o.name : j->tasks[done].name, &o);
+		tap_warnings(j, out, warned);
 		j->accepted += o.verdict != JUDGED_SKIPPED && j->tasks[done].layout && j->tasks[done].number >= 0;
 		done++;
 		j->stuck += o.why && !strncmp(o.why, STUCK, strlen(STUCK));

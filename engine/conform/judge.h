@@ -28,7 +28,8 @@ struct judge {
 	struct judge_task *tasks;
 	size_t n, cap;
 	json_t *results;
-	int accepted; /* checks that ran what the plugin has planned */
+	json_t *warnings; /* of the engine, each once */
+	int accepted;     /* checks that ran what the plugin has planned */
 	int printed, failed, skipped, stuck;
 };
 
@@ -45,10 +46,14 @@ void judge_all(struct judge *j, FILE *out); /* judge.c: runs the tasks in childr
 int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int otherwise);
 /* A layout that is not planned: refused is as good as accepted, unless a mistake of the plugin is what stops it.  -> 1: refused */
 int outcome_refused(const struct judge *j, const struct hd_err *err, struct outcome *o);
+/* A state of the plugin's that stays what it was at the beginning, 0: what reads it might be left out. */
+void outcome_constant(const struct judge *j, const struct hd_plan *p, struct outcome *o);
 void outcome_set(struct outcome *o, int verdict, const char *fmt, ...) HD_PRINTF(3, 4);
 
 /* -- tap.c ------------------------------------------------------------------------------------------------ */
 void tap_result(struct judge *j, FILE *out, const char *name, const struct outcome *o);
+/* Lines, malloc'ed or NULL: those that are new are printed. */
+void tap_warnings(struct judge *j, FILE *out, char *lines);
 void tap_end(struct judge *j, FILE *out);
 
 /* -- layouts.c -------------------------------------------------------------------------------------------- */

@@ -70,6 +70,8 @@ static void plan(const struct judge *j, const char *ini, int role, struct told *
 	t->hash = p ? p->hash : 0;
 	if (p && programs(p, &t->recorded, &err) < 0)
 		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and a program is not: %s", err.text);
+	else if (p && !role)
+		outcome_constant(j, p, o);
 	else if (!p && outcome_refused(j, &err, o))
 		o->verdict = JUDGED_OK; /* with a sentence */
 	snprintf(t->text, sizeof(t->text), "%s", err.text);

@@ -40,6 +40,8 @@ static struct hd_inprocess *begin(const struct judge *j, const struct layout *l,
 		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
 	else if (!r)
 		outcome_refused(j, &err, o);
+	else
+		outcome_constant(j, r->plan, o);
 	free(ini);
 	return r;
 }

@@ -5,8 +5,8 @@
  * Bounds.  Layouts differ in the order of sums alone.  A sum of n terms is off by at most n u of the sum of their absolute
  * values, u = 2^-53; a gradient has passed sums of layout_terms terms one after another.  It is compared to the largest entry
  * of all gradients: one that is zero but for rounding (a bias of the keys) is made of terms of the size of the others'.
- * What a state brings has passed the plugin's own arithmetic too, which may divide by what is nearly gone: half of a double's
- * digits is left for that, as in serial.c. A mistake in a state is a share of the gradient itself.
+ * What a state brings has passed the plugin's own arithmetic too, which may divide by what is nearly gone. As in serial.c, half
+ * of a double's digits is left for that. A mistake in a state is a share of the gradient itself.
  */
 #include <config.h>
 #include "engine/conform/judge.h"

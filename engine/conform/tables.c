@@ -38,29 +38,67 @@ static void keys(struct judge *j, const struct judge_task *t, struct outcome *o)
 	}
 }
 
-/* A default is checked as what a user writes is. */
+/* Whether an INI could say this; a text of the plugin is checked as what a user writes is. */
+static void try_keys(const struct hd_key_table *table, const char *lines, const char *what, struct outcome *o)
+{
+	char *ini = hd_format("[strategy x]\n%s", lines);
+	struct hd_conf *conf = NULL;
+	struct hd_err err = { 0 };
+
+	if (hd_conf_parse("plugin", ini, NULL, 0, &conf, &err) < 0 ||
+	    hd_section_check(conf, hd_conf_section(conf, "strategy", "x"), table, 1, &err) < 0)
+		outcome_set(o, JUDGED_WRONG, "%s refused: %s", what, err.text);
+	hd_conf_destroy(conf);
+	free(ini);
+}
+
 static void defaults(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	const struct hd_strategy_ops *s = j->plugin->ops;
 
 	(void)t;
 	for (uint32_t i = 0; i < s->noptions && o->verdict == JUDGED_OK; i++) {
-		const struct hd_option *k = option_of(s, i);
-		struct hd_option one = *k;
+		struct hd_option one = *option_of(s, i);
 		struct hd_key_table table = { &one, 1, sizeof(one) };
-		struct hd_conf *conf = NULL;
-		struct hd_err err = { 0 };
-		char *ini;
+		char *line, *what;
 
-		if (!k->default_value || !*k->default_value)
+		if (!one.default_value || !*one.default_value)
 			continue;
-		ini = hd_format("[strategy x]\n%s = %s\n", k->key, k->default_value);
-		if (hd_conf_parse("default", ini, NULL, 0, &conf, &err) < 0 ||
-		    hd_section_check(conf, hd_conf_section(conf, "strategy", "x"), &table, 1, &err) < 0)
-			outcome_set(o, JUDGED_WRONG, "option %s: its default is refused: %s", k->key, err.text);
-		hd_conf_destroy(conf);
-		free(ini);
+		line = hd_format("%s = %s\n", one.key, one.default_value);
+		what = hd_format("option %s: its default is", one.key);
+		try_keys(&table, line, what, o);
+		free(line), free(what);
 	}
+}
+
+/* One key after another: those that must be given have no part in this. */
+static void try_text(struct judge *j, const char *what, const char *text, struct outcome *o)
+{
+	const struct hd_strategy_ops *s = j->plugin->ops;
+	struct hd_exact_key k;
+
+	while (text && o->verdict == JUDGED_OK && hd_exact_next(&text, &k))
+		for (uint32_t i = 0; i < s->noptions; i++) {
+			struct hd_option one = *option_of(s, i);
+			struct hd_key_table table = { &one, 1, sizeof(one) };
+			char *line;
+
+			if ((int)strlen(one.key) != k.nkey || strncmp(one.key, k.key, (size_t)k.nkey))
+				continue;
+			line = hd_format("%s = %.*s\n", one.key, k.nvalue, k.value);
+			try_keys(&table, line, what, o);
+			free(line);
+		}
+}
+
+static void exact_keys(struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	const struct hd_serial_ops *s = j->plugin->serial;
+
+	(void)t;
+	try_text(j, "approximate is", j->plugin->approximate, o);
+	try_text(j, "serial.keys is", s ? s->keys : NULL, o);
+	try_text(j, "serial.one is", s ? s->one : NULL, o);
 }
 
 void tables_add(struct judge *j)
@@ -68,4 +106,6 @@ void tables_add(struct judge *j)
 	judge_add(j, names, NULL, 0, "has a name and a version");
 	judge_add(j, keys, NULL, 0, "its options have keys and help");
 	judge_add(j, defaults, NULL, 0, "the defaults of its options are in their ranges");
+	if (j->plugin->approximate)
+		judge_add(j, exact_keys, NULL, 0, "the keys that make it exact are in their ranges");
 }

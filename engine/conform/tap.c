@@ -41,6 +41,40 @@ void tap_result(struct judge *j, FILE *out, const char *name, const struct outco
 	fflush(out);
 }
 
+/* Layouts differ in numbers, and the engine warns of each. */
+static int is_same(const char *a, const char *b)
+{
+	for (;; a++, b++) {
+		a += strspn(a, "0123456789");
+		b += strspn(b, "0123456789");
+		if (*a != *b || !*a)
+			return *a == *b;
+	}
+}
+
+static int is_new(const struct judge *j, const char *line)
+{
+	size_t i;
+	json_t *x;
+
+	json_array_foreach(j->warnings, i, x)
+		if (is_same(json_string_value(x), line))
+			return 0;
+	return 1;
+}
+
+void tap_warnings(struct judge *j, FILE *out, char *lines)
+{
+	for (char *line = lines ? strtok(lines, "\n") : NULL; line; line = strtok(NULL, "\n")) {
+		if (!is_new(j, line))
+			continue;
+		json_array_append_new(j->warnings, json_string(line));
+		if (!j->options.json)
+			fprintf(out, "#   warning: %s\n", line);
+	}
+	free(lines);
+}
+
 void tap_end(struct judge *j, FILE *out)
 {
 	int passed = j->printed - j->failed - j->skipped;
@@ -51,9 +85,9 @@ void tap_end(struct judge *j, FILE *out)
 			j->plugin->version, passed, j->failed, j->skipped);
 		return;
 	}
-	line = hd_json_line(json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:O}", "plugin", j->plugin->name, "path",
+	line = hd_json_line(json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:O, s:O}", "plugin", j->plugin->name, "path",
 				      j->plugin->path, "version", j->plugin->version, "passed", passed, "failed",
-				      j->failed, "skipped", j->skipped, "checks", j->results));
+				      j->failed, "skipped", j->skipped, "checks", j->results, "warnings", j->warnings));
 	fprintf(out, "%s\n", line);
 	free(line);
 }

@@ -36,6 +36,8 @@ int hd_plan_run(struct hd_plan *p, const char *from, const char *to);
 extern const struct hd_key_table hd_strategy_keys, hd_extension_keys;
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err); /* refuses INI sections that nothing reads */
 
+/* The first state of an instance that begins as 0, is read, and is never assigned; *count: of all of them.  NULL: there is none. */
+const struct tensor *hd_constant_state(const struct hd_plan *p, int inst, int64_t *count);
 int hd_is_idle_axis(const struct hd_plan *p, int axis); /* nothing is sharded along it */
 
 #endif

@@ -215,26 +215,33 @@ static int is_always_zero(const struct tensor *t, const uint32_t *reads)
 	return t->v.what == HD_TENSOR_STATE && t->inst > 0 && t->init == HD_INIT_ZERO && !t->assign && reads[t->id];
 }
 
-void hd_warn_of_constant_states(const struct hd_plan *p)
+const struct tensor *hd_constant_state(const struct hd_plan *p, int inst, int64_t *count)
 {
 	uint32_t *reads = hd_count_readers(p);
+	const struct tensor *first = NULL;
 
-	for (int i = 1; i <= p->ninst && p->train; i++) {
-		const struct tensor *first = NULL;
-		int64_t n = 0;
+	*count = 0;
+	for (size_t k = 0; k < p->ntensors; k++)
+		if (p->tensors[k]->inst == inst + 1 && is_always_zero(p->tensors[k], reads)) {
+			first = first ? first : p->tensors[k];
+			++*count;
+		}
+	free(reads);
+	return first;
+}
 
-		for (size_t k = 0; k < p->ntensors; k++)
-			if (p->tensors[k]->inst == i && is_always_zero(p->tensors[k], reads)) {
-				first = first ? first : p->tensors[k];
-				n++;
-			}
-		if (n)
+void hd_warn_of_constant_states(const struct hd_plan *p)
+{
+	for (int i = 0; i < p->ninst && p->train; i++) {
+		int64_t n;
+		const struct tensor *first = hd_constant_state(p, i, &n);
+
+		if (first)
 			hd_log(HD_LOG_WARN,
 			       "[strategy %s] state %s of plugin %s is read and never assigned, so it is always 0%s",
-			       p->inst[i - 1].name, first->v.name, p->inst[i - 1].plugin->name,
+			       p->inst[i].name, first->v.name, p->inst[i].plugin->name,
 			       n > 1 ? "; there are others" : "");
 	}
-	free(reads);
 }
 
 /* The update assigns what has a gradient.  A rewrite that loses one trains the rest, and the loss hardly shows it. */

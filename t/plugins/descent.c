@@ -26,7 +26,9 @@ static int update(struct hd_strategy *s, struct hd_plan *p, const struct hd_upda
 
 	(void)s;
 	in[4] = g->map(p, (struct hd_tensor *[]){ u->gradient, u->gradient, factor, factor, mean }, 5, W_MEAN);
+#ifndef W_UNASSIGNED
 	g->assign(p, mean, in[4]);
+#endif
 	*value = g->map(p, in, 5, W_VALUE);
 #ifdef W_SKIP
 	if (strstr(u->name, W_SKIP))
