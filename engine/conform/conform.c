@@ -75,7 +75,7 @@ static void release(struct judge *j)
 		free(j->tasks[i].layout);
 	}
 	free(j->tasks), free(j->keys), free(j->given), free(j->others);
-	json_decref(j->results), json_decref(j->warnings);
+	json_decref(j->results), json_decref(j->warnings), json_decref(j->refusals);
 }
 
 int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err)
@@ -97,7 +97,7 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	j.given = hd_strdup(j.keys);
 	if (e->approximate)
 		layout_exact(&j.keys, e->approximate);
-	j.results = json_array(), j.warnings = json_array();
+	j.results = json_array(), j.warnings = json_array(), j.refusals = json_object();
 	find_others(&j);
 	j.axes = e->strategy_slot ? judge_ask(&j, claims_axes, 1) : 0; /* a [plugin] has none, whatever ends it */
 	tables_add(&j);

@@ -192,6 +192,42 @@ static int hear(int fd, struct outcome *o, char **warned)
 	return heard;
 }
 
+/* The reason without the line of the layout's INI, which nobody has. */
+static void count_refusal(struct judge *j, const char *why)
+{
+	static const char refused[] = "refused: ", line[] = "layout:";
+	const char *reason = why && !strncmp(why, refused, strlen(refused)) ? why + strlen(refused) : NULL, *end;
+	char *text;
+
+	if (!reason)
+		return;
+	if (!strncmp(reason, line, strlen(line)))
+		reason = strchr(reason, ' ') ? strchr(reason, ' ') + 1 : reason;
+	end = strstr(reason, " (drawn before");
+	text = hd_format("%.*s", end ? (int)(end - reason) : (int)strlen(reason), reason);
+	json_object_set_new(j->refusals, text,
+			    json_integer(1 + json_integer_value(json_object_get(j->refusals, text))));
+	free(text);
+}
+
+static void say_nothing_accepted(struct judge *j, FILE *out)
+{
+	struct outcome o = { JUDGED_OK, NULL, NULL };
+	const char *reason, *most = NULL;
+	json_int_t count = 0;
+	json_t *n;
+
+	json_object_foreach(j->refusals, reason, n)
+		if (json_integer_value(n) > count)
+			most = reason, count = json_integer_value(n);
+	outcome_set(&o, JUDGED_WRONG,
+		    "every layout was refused: nothing was tried. Most often, %lld times: %s\n"
+		    "what the plugin needs in its section can be given: heddle conform PLUGIN CONF",
+		    (long long)count, most ? most : "(no reason)");
+	tap_result(j, out, "is accepted somewhere", &o);
+	free(o.why);
+}
+
 /* -> how many checks this child came to the end of. */
 static size_t run_child(struct judge *j, FILE *out, size_t from)
 {
@@ -216,6 +252,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 	while (done < j->n && hear(fd[0], &o, &warned)) {
 		tap_result(j, out, o.name ? o.name : j->tasks[done].name, &o);
 		tap_warnings(j, out, warned);
+		count_refusal(j, o.verdict == JUDGED_SKIPPED ? o.why : NULL);
 		j->accepted += o.verdict != JUDGED_SKIPPED && j->tasks[done].layout && j->tasks[done].number >= 0;
 		done++;
 		j->stuck += o.why && !strncmp(o.why, STUCK, strlen(STUCK));
@@ -285,9 +322,7 @@ void judge_all(struct judge *j, FILE *out)
 		tap_result(j, out, "comes back", &o);
 		break;
 	}
-	if (!j->accepted && !j->options.only) {
-		outcome_set(&o, JUDGED_WRONG, "every layout was refused: nothing was tried");
-		tap_result(j, out, "is accepted somewhere", &o);
-	}
+	if (!j->accepted && !j->options.only)
+		say_nothing_accepted(j, out);
 	free(o.why);
 }

@@ -29,6 +29,7 @@ struct judge {
 	size_t n, cap;
 	json_t *results;
 	json_t *warnings; /* of the engine, each once */
+	json_t *refusals; /* by reason: how many layouts */
 	int accepted;     /* checks that ran what the plugin has planned */
 	int printed, failed, skipped, stuck;
 };

@@ -272,21 +272,33 @@ static void same(struct judge *j, const struct judge_task *t, struct outcome *o)
 
 #define DRAWS 10
 
-/* Drawn again while it is refused: what divides, and goes with what, only the plugins know. */
+/* Drawn again while it is refused: what divides, and goes with what, only the plugins know. Name and reason are of the last. */
 static void same_drawn(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	int refused = 1;
+	char *before = NULL;
 
 	for (int again = 0; again < DRAWS && refused; again++) {
 		struct layout *l = layout_draw(j, t->layout->family, t->number, again);
 		char *text = layout_text(j, l);
 
-		free(o->name);
+		free(o->why), free(o->name);
+		*o = (struct outcome){ JUDGED_OK, NULL, NULL };
 		o->name = hd_format("equals one rank, drawn %lld, %s", (long long)t->number, text);
 		refused = same_layout(j, l, o);
+		if (refused && again + 1 < DRAWS)
+			hd_append(&before, "%s %s", before ? ";" : "", text);
 		free(text);
 		free(l);
 	}
+	if (refused) {
+		char *why = o->why;
+
+		o->why = NULL;
+		outcome_set(o, JUDGED_SKIPPED, "%s (drawn before, and refused too:%s)", why, before);
+		free(why);
+	}
+	free(before);
 }
 
 static void add(struct judge *j, struct layout *l)

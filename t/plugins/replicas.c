@@ -79,6 +79,10 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t 
 #ifdef W_REFUSE
 	return s->h->fail(p, HD_EINVAL, "%s", "size: " W_REFUSE);
 #endif
+#ifdef W_REFUSE_SIZE
+	if (size == W_REFUSE_SIZE)
+		return s->h->fail(p, HD_ENOTSUP, "size: not %lld", (long long)size);
+#endif
 	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
 	return s->h->status(p);
 }
