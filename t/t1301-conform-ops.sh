@@ -23,6 +23,10 @@ fault "a state of the kernel's own" 'product of .*: element 0 of .* when the sam
 fault "a result that may not stand in place of an input" 'product of .*: in place of input 0, as the op allows, element' -DW_PLACE=0 \
 	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] = x[i]; for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i]; return 0'
 fault "cpu computes something else than ref" 'product of .*: element 1 of .* on cpu, and .* on ref; rounding explains' '-DW_CPU=y[1] *= 1.01f'
+fault "scratch that is read and was never written" 'product of .*: element 0 .*It depends on what was in memory' -DW_SCRATCH=64 \
+	'-DW_LAST=y[0] += ((float *)a->scratch)[0]'
+wrong -DW_SCRATCH=64 '-DW_LAST=((float *)a->scratch)[0] = 1; y[0] += 0 * ((float *)a->scratch)[0]'
+says "... and was written first" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
 fault "a kernel that fails" 'product of .*: kernel product of \[x\] failed with code 3' '-DW_RUN=return 3'
 fault "a kernel that is never launched" 'product of .*: element 0 of [0-9]* of output 0 is not written' '-DW_RECORD=return HD_OK'
 fault "an exit" 'exit\(\) in kernel product of \[x\]: a plugin may not end the process' '-DW_RUN=exit(0)'

@@ -25,7 +25,8 @@ static const struct hd_flag check_flags[] = {
 	{ "memory", "SIZE", "fail if a rank needs more memory" },
 	{ "all", NULL, "print a line for each stage, in MB, also for equal ones" },
 	{ "json", NULL, "one line of JSON" },
-	{ "against-one-rank", NULL, "train a few steps in the layout and on one rank, and compare every gradient" },
+	{ "against-one-rank", NULL,
+	  "train a few steps of SGD in the layout and on one rank, and compare every gradient" },
 };
 static const struct hd_flag explain_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },

@@ -150,8 +150,18 @@ static void release(void *state)
 #define release NULL
 #endif
 
-static const struct hd_kernel_ops on_cpu = { sizeof(on_cpu), "product", "cpu", prepare_f32, run_f32, release };
-static const struct hd_kernel_ops on_ref = { sizeof(on_ref), "product", "ref", prepare, run_f64, release };
+#ifdef W_SCRATCH
+static int64_t scratch(struct hd_strategy *s, const struct hd_kernel_prepare *a)
+{
+	(void)s, (void)a;
+	return W_SCRATCH;
+}
+#else
+#define scratch NULL
+#endif
+
+static const struct hd_kernel_ops on_cpu = { sizeof(on_cpu), "product", "cpu", prepare_f32, run_f32, release, scratch };
+static const struct hd_kernel_ops on_ref = { sizeof(on_ref), "product", "ref", prepare, run_f64, release, scratch };
 static const struct hd_kernel_ops *const kernels[] = { &on_cpu, &on_ref, NULL };
 
 static int rewrite(struct hd_strategy *s, struct hd_plan *p)

@@ -98,6 +98,15 @@ static char *address_of(const struct hd_trial *t, const struct tensor *x)
 	return NULL; /* the recorder refuses others */
 }
 
+/* What a kernel reads of scratch that it has not written is what another kernel left there. */
+static void fill_scratch(const struct hd_trial *t, const struct launch *l)
+{
+	int64_t bytes = l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_takes(&l->prep).scratch : 0;
+
+	if (bytes > 0)
+		memset(hd_kernel_scratch_at(bytes), t->fill, (size_t)bytes);
+}
+
 static int run_launch(const struct hd_trial *t, const struct launch *l, struct hd_err *err)
 {
 	const struct hd_run run = { .seed = 5, .step = 1, .train = 1, .lr = 0.1, .loss_scale = 1 };
@@ -107,6 +116,7 @@ static int run_launch(const struct hd_trial *t, const struct launch *l, struct h
 		in[i] = address_of(t, l->in[i]);
 	for (uint32_t k = 0; k < l->nout; k++)
 		out[k] = address_of(t, l->out[k]);
+	fill_scratch(t, l);
 	l->kernel->run(&l->prep, out, in, &run);
 	return l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_failed(&l->prep, err) : HD_OK;
 }

@@ -10,7 +10,7 @@ struct hd_trial {
 	const struct hd_program *program;
 	const struct node *node;
 	enum hd_guard guard;
-	int fill;     /* the byte that results are full of before the node runs */
+	int fill;     /* the byte that results and scratch are full of before the node runs */
 	int in_place; /* results stand where the op says that they may (hd_op.inplace) */
 	struct hd_guarded in[HD_MAX_INS], out[HD_MAX_OUTS];
 	int changed; /* the first input that the node writes although no result stands there; -1: none */
