@@ -52,7 +52,7 @@ fails_in() { # NAME PATTERN -D...: each layout is refused, so it is a mistake of
 }
 fails_in "a slot shape that fails without a text" 'product: slot shape failed with code -3 and no text \(slot shape of plugin product\)' -DW_SHAPED=-3
 fails_in "a slot vjp that does" 'product: slot vjp failed with code -1 and no text \(slot vjp of plugin product\)' -DW_VJP_FAILS
-fails_in "a slot vjp that is forgotten" '\[plugin x\] file: product is not differentiable, but a gradient is needed' -DW_NO_VJP
+fails_in "a slot vjp that is forgotten" '\[plugin x\]: product is not differentiable, but a gradient is needed' -DW_NO_VJP
 says "... as the check against one rank says too" '^#   .*product is not differentiable' 1 --only 'equals one rank, gpt2: product, dp 2'
 fails_in "a slot record that is" '\[plugin x\]: op product of \(batch,seq,mlp\) has no record and was not lowered' -DW_NO_RECORD
 # A [plugin] has no axes, whatever ends it.

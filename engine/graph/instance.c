@@ -108,8 +108,7 @@ static int returned(struct hd_plan *p, const char *of, const char *op, int rc)
 	if (rc > 0)
 		return hd_plan_fail(p, HD_EBUG, "%s%sslot %s returned %d, which is no status (enum in heddle/host.h)",
 				    of, op, p->slot.name, rc);
-	return hd_plan_fail(p, rc, "%s%sslot %s failed with code %d and no text (fail says one)", of, op, p->slot.name,
-			    rc);
+	return hd_plan_fail(p, rc, "%s%sslot %s failed with code %d and no text", of, op, p->slot.name, rc);
 }
 
 int hd_slot_returned(struct hd_plan *p, int rc)
