@@ -3,7 +3,8 @@
  *
  * In a movement a rank waits for the others, so those on its core take turns.  When its turn comes again, what its last kernel left in
  * the private cache of the core (L2) has made way for theirs, and its next kernel reads that from further away.  So it is a time for each
- * movement: what reading a part of L2 takes longer after other memory of its size than after itself.
+ * movement: what reading a part of L2 takes longer after other memory than after itself.  The others use more than the cache that
+ * cores share (L3), where that is small.
  */
 #include <config.h>
 #include "engine/measure/measure.h"
@@ -15,6 +16,7 @@
 /* Fitted: the part of L2 that a kernel would find again.  With a half, eight ranks on two cores were predicted best. */
 #define FOUND_AGAIN 2
 #define USUAL_L2 (1 << 20)
+#define MOST_READ (64 << 20)    /* of others' memory: what ranks of usual models use between two turns */
 enum { ROUNDS = 15, LINE = 8 }; /* words of a cache line */
 
 /* -> seconds of reading n words; one of each line, or the loop would take longer than the memory */
@@ -27,19 +29,28 @@ static double read_through(const volatile uint64_t *memory, int64_t n)
 	return hd_seconds() - begin;
 }
 
+/* -> words of others' memory, all of which is read between two turns */
+static int64_t words_of_others(int64_t l2)
+{
+	long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	int64_t words = 2 * (l3 > MOST_READ / 2 ? MOST_READ / 2 : l3) / (int64_t)sizeof(uint64_t);
+
+	return words > 2 * l2 ? words : 2 * l2;
+}
+
 int hd_measure_shared_cores(struct hd_measuring *m, struct hd_err *err)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-	int64_t all = (l2 > 0 ? l2 : USUAL_L2) / (int64_t)sizeof(uint64_t);
+	int64_t all = (l2 > 0 ? l2 : USUAL_L2) / (int64_t)sizeof(uint64_t), between = words_of_others(all);
 	uint64_t *mine = hd_alloc((size_t)(all / FOUND_AGAIN) * sizeof(*mine)),
-		 *others = hd_alloc(2 * (size_t)all * sizeof(*others));
+		 *others = hd_alloc((size_t)between * sizeof(*others));
 	double more[ROUNDS], median;
 
 	memset(mine, 1, (size_t)(all / FOUND_AGAIN) * sizeof(*mine));
-	memset(others, 1, 2 * (size_t)all * sizeof(*others));
+	memset(others, 1, (size_t)between * sizeof(*others));
 	hd_comm_barrier(); /* rates are those while all cores work */
 	for (int i = 0; i < ROUNDS; i++) {
-		read_through(others, 2 * all);
+		read_through(others, between);
 		more[i] = read_through(mine, all / FOUND_AGAIN);
 		more[i] -= read_through(mine, all / FOUND_AGAIN);
 	}

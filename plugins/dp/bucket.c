@@ -150,8 +150,11 @@ int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wante
 	while ((n = s->g->node_next(p, n, &m)))
 		if (wanted(s, n))
 			all[k++] = n;
-	for (uint32_t i = 0; i < k; i++)
-		if (!taken[i])
-			fill(s, p, &b, &(struct choice){ all, taken, k }, i), flush(s, p, &b, move, all, k);
+	for (uint32_t i = 0; i < k; i++) {
+		if (taken[i])
+			continue;
+		fill(s, p, &b, &(struct choice){ all, taken, k }, i);
+		flush(s, p, &b, move, all, k);
+	}
 	return s->h->status(p);
 }
