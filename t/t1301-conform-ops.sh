@@ -56,7 +56,7 @@ fails_in "a slot vjp that is forgotten" '\[plugin x\]: product is not differenti
 says "... as the check against one rank says too" '^#   .*product is not differentiable' 1 --only 'equals one rank, gpt2: product, dp 2'
 fails_in "a slot record that is" '\[plugin x\]: op product of \(batch,seq,mlp\) has no record and was not lowered' -DW_NO_RECORD
 # A [plugin] has no axes, whatever ends it.
-fails_in "a crash in slot shape" 'a crash: .*SIGSEGV\) in slot shape of ' '-DW_SHAPED=*(volatile int *)8'
+fails_in "a crash in slot shape" 'a crash: .*SIGSEGV\) in slot shape of \[plugin x\]' '-DW_SHAPED=*(volatile int *)8'
 fails_in "a slot rewrite that returns no status" 'slot rewrite returned 3, which is no status' -DW_REWRITTEN=3
 fails_in "... or fails without a text" 'slot rewrite failed with code -77 and no text' -DW_REWRITTEN=-77
 wrong '-DW_VJP="a * b * 0.99"'

@@ -304,10 +304,10 @@ static int many_turns(void *arg)
 {
 	(void)arg;
 	for (int i = 0; i < 14; i++) {
-		hd_turn_note("strategy x", "x", "rules");
+		hd_turn_note("strategy", "x", "x", "rules");
 		usleep(250000);
 	}
-	hd_turn_note(NULL, NULL, NULL);
+	hd_turn_note(NULL, NULL, NULL, NULL);
 	return 7;
 }
 

@@ -57,6 +57,7 @@ said=$(bytes --set dp.sync=hierarchical --set dp.node_size=2)
 is "two levels: reduce-scatter in the node" "$(printf '%s\n' "$said" | sum_of dp.node reduce-scatter)" $((S / 2))
 is "two levels: half of the bucket between nodes" "$(printf '%s\n' "$said" | sum_of dp.across all-reduce)" $((2 * S / 2 / 2))
 is "two levels: all-gather in the node" "$(printf '%s\n' "$said" | sum_of dp.node all-gather)" $((S / 2))
+is "a node of no levels is named" "$(heddle check tiny.ini --ranks 4 $wide --set dp.node_size=2 2>&1 | grep -c 'node_size does nothing without sync = hierarchical')" 1
 is "one node: no levels" "$(bytes --set dp.sync=hierarchical --set dp.node_size=4 | sum_of dp all-reduce)" $((2 * S * 3 / 4))
 for way in "dp.sync=server" "dp.wire=bf16" "dp.wire=fp16" "dp.sync=hierarchical --set dp.node_size=2"; do
 	for comm in "" mpi; do

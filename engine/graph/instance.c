@@ -66,9 +66,10 @@ const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
 static void note(const struct hd_plan *p)
 {
 	if (p->slot.inst >= 0 && p->slot.name)
-		hd_turn_note(p->inst[p->slot.inst].name, p->inst[p->slot.inst].plugin->name, p->slot.name);
+		hd_turn_note(p->inst[p->slot.inst].extension ? "plugin" : "strategy", p->inst[p->slot.inst].name,
+			     p->inst[p->slot.inst].plugin->name, p->slot.name);
 	else
-		hd_turn_note(NULL, NULL, NULL);
+		hd_turn_note(NULL, NULL, NULL, NULL);
 }
 
 struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name)

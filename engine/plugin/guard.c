@@ -42,13 +42,13 @@ static int watch(pid_t child, int end, const volatile struct hd_turn *turn, int 
 static int judge_end(int status, int late, const struct hd_turn *t, int seconds)
 {
 	if (late)
-		hd_log(HD_LOG_ERROR, "[strategy %s]: slot %s of plugin %s did not return within %d s", t->section,
-		       t->slot, t->plugin, seconds);
+		hd_log(HD_LOG_ERROR, "[%s]: slot %s of plugin %s did not return within %d s", t->section, t->slot,
+		       t->plugin, seconds);
 	else if (t->slot[0] && WIFEXITED(status))
-		hd_log(HD_LOG_ERROR, "[strategy %s]: slot %s of plugin %s ended the process with status %d", t->section,
-		       t->slot, t->plugin, WEXITSTATUS(status));
+		hd_log(HD_LOG_ERROR, "[%s]: slot %s of plugin %s ended the process with status %d", t->section, t->slot,
+		       t->plugin, WEXITSTATUS(status));
 	else if (t->slot[0])
-		hd_log(HD_LOG_ERROR, "[strategy %s]: slot %s of plugin %s was ended by signal %d", t->section, t->slot,
+		hd_log(HD_LOG_ERROR, "[%s]: slot %s of plugin %s was ended by signal %d", t->section, t->slot,
 		       t->plugin, WTERMSIG(status));
 	else if (WIFEXITED(status))
 		return WEXITSTATUS(status);

@@ -39,7 +39,7 @@ static void write_line(const char *const *parts, size_t nparts)
 
 static void say(const char *what, const char *more)
 {
-	const char *of_slot[] = { "heddle: ",    "[strategy ", turn->section, "]: slot ", turn->slot,
+	const char *of_slot[] = { "heddle: ",    "[",          turn->section, "]: slot ", turn->slot,
 				  " of plugin ", turn->plugin, what,          more,       "\n" };
 	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel, what, more, "\n" };
 
@@ -107,7 +107,7 @@ uint64_t hd_turn_now(char *text, size_t size)
 	text[0] = 0;
 	pthread_mutex_lock(&noting);
 	if (turn->slot[0])
-		snprintf(text, size, " in slot %s of [strategy %s]", turn->slot, turn->section);
+		snprintf(text, size, " in slot %s of [%s]", turn->slot, turn->section);
 	else if (name && section)
 		snprintf(text, size, " in kernel %s of [%s]", name, section);
 	slots = turn->count;
@@ -134,23 +134,23 @@ void hd_turn_handled(void)
 	watched = 1;
 }
 
-static void note(const char *section, const char *plugin, const char *slot)
+static void note(const char *kind, const char *section, const char *plugin, const char *slot)
 {
 	turn->count++;
 	turn->slot[0] = 0;
 	if (!slot)
 		return;
-	snprintf(turn->section, sizeof(turn->section), "%s", section);
+	snprintf(turn->section, sizeof(turn->section), "%s %s", kind, section);
 	snprintf(turn->plugin, sizeof(turn->plugin), "%s", plugin);
 	snprintf(turn->slot, sizeof(turn->slot), "%s", slot);
 }
 
-void hd_turn_note(const char *section, const char *plugin, const char *slot)
+void hd_turn_note(const char *kind, const char *section, const char *plugin, const char *slot)
 {
 	if (slot && !watched)
 		watch();
 	watched |= slot != NULL;
 	pthread_mutex_lock(&noting);
-	note(section, plugin, slot);
+	note(kind, section, plugin, slot);
 	pthread_mutex_unlock(&noting);
 }

@@ -8,13 +8,14 @@
 #include <stdint.h>
 
 struct hd_turn {
-	char section[64], plugin[64], slot[64]; /* slot "": the engine's own code */
+	char section[80], plugin[64], slot[64]; /* section: "strategy x"; slot "": the engine's own code */
 	uint64_t count;                         /* another number: another turn */
 };
 
 /* Notes whose turn it is; slot NULL: the engine's.  One thread at a time.  From the first turn on a crash (SIGSEGV, SIGBUS,
  * SIGFPE, SIGILL, SIGABRT) or an exit in a slot is reported with plugin and slot, and ends the process. */
-void hd_turn_note(const char *section, const char *plugin, const char *slot);
+void hd_turn_note(const char *kind, const char *section, const char *plugin,
+		  const char *slot); /* kind: strategy, plugin */
 /* The kernel of a section that runs; NULL: none.  Both texts stay where they are. */
 void hd_turn_kernel(const char *section, const char *name);
 /* Notes go there from now on (memory that a parent reads); NULL: to this process' own. */

@@ -95,6 +95,8 @@ static int dp_rules(struct hd_strategy *s, struct hd_plan *p)
 
 static int dp_storage_of(struct hd_strategy *s, struct hd_plan *p)
 {
+	if (s->node_size && s->sync != DP_HIERARCHICAL && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__, "node_size does nothing without sync = hierarchical");
 	if (s->servers)
 		dp_deal(s, p);
 	else
