@@ -51,7 +51,7 @@ static const struct hd_flag plan_flags[] = {
 	{ "top", "K", "with --search: print the K best (default 10)" },
 	{ "out", "FILE", "with --search: write the best as an INI" },
 	{ "tries", "N",
-	  "with --search: plan at most N layouts completely (default 200, fewer of large models; 0: no limit)" },
+	  "with --search: plan N layouts completely, and then some near the best (default 200, fewer of large models; 0: no limit)" },
 	{ "html", "FILE", "draw the plan, and the result of --search, as a page for a browser" },
 	{ "times", "FILE", "with --html: a trace (log.trace), whose last step is drawn below the planned one" },
 	{ "space", "FILE|NAME", "with --search: INI of the search space, or the name of an installed one" },
