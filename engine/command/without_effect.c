@@ -24,12 +24,14 @@ static void warn(struct hd_conf *c, const struct idle *x)
 
 static void warn_unsaved(const struct hd_plan *p)
 {
+	static const struct idle keep = { "checkpoint", { "keep" }, "without checkpoint.dir: nothing is saved" };
 	static const char *const keys[] = { "every", "gradients", "async" };
 	const struct hd_section *s = hd_conf_section(p->conf, NULL, "checkpoint");
 
-	if (!*hd_section_str(s, "dir") && hd_section_has(s, "keep"))
-		hd_log(HD_LOG_WARN, "checkpoint.keep does nothing without checkpoint.dir: nothing is saved");
-	for (size_t i = 0; i < HD_LEN(keys) && !*hd_section_str(s, "dir"); i++)
+	if (*hd_section_str(s, "dir"))
+		return;
+	warn(p->conf, &keep);
+	for (size_t i = 0; i < HD_LEN(keys); i++)
 		if (hd_section_int(s, keys[i])) /* what is off may be said */
 			hd_log(HD_LOG_WARN, "checkpoint.%s does nothing without checkpoint.dir: nothing is saved",
 			       keys[i]);

@@ -57,6 +57,11 @@ int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const
 	return 1;
 }
 
+static int has_section(const struct hd_plan *p, const struct axis *x)
+{
+	return x && x->inst >= 0 && x->inst < p->ninst;
+}
+
 /* One axis alone may divide a dim that several together do not: all are named, at the section of the last. */
 static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 {
@@ -72,7 +77,7 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 		hd_append(&all, "%s%s %lld", all ? " x " : "", last->v.name,
 			  (long long)hd_role_count(last, t->at.on[a].role));
 	}
-	if (!last || last->inst < 0 || last->inst >= p->ninst)
+	if (!has_section(p, last))
 		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all ? all : "", t->dims[i]->name,
 			     (long long)D(t->dims[i])->padded, t->spec);
 	else
@@ -82,25 +87,21 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 	free(all);
 }
 
-static int is_zigzag(const struct hd_plan *p, const struct tensor *t, uint32_t dim)
+/* The axis that shards the dim in pieces of both ends (check_order lets one do so); NULL: none does. */
+static const struct axis *zigzag_of(const struct hd_plan *p, const struct tensor *t, uint32_t dim)
 {
 	for (int a = 0; a < p->naxes; a++)
 		if (t->at.on[a].kind == HD_PLACE_SHARD && t->at.on[a].dim == t->dims[dim] &&
 		    t->at.on[a].order == HD_ORDER_ZIGZAG)
-			return 1;
-	return 0;
+			return p->axes[a];
+	return NULL;
 }
 
-/* At the section whose axis asks for pieces of both ends. */
 static void refuse_pieces(struct hd_plan *p, const struct tensor *t, uint32_t i, int64_t n)
 {
-	const struct axis *x = NULL;
+	const struct axis *x = zigzag_of(p, t, i);
 
-	for (int a = 0; a < p->naxes; a++)
-		if (t->at.on[a].kind == HD_PLACE_SHARD && t->at.on[a].dim == t->dims[i] &&
-		    t->at.on[a].order == HD_ORDER_ZIGZAG)
-			x = p->axes[a];
-	if (!x || x->inst < 0 || x->inst >= p->ninst)
+	if (!has_section(p, x))
 		hd_plan_fail(p, HD_EDIVIDE, "(%s): %lld elements of %s on a rank do not make two pieces", t->spec,
 			     (long long)n, t->dims[i]->name);
 	else
@@ -150,7 +151,7 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 			}
 			n = hd_piece(n, hd_role_count(p->axes[axes[k]], t->at.on[axes[k]].role));
 		}
-		if (is_zigzag(p, t, i) && n % 2) {
+		if (zigzag_of(p, t, i) && n % 2) {
 			refuse_pieces(p, t, i, n);
 			return;
 		}
@@ -230,7 +231,7 @@ struct hd_pieces hd_pieces_of(const struct hd_plan *p, const struct tensor *t, u
 	int64_t have = D(t->dims[dim])->padded;
 	struct hd_pieces s = { hd_offset(p, t, dim, rank), t->local[dim], 0 };
 
-	if (!is_zigzag(p, t, dim))
+	if (!zigzag_of(p, t, dim))
 		return s;
 	s = (struct hd_pieces){ 0, have, 0 };
 	for (int i = 0; i < n; i++) {

@@ -210,22 +210,28 @@ static uint32_t differs_along(const struct hd_plan *p, const struct node *n, con
 
 /* Legal where a state begins as something: a constant of the plugin's.  One that begins as 0 stays 0, and a plugin of any minor may
  * have one, so it is no reason to refuse the layout. */
-static int is_always_zero(const struct tensor *t, const uint32_t *reads)
+static int is_always_zero(const struct tensor *t)
 {
-	return t->v.what == HD_TENSOR_STATE && t->inst > 0 && t->init == HD_INIT_ZERO && !t->assign && reads[t->id];
+	return t->v.what == HD_TENSOR_STATE && t->init == HD_INIT_ZERO && !t->assign;
 }
 
 const struct tensor *hd_constant_state(const struct hd_plan *p, int inst, int64_t *count)
 {
-	uint32_t *reads = hd_count_readers(p);
 	const struct tensor *first = NULL;
+	uint32_t *reads = NULL;
 
 	*count = 0;
-	for (size_t k = 0; k < p->ntensors; k++)
-		if (p->tensors[k]->inst == inst + 1 && is_always_zero(p->tensors[k], reads)) {
-			first = first ? first : p->tensors[k];
-			++*count;
-		}
+	for (size_t k = 0; k < p->ntensors; k++) {
+		const struct tensor *t = p->tensors[k];
+
+		if (t->inst != inst + 1 || !is_always_zero(t))
+			continue;
+		reads = reads ? reads : hd_count_readers(p); /* of all nodes, and hardly a plugin has such a state */
+		if (!reads[t->id])
+			continue;
+		first = first ? first : t;
+		++*count;
+	}
 	free(reads);
 	return first;
 }

@@ -11,22 +11,21 @@ int hd_train_saves(const struct train_loop *l)
 }
 
 /* A line of metrics, with checkpoint.async alone: without it a step's own line is followed by the next step's, as ever. */
-static int tell_saved(struct train_loop *l)
+static void tell_saved(struct train_loop *l)
 {
 	struct hd_saved s;
 	json_t *o;
 
 	if (!hd_saver_done(l->saver, &s))
-		return HD_OK;
+		return;
 	l->newest = s.step;
 	if (!l->j->checkpoint.async || (!l->metrics && !l->events))
-		return HD_OK;
+		return;
 	o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)s.step, "save_seconds",
 		      hd_json_number(s.seconds), "save_bytes", json_integer((json_int_t)s.bytes),
 		      "save_bytes_per_second", hd_json_number(s.bytes / (s.seconds - s.copy)), "save_copy_seconds",
 		      hd_json_number(s.copy), "save_waited_seconds", hd_json_number(s.waited));
 	hd_train_emit(l, o);
-	return HD_OK;
 }
 
 /* A save that fails costs what it would have saved, and not the run: the next one tries again. The last one's failure is the run's. */
@@ -53,11 +52,12 @@ static int poll_or_wait(struct train_loop *l, int (*what)(struct hd_saver *s, st
 	struct hd_err why = { 0 };
 	int64_t step = -1;
 
-	if (!l->saver || !hd_saver_saves(l->saver, &step))
-		return tell_saved(l);
-	what(l->saver, &why);
-	HD_TRY(judge_save(l, step, &why));
-	return tell_saved(l);
+	if (l->saver && hd_saver_saves(l->saver, &step)) {
+		what(l->saver, &why);
+		HD_TRY(judge_save(l, step, &why));
+	}
+	tell_saved(l);
+	return HD_OK;
 }
 
 /* Until what is on the way is on the disk. */
@@ -89,7 +89,8 @@ int hd_train_save_once(struct train_loop *l)
 	hd_saver_save(l->saver, &l->at, &why);
 	l->saved = l->at.step;
 	HD_TRY(judge_save(l, l->at.step, &why));
-	return tell_saved(l);
+	tell_saved(l);
+	return HD_OK;
 }
 
 /* After every so many steps, and the last. */
