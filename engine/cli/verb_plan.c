@@ -311,6 +311,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	c->device_memory = !hd_machine_is_host(&m);
 	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);
 	c->whole_logits = !err->code && style.whole_logits;
+	c->residuals_apart = !err->code && style.epilogues_apart;
 	if (err->code)
 		;
 	else if (hd_cli_has(c, "search"))

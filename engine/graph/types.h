@@ -276,6 +276,7 @@ struct hd_plan {
 	int own_memory;         /* the device has memory of its own: HD_SPACE_HOST is not HD_SPACE_DEVICE */
 	int noted_space;        /* that it has none was said */
 	int whole_logits;       /* unless train.loss_parts says something else */
+	int residuals_apart;    /* the gradient of a norm neither adds that of the residual stream nor makes sums */
 	int separate;           /* a slope or sums are not made beside something else: the device cannot */
 	uint64_t hash;
 };

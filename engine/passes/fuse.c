@@ -257,13 +257,13 @@ static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *read
 	return 0;
 }
 
-/* In the memory of a host, where the sum would read and write all of it again. */
+/* The sum would read and write all of it again. */
 static void norms_add(struct hd_plan *p)
 {
 	uint32_t *reads;
 	int some = 0;
 
-	if (p->own_memory)
+	if (p->residuals_apart)
 		return;
 	reads = hd_count_readers(p);
 	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {

@@ -6,7 +6,7 @@
  *
  *   always     swiglu, norm, casts: one pass over memory, and their inputs stay anyway for their own backward
  *   selective  the core of attention too (Korthikanti et al. 2205.05198): its output is made from q, k and v; and gelu with its
- *              slope, which are kept otherwise.  A GPT-2 layer keeps 14 of 20 tensors of batch x seq x embed without, 9 with it
+ *              slope or what it reads, which are kept otherwise.  A GPT-2 layer keeps 14 of 20 tensors of batch x seq x embed without, 9 with it
  *   full       everything that does not come from another block: a layer keeps its input alone (Chen et al. 1604.06174).
  *              The copies stand in front of the block's backward, so they run while its gradient is still on its way
  *
@@ -86,6 +86,11 @@ static int is_full(const struct remake *m, const struct node *n)
 	return m->full && n->block >= 0 && !m->stays[n->block];
 }
 
+static int is_selective(const struct node *n)
+{
+	return n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_GELU || n->is->role == OP_ROLE_GELU_SLOPE;
+}
+
 /* Whether t, which a node of this block reads in backward, is made again.  Of the cheap ops that is the result alone:
  * their statistics are small.  What forward has made for backward (loss_parts.c) is small too, and nothing before it is kept. */
 static int made_again(const struct remake *m, const struct tensor *t, int block)
@@ -94,8 +99,9 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 
 	if (!n || n->v.phase != HD_UNIT_F || n->computes_for || n->block != block || m->crosses[t->id])
 		return 0;
-	return is_full(m, n) || (n->is->flags & OP_FLAG_CHEAP && !t->out) ||
-	       (m->selective && (n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_GELU_SLOPE));
+	if (is_full(m, n) || (m->selective && is_selective(n)))
+		return 1;
+	return n->is->flags & OP_FLAG_CHEAP && n->is->role != OP_ROLE_GELU && !t->out;
 }
 
 /* Weight gradients may run later, activations' gradients may not wait for them. */

@@ -238,6 +238,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->separate = o->separate;
 	p->own_memory = o->own_memory;
 	p->whole_logits = o->whole_logits;
+	p->residuals_apart = o->residuals_apart;
 	return p;
 }
 

@@ -342,7 +342,6 @@ static int loop(struct train_loop *l)
 		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
 		HD_TRY(step(l, &n));
 		write_step(l, &n);
-		HD_TRY(hd_comm_agree(l->err));
 		HD_TRY(hd_train_look_after_saves(l));
 		if (interrupted(l))
 			return l->err->code;

@@ -30,7 +30,7 @@ beside_cpu() {		# MODEL PRECISION TOLERANCE
 	near "$work/cpu/$1.json" "$work/gpu.json" "$3"
 }
 
-by_wgmma() { HEDDLE_WGMMA=1; wgmma=-wgmma; export HEDDLE_WGMMA; "$@"; }
+by_mma() { HEDDLE_WGMMA=0; mma=-mma; export HEDDLE_WGMMA; "$@"; }
 
 # Under compute-sanitizer, which alone is judged where FEW checks of each kernel are made: what a test reads of others is not there.
 sanitized() {		# TOOL FEW command...
@@ -76,24 +76,39 @@ two_on_one() {
 
 json() { sed -n 's/.*"'"$2"'": *\([-0-9.e+]*\).*/\1/p' "$1"; }
 
+# A line of the table from what bench said: LABEL FILE.  MFU by the maker's peak.
+speed_line() {
+	awk -v tokens="$(json "$2" tokens_per_second)" -v s="$(json "$2" step_seconds)" -v f="$(json "$2" flops_per_second)" -v peak="$peak" \
+		-v label="$1" 'BEGIN {
+		printf "| GPT-2 %s | %.0f | %.1f | %.1f | %.0f %% |\n", label, tokens, 1e3 * s, f / 1e12, 100 * f / 1e12 / peak
+		printf "why: %.0f tokens/s, %.0f %% of the peak\n", tokens, 100 * f / 1e12 / peak >"/dev/stderr"
+	}'
+}
+
 # Tokens and FLOPs a second, then each kernel's time beside what bytes and FLOPs bound it to.
 speed() {		# 124M or 1.3B
-	steps=10 to=$1${wgmma:-}
+	steps=10 to=$1${mma:-}
 	[ "$simulated" = 0 ] || steps=1
 	"$build/heddle" bench "$work/gpt2-$1.ini" --set train.device=cuda --set train.precision=bf16 --steps $steps --json --profile \
 		>"$work/speed-$to.txt" 2>&1
 	status=$?
 	cat "$work/speed-$to.txt"
 	[ $status -eq 0 ] || return 1
-	awk -v tokens="$(json "$work/speed-$to.txt" tokens_per_second)" -v s="$(json "$work/speed-$to.txt" step_seconds)" \
-		-v f="$(json "$work/speed-$to.txt" flops_per_second)" -v peak="$peak" -v size="$1${wgmma:+, wgmma}" -v first="$([ "$to" = 124M ] && echo 1)" 'BEGIN {
-		if (first)
-			printf "| model | tokens/s | ms a step | TFLOP/s | of the peak |\n|---|---|---|---|---|\n"
-		printf "| GPT-2 %s | %.0f | %.1f | %.1f | %.0f %% |\n", size, tokens, 1e3 * s, f / 1e12, 100 * f / 1e12 / peak
-		printf "why: %.0f tokens/s, %.0f %% of the peak\n", tokens, 100 * f / 1e12 / peak >"/dev/stderr"
-	}' >"$work/step-$to.md"
+	[ "$to" != 124M ] || printf '| model | tokens/s | ms a step | TFLOP/s | of the peak |\n|---|---|---|---|---|\n' >"$work/step-$to.md"
+	speed_line "$1${mma:+, mma.sync}" "$work/speed-$to.txt" >>"$work/step-$to.md"
 	kernels_of "$to" >"$work/kernels-$to.md"
 	grep -q '^| [a-z][a-z0-9_]* | [0-9]' "$work/kernels-$to.md" || { echo "not ok - no kernel was timed"; return 1; }
+}
+
+speed_of_batch() {	# 124M or 1.3B, sequences of a micro-batch, of a batch
+	micro=$2 batch=$3
+	[ "$simulated" = 0 ] || micro=1 batch=2
+	"$build/heddle" bench "$work/gpt2-$1.ini" --set train.device=cuda --set train.precision=bf16 --steps 4 --json \
+		--set train.micro_batch="$micro" --set train.global_batch="$batch" >"$work/batch-$1.txt" 2>&1
+	status=$?
+	cat "$work/batch-$1.txt"
+	[ $status -eq 0 ] || return 1
+	speed_line "$1, $batch sequences in micro-batches of $micro" "$work/batch-$1.txt" >"$work/step-$1-batch.md"
 }
 
 kernels_of() {

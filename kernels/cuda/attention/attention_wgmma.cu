@@ -6,7 +6,7 @@
  * probabilities of the tile before, in registers, make of its values, while the next exponentials are computed.  Which tile is there
  * and which may be fetched over is said by barriers in shared memory.
  *
- * Compiled where CUDA_ARCH has 90a, and used where HEDDLE_WGMMA=1 is set: no GPU has run it.
+ * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture unless HEDDLE_WGMMA=0 is set.
  */
 #include "kernels/cuda/attention/groups.h"
 
@@ -244,7 +244,7 @@ int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, con
 	return HD_OK;
 }
 
-int hd_cuda_is_hopper(void)
+static int is_hopper(void)
 {
 	return 1;
 }
@@ -287,7 +287,7 @@ int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, con
 	return hd_err_set(err, HD_ENOTSUP, "cuda: no tensor of the copy engine");
 }
 
-int hd_cuda_is_hopper(void)
+static int is_hopper(void)
 {
 #ifdef HD_CUDA_90A
 	int major = 0, minor = 0;
@@ -301,12 +301,16 @@ int hd_cuda_is_hopper(void)
 }
 #endif
 
-int hd_att_wgmma_has(const struct hd_att *t, struct hd_err *err)
+int hd_cuda_by_wgmma(void)
 {
 	const char *asked = getenv("HEDDLE_WGMMA");
 
-	if (!asked || strcmp(asked, "1") || !hd_att_mma_has(t) || !t->batch || !t->seq || !t->keys ||
-	    !hd_cuda_is_hopper())
+	return is_hopper() && !(asked && !strcmp(asked, "0"));
+}
+
+int hd_att_wgmma_has(const struct hd_att *t, struct hd_err *err)
+{
+	if (!hd_att_mma_has(t) || !t->batch || !t->seq || !t->keys || !hd_cuda_by_wgmma())
 		return 0;
 	return t->dim == 64 ? hd_cuda_allow_shared("attention", (const void *)wgmma_forward<64>, BYTES(64), err) >= 0
 			    : hd_cuda_allow_shared("attention", (const void *)wgmma_forward<128>, BYTES(128), err) >= 0;

@@ -7,7 +7,7 @@
  * out of shared memory; they go on into the second products in registers.  While one group computes exponentials, the other's
  * products run.
  *
- * Compiled where CUDA_ARCH has 90a, and used where HEDDLE_WGMMA=1 is set: no GPU has run it.
+ * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture unless HEDDLE_WGMMA=0 is set.
  */
 #include "kernels/cuda/attention/groups.h"
 

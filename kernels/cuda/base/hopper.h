@@ -25,7 +25,9 @@ typedef CUtensorMap hd_tensor_map;
 #endif
 #endif
 
-int hd_cuda_is_hopper(void); /* the module has code of sm_90a, and this is a GPU that runs it */
+/* Whether kernels for Hopper are taken: the module has code of sm_90a, this is a GPU that runs it, and HEDDLE_WGMMA=0, which is for
+ * comparisons, is not set. */
+int hd_cuda_by_wgmma(void);
 /* A tensor of bf16 with four dims, the innermost contiguous, whose tiles have 64 of the innermost and `rows` of dim 2; what lies
  * outside of it is zero.  Strides in elements, from dim 1 on.  Host. */
 int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, const int64_t *strides, int rows,

@@ -6,7 +6,7 @@
  * Barriers say which stage is there and which may be fetched over.  Two blocks fit on a multiprocessor: one writes while the other
  * computes.  Rows of b lie along the depth (TB, weights [in,out]), or are those of the depth (weights [out,in]).
  *
- * Compiled where CUDA_ARCH has 90a, and used where HEDDLE_WGMMA=1 is set and it is the fastest: no GPU has run it.
+ * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture where it is the fastest, unless HEDDLE_WGMMA=0 is set.
  */
 #include "kernels/cuda/matmul/chain.h"
 #include "kernels/cuda/base/hopper.h"
@@ -122,10 +122,9 @@ __global__ void __launch_bounds__(COMPUTE + HD_WARP, 2)
 /* -- host ------------------------------------------------------------------------------------------------------------------ */
 int hd_chain_wgmma_has(void)
 {
-	const char *asked = getenv("HEDDLE_WGMMA");
 	struct hd_err none = { 0, 0, "" };
 
-	return asked && !strcmp(asked, "1") && hd_cuda_is_hopper() &&
+	return hd_cuda_by_wgmma() &&
 	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups<0>, BYTES, &none) >= 0 &&
 	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups<1>, BYTES, &none) >= 0;
 }
