@@ -110,6 +110,29 @@ __global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t, float *delta, con
 		delta[t.row(b, h, i)] = sum;
 }
 
+/* The same of D bf16 at 16 bytes a lane: D / 8 lanes have a row. */
+template <int D>
+__global__ void __launch_bounds__(WARPS * 32) deltas_wide(hd_att t, float *delta, const bf16 *o, const bf16 *d_o)
+{
+	int lanes = D / 8, lane = (int)threadIdx.x % lanes;
+	int64_t row = ((int64_t)blockIdx.x * WARPS * 32 + threadIdx.x) / lanes, all = t.batch * t.seq * t.heads;
+	float x[8], y[8], sum = 0;
+
+	if (row < all) {
+		load<8>(x, o + row * D + lane * 8);
+		load<8>(y, d_o + row * D + lane * 8);
+		for (int i = 0; i < 8; i++)
+			sum += x[i] * y[i];
+	}
+	for (int i = lanes / 2; i; i /= 2)
+		sum += __shfl_xor_sync(~0u, sum, i);
+	if (lane == 0 && row < all) {
+		int h = (int)(row % t.heads), i = (int)(row / t.heads % t.seq);
+
+		delta[t.row(row / t.heads / t.seq, h, i)] = sum;
+	}
+}
+
 template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(float, tile);
@@ -269,6 +292,16 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		p->n[14] == HD_DTYPE_F32 ? go<float>(s, out, in, r) : go<bf16>(s, out, in, r);
 }
 
+static void begin_deltas(const struct hd_att *t, float *delta, const bf16 *o, const bf16 *d_o, const struct hd_run *r)
+{
+	unsigned blocks = hd_blocks(t->batch * t->seq * t->heads * t->dim, WARPS * 32 * 8, INT32_MAX);
+
+	if (t->dim == 64)
+		HD_LAUNCH((deltas_wide<64>), blocks, WARPS * 32, 0, r, *t, delta, o, d_o);
+	else
+		HD_LAUNCH((deltas_wide<128>), blocks, WARPS * 32, 0, r, *t, delta, o, d_o);
+}
+
 template <class T>
 static void go_d(const struct attention_state *s, void *const *out, void *const *in, const struct hd_run *r)
 {
@@ -283,8 +316,11 @@ static void go_d(const struct attention_state *s, void *const *out, void *const 
 		wide &= i == 4 || hd_aligned(in[i]);
 	for (int i = 0; i < 3; i++)
 		wide &= hd_aligned(out[i]);
-	HD_LAUNCH((deltas<T>), per_warp(t->batch * t->seq * t->heads), WARPS * 32, 0, r, *t, delta, (const T *)in[3],
-		  (const T *)in[5]);
+	if (s->mma && wide)
+		begin_deltas(t, delta, (const bf16 *)in[3], (const bf16 *)in[5], r);
+	else
+		HD_LAUNCH((deltas<T>), per_warp(t->batch * t->seq * t->heads), WARPS * 32, 0, r, *t, delta,
+			  (const T *)in[3], (const T *)in[5]);
 	if (s->wgmma && wide && hd_att_wgmma_d(t, &x, r) >= 0)
 		return;
 	if (s->mma && wide) {

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention forward for compute capability 9.0a: bf16, head_dim 64 or 128 (Shah et al., FlashAttention-3, 2024).
  *
- * A block has 128 queries of a head and three groups of four warps.  Of the first one thread asks the copy engine for tiles of 128
- * keys and values, two ahead; each of the others has 64 queries, makes scores of a tile out of shared memory, and adds what the
- * probabilities of the tile before, in registers, make of its values, while the next exponentials are computed.  Which tile is there
- * and which may be fetched over is said by barriers in shared memory.
+ * A block has 128 queries of a head at a time and three groups of four warps.  Of the first one thread asks the copy engine for tiles
+ * of 128 keys and values, two or three ahead, and for the block's next queries.  Each of the others has 64 queries and makes scores of
+ * a tile out of shared memory.  It adds what the probabilities of the tile before, in registers, make of its values, while the next
+ * exponentials are computed.  Barriers in shared memory say which tile is there and which may be fetched over.
  *
  * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture unless HEDDLE_WGMMA=0 is set.
  */
 #include "kernels/cuda/attention/groups.h"
 
-#define STAGES 2
+#define KEYS 128
+#define STAGES(D) ((D) > 64 ? 2 : 3)
 #define TILE_BYTES(D) (KEYS * (D) * (int)sizeof(bf16))
 /* Queries, tiles of keys and of values, barriers; and what the first may have to move to begin at a multiple of 1024. */
-#define BYTES(D) (HD_TILE_ALIGN + (ROWS * (D) * (int)sizeof(bf16)) + 2 * STAGES * TILE_BYTES(D) + 128)
+#define BYTES(D) \
+	(HD_TILE_ALIGN + OWN * (ROWS * (D) * (int)sizeof(bf16)) + 2 * STAGES(D) * TILE_BYTES(D) + STAGES(D) * 32 + 128)
 
 #ifdef HD_HOPPER
 struct stage {
@@ -22,66 +24,107 @@ struct stage {
 
 /* What is in the block's shared memory. */
 template <int D> struct room {
-	unsigned char *q;
+	unsigned char *first;
 	stage *s;
-	uint64_t *q_there;
+	desk *rows;
+	uint64_t *turn;
 
 	HD_DEV explicit room(unsigned char *shared)
 	{
-		q = hd_first_tile(shared);
-		s = (stage *)(void *)(q + ROWS * D * sizeof(bf16) + 2 * STAGES * TILE_BYTES(D));
-		q_there = (uint64_t *)(void *)(s + STAGES);
+		first = hd_first_tile(shared);
+		s = (stage *)(void *)k(STAGES(D));
+		rows = (desk *)(void *)(s + STAGES(D));
+		turn = (uint64_t *)(void *)(rows + 1);
 	}
-	HD_DEV unsigned char *k(int turn) const
+	HD_DEV unsigned char *q(int own) const
 	{
-		return q + ROWS * D * sizeof(bf16) + turn * 2 * TILE_BYTES(D);
+		return first + own * ROWS * D * (int)sizeof(bf16);
 	}
-	HD_DEV unsigned char *v(int turn) const
+	HD_DEV unsigned char *k(int at) const
 	{
-		return k(turn) + TILE_BYTES(D);
+		return q(OWN) + at * 2 * TILE_BYTES(D);
+	}
+	HD_DEV unsigned char *v(int at) const
+	{
+		return k(at) + TILE_BYTES(D);
+	}
+	HD_DEV void make() const
+	{
+		rows->make();
+		for (int i = 0; i < STAGES(D); i++) {
+			barrier_make(&s[i].k_there, 1);
+			barrier_make(&s[i].v_there, 1);
+			barrier_make(&s[i].k_free, 8); /* a lane of each warp that reads */
+			barrier_make(&s[i].v_free, 8);
+		}
+		barrier_make(&turn[0], TURN_ARRIVALS);
+		barrier_make(&turn[1], TURN_ARRIVALS);
+		barriers_made();
 	}
 };
 
-template <int D>
-HD_DEV void produce(const hd_att &t, const room<D> &m, span s, int64_t i0, const hd_tensor_map *q,
-		    const hd_tensor_map *k, const hd_tensor_map *v)
+HD_DEV int first_row(const jobs &w, const job &j)
 {
-	int b = (int)blockIdx.z, h = (int)blockIdx.y, kv = (int)t.kv_of(h);
-
-	barrier_expect(m.q_there, TILE_BYTES(D));
-	fetch_rows<D, ROWS>(m.q, q, h, i0, b, m.q_there);
-	for (int i = 0; i < s.n; i++) {
-		int turn = i % STAGES, before = (i / STAGES & 1) ^ 1;
-
-		barrier_wait(&m.s[turn].k_free, before);
-		barrier_expect(&m.s[turn].k_there, TILE_BYTES(D));
-		fetch_rows<D, KEYS>(m.k(turn), k, kv, s.from + (int64_t)i * KEYS, b, &m.s[turn].k_there);
-		barrier_wait(&m.s[turn].v_free, before);
-		barrier_expect(&m.s[turn].v_there, TILE_BYTES(D));
-		fetch_rows<D, KEYS>(m.v(turn), v, kv, s.from + (int64_t)i * KEYS, b, &m.s[turn].v_there);
-	}
+	return (w.tiles - 1 - j.tile) * ROWS;
 }
 
-/* One row of a lane (e of two): scores into probabilities around the largest so far.  -> what earlier sums are to be times. */
-HD_DEV float soften(float (*s)[4], float *max, float *all, float scale, int e)
+template <int D>
+HD_DEV void produce(const hd_att &t, const jobs &w, const room<D> &m, const hd_tensor_map *q, const hd_tensor_map *k,
+		    const hd_tensor_map *v)
 {
-	float high = -INFINITY, part = 0, less, old = *max;
+	ring<STAGES(D)> at;
+	int turn = 0;
+	job j;
+
+	for (; j.find(w, turn); turn++) {
+		int i0 = first_row(w, j);
+		int kv = (int)t.kv_of(j.head);
+		span n = span_of<KEYS>(t, i0);
+
+		m.rows->put(turn, j, ROWS * D * (int)sizeof(bf16));
+		fetch_rows<D, ROWS>(m.q(turn % OWN), q, j.head, i0, j.b, &m.rows->there[turn % OWN]);
+		for (int i = 0; i < n.n; i++, at.n++) {
+			stage *s = &m.s[at.at()];
+
+			barrier_wait(&s->k_free, at.parity() ^ 1);
+			barrier_expect(&s->k_there, TILE_BYTES(D));
+			fetch_rows<D, KEYS>(m.k(at.at()), k, kv, n.from + i * KEYS, j.b, &s->k_there);
+			barrier_wait(&s->v_free, at.parity() ^ 1);
+			barrier_expect(&s->v_there, TILE_BYTES(D));
+			fetch_rows<D, KEYS>(m.v(at.at()), v, kv, n.from + i * KEYS, j.b, &s->v_there);
+		}
+	}
+	m.rows->put(turn, j, 0);
+}
+
+/* Scores of a lane's two rows into probabilities around the largest so far.  less: what earlier sums are to be times. */
+HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float scale)
+{
+	float high[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY }, part[4] = { 0, 0, 0, 0 }, base[2];
 
 #pragma unroll
 	for (int n = 0; n < KEYS / 8; n++)
-		high = fmaxf(high, fmaxf(s[n][2 * e], s[n][2 * e + 1]));
-	*max = high = fmaxf(old, four_max(high) * scale);
-	less = high == -INFINITY ? 0 : high; /* nothing seen yet: all terms are 0 */
+#pragma unroll
+		for (int x = 0; x < 4; x++)
+			high[x] = fmaxf(high[x], s[n][x]);
+#pragma unroll
+	for (int e = 0; e < 2; e++) {
+		float old = max[e];
+
+		max[e] = fmaxf(old, four_max(fmaxf(high[2 * e], high[2 * e + 1])) * scale);
+		base[e] = max[e] == -INFINITY ? 0 : max[e]; /* nothing seen yet: all terms are 0 */
+		less[e] = hd_exp2(old - base[e]);
+	}
 #pragma unroll
 	for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-		for (int x = 2 * e; x < 2 * e + 2; x++) {
-			s[n][x] = hd_exp2(s[n][x] * scale - less);
-			part += s[n][x];
+		for (int x = 0; x < 4; x++) {
+			s[n][x] = hd_exp2(s[n][x] * scale - base[x / 2]);
+			part[x] += s[n][x];
 		}
-	less = hd_exp2(old - less);
-	*all = *all * less + part;
-	return less;
+#pragma unroll
+	for (int e = 0; e < 2; e++)
+		all[e] = all[e] * less[e] + (part[2 * e] + part[2 * e + 1]);
 }
 
 /* What a group of four warps keeps of its 64 queries. */
@@ -116,8 +159,7 @@ struct rows {
 
 			hide<KEYS / 8>(s, gone, left);
 		}
-		for (int e = 0; e < 2; e++)
-			less[e] = soften(s, &max[e], &all[e], scale, e);
+		soften(s, max, all, less, scale);
 	}
 	template <int D> HD_DEV void shrink(float (*o)[4]) const
 	{
@@ -138,91 +180,95 @@ struct rows {
 	}
 };
 
-template <int D> HD_DEV void consume(const hd_att &t, const room<D> &m, span n, int64_t i0, bf16 *o, float *lse)
+template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<D> &m, bf16 *o, float *lse)
 {
-	int group = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, i = 1;
-	int64_t first = i0 + group * 64 + warp * 16, b = blockIdx.z, h = blockIdx.y;
-	const unsigned char *q = m.q + group * 64 * HD_ROW_BYTES;
+	int group = (int)threadIdx.x / 128 - 1;
 	float sum[D / 8][4], s[KEYS / 8][4];
 	uint32_t p[KEYS / 16][4];
-	rows r(t, first);
+	ring<STAGES(D)> now;
 
-	clear<D / 8>(sum);
 	clear<KEYS / 8>(s);
-	barrier_wait(m.q_there, 0);
-	if (n.n) {
-		barrier_wait(&m.s[0].k_there, 0);
-		hold<KEYS>(s);
-		group_fence();
-		begin_scores<D, KEYS>(s, q, m.k(0));
-		group_wait<0>();
-		hold<KEYS>(s);
-		let_go(&m.s[0].k_free);
-		r.soften_tile(t, s, n.from);
-		pack_scores<KEYS>(p, s);
-	}
-	for (; i < n.n; i++) { /* scores of tile i beside the values of tile i - 1 */
-		stage *now = &m.s[i % STAGES], *last = &m.s[(i - 1) % STAGES];
+	for (int turn = 0;; turn++) {
+		job j = m.rows->take(turn);
+		int i0 = first_row(w, j), first = i0 + warp_row();
+		const unsigned char *q = m.q(turn % OWN) + group * 64 * HD_ROW_BYTES;
+		span n = span_of<KEYS>(t, i0);
+		rows r(t, first);
 
-		barrier_wait(&now->k_there, i / STAGES & 1);
-		barrier_wait(&last->v_there, (i - 1) / STAGES & 1);
-		hold<KEYS>(s);
-		hold<D>(sum);
-		group_fence();
-		begin_scores<D, KEYS>(s, q, m.k(i % STAGES));
-		begin_sum<D, KEYS>(sum, p, m.v((i - 1) % STAGES));
-		group_wait<1>();
-		hold<KEYS>(s);
-		let_go(&now->k_free);
-		r.soften_tile(t, s, n.from + (int64_t)i * KEYS);
-		group_wait<0>();
-		hold<D>(sum);
-		let_go(&last->v_free);
-		pack_scores<KEYS>(p, s);
-		r.template shrink<D>(sum);
+		if (j.tile < 0)
+			break;
+		clear<D / 8>(sum);
+		if (n.n) {
+			barrier_wait(&m.s[now.at()].k_there, now.parity());
+			turn_wait(m.turn, group, now.n);
+			hold<KEYS>(s);
+			group_fence();
+			begin_scores<D, KEYS>(s, q, m.k(now.at()));
+			turn_pass(m.turn, group);
+			group_wait<0>();
+			hold<KEYS>(s);
+			let_go(&m.s[now.at()].k_free);
+			r.soften_tile(t, s, n.from);
+			pack_scores<KEYS>(p, s);
+			now.n++;
+		}
+		for (int i = 1; i < n.n; i++) { /* scores of tile i beside the values of tile i - 1 */
+			barrier_wait(&m.s[now.at()].k_there, now.parity());
+			barrier_wait(&m.s[now.before()].v_there, now.parity_before());
+			turn_wait(m.turn, group, now.n);
+			hold<KEYS>(s);
+			hold<D>(sum);
+			group_fence();
+			begin_scores<D, KEYS>(s, q, m.k(now.at()));
+			begin_sum<D, KEYS>(sum, p, m.v(now.before()));
+			turn_pass(m.turn, group);
+			group_wait<1>();
+			hold<KEYS>(s);
+			let_go(&m.s[now.at()].k_free);
+			r.soften_tile(t, s, n.from + (int64_t)i * KEYS);
+			group_wait<0>();
+			hold<D>(sum);
+			let_go(&m.s[now.before()].v_free);
+			pack_scores<KEYS>(p, s);
+			r.template shrink<D>(sum);
+			now.n++;
+		}
+		let_go(&m.rows->free[turn % OWN]);
+		if (n.n) {
+			barrier_wait(&m.s[now.before()].v_there, now.parity_before());
+			hold<D>(sum);
+			group_fence();
+			begin_sum<D, KEYS>(sum, p, m.v(now.before()));
+			group_wait<0>();
+			hold<D>(sum);
+			let_go(&m.s[now.before()].v_free);
+		}
+		j = m.rows->jobs[turn % JOBS];
+		r.finish(t, lse, j.b, j.head);
+		put_rows<D>(o + t.q_at(j.b, first, j.head), t.heads * t.dim, t.seq - first, sum, r.all[0], r.all[1]);
 	}
-	if (n.n) {
-		barrier_wait(&m.s[(i - 1) % STAGES].v_there, (i - 1) / STAGES & 1);
-		hold<D>(sum);
-		group_fence();
-		begin_sum<D, KEYS>(sum, p, m.v((i - 1) % STAGES));
-		group_wait<0>();
-		hold<D>(sum);
-	}
-	r.finish(t, lse, b, h);
-	put_rows<D>(o + t.q_at(b, first, h), t.heads * t.dim, t.seq - first, sum, r.all[0], r.all[1]);
 }
 #endif
 
 template <int D>
 __global__ void __launch_bounds__(THREADS, 1)
-	wgmma_forward(hd_att t, bf16 *o, float *lse, const __grid_constant__ hd_tensor_map q,
+	wgmma_forward(hd_att t, jobs w, bf16 *o, float *lse, const __grid_constant__ hd_tensor_map q,
 		      const __grid_constant__ hd_tensor_map k, const __grid_constant__ hd_tensor_map v)
 {
 #ifdef HD_HOPPER
 	HD_DYNAMIC_SHARED(unsigned char, shared);
 	room<D> m(shared);
-	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS; /* long rows first */
-	span n = span_of(t, i0);
 
-	if (threadIdx.x == 0) {
-		barrier_make(m.q_there, 1);
-		for (int i = 0; i < STAGES; i++) {
-			barrier_make(&m.s[i].k_there, 1);
-			barrier_make(&m.s[i].v_there, 1);
-			barrier_make(&m.s[i].k_free, 8); /* a lane of each warp that reads */
-			barrier_make(&m.s[i].v_free, 8);
-		}
-		barriers_made();
-	}
+	if (threadIdx.x == 0)
+		m.make();
 	__syncthreads();
 	if (threadIdx.x < 128) {
-		fewer_registers<24>();
+		fewer_registers<40>();
 		if (threadIdx.x == 0)
-			produce<D>(t, m, n, i0, &q, &k, &v);
+			produce<D>(t, w, m, &q, &k, &v);
 	} else {
-		more_registers<240>();
-		consume<D>(t, m, n, i0, o, lse);
+		more_registers<232>();
+		consume<D>(t, w, m, o, lse);
 	}
 #endif
 }
@@ -247,6 +293,11 @@ int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, con
 static int is_hopper(void)
 {
 	return 1;
+}
+
+int hd_cuda_multiprocessors(void)
+{
+	return 5; /* few, so that a block has several jobs */
 }
 #else
 typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
@@ -299,6 +350,15 @@ static int is_hopper(void)
 	return 0;
 #endif
 }
+
+int hd_cuda_multiprocessors(void)
+{
+	static int n;
+
+	if (!n && cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, hd_cuda_gpu()) != cudaSuccess)
+		n = 1;
+	return n;
+}
 #endif
 
 int hd_cuda_by_wgmma(void)
@@ -310,7 +370,8 @@ int hd_cuda_by_wgmma(void)
 
 int hd_att_wgmma_has(const struct hd_att *t, struct hd_err *err)
 {
-	if (!hd_att_mma_has(t) || !t->batch || !t->seq || !t->keys || !hd_cuda_by_wgmma())
+	if (!hd_att_mma_has(t) || !t->batch || !t->seq || !t->keys || t->batch * t->heads * t->seq > INT32_MAX ||
+	    t->batch * t->kv_heads * t->keys > INT32_MAX || !hd_cuda_by_wgmma())
 		return 0;
 	return t->dim == 64 ? hd_cuda_allow_shared("attention", (const void *)wgmma_forward<64>, BYTES(64), err) >= 0
 			    : hd_cuda_allow_shared("attention", (const void *)wgmma_forward<128>, BYTES(128), err) >= 0;
@@ -323,14 +384,14 @@ static int go(const struct hd_att *t, void *o, float *lse, const void *q, const 
 	int64_t nq[4] = { D, t->heads, t->seq, t->batch }, nk[4] = { D, t->kv_heads, t->keys, t->batch };
 	int64_t sq[3] = { D, t->heads * D, t->seq * t->heads * D },
 		sk[3] = { D, t->kv_heads * D, t->keys * t->kv_heads * D };
-	dim3 grid((unsigned)((t->seq + ROWS - 1) / ROWS), (unsigned)t->heads, (unsigned)t->batch);
+	jobs w = jobs_of(t->seq, t->heads, t->batch, t->keys * 2 * D * (int64_t)sizeof(bf16));
 	struct hd_err none = { 0, 0, "" };
 	hd_tensor_map mq, mk, mv;
 
 	HD_TRY(hd_tensor_map_make(&mq, q, nq, sq, ROWS, &none));
 	HD_TRY(hd_tensor_map_make(&mk, k, nk, sk, KEYS, &none));
 	HD_TRY(hd_tensor_map_make(&mv, v, nk, sk, KEYS, &none));
-	HD_LAUNCH((wgmma_forward<D>), grid, THREADS, BYTES(D), r, *t, (bf16 *)o, lse, mq, mk, mv);
+	HD_LAUNCH((wgmma_forward<D>), dim3(blocks_of(w)), THREADS, BYTES(D), r, *t, w, (bf16 *)o, lse, mq, mk, mv);
 	return HD_OK;
 }
 

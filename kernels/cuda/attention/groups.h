@@ -9,46 +9,201 @@
 
 #define THREADS 384
 #define ROWS 128 /* queries or keys of a block */
-#define KEYS 128 /* of a tile, beside queries */
+#define OWN 2    /* rows of a block: these, and those that it has next */
 
-#ifdef HD_HOPPER
-/* Tiles of keys that queries i0 ... i0 + ROWS - 1 look at: keys from ... on, so many. */
-struct span {
-	int64_t from;
-	int n;
+/* Choices that only a GPU can judge. */
+#ifndef HD_ATT_PERSIST
+#define HD_ATT_PERSIST 1 /* a block a multiprocessor, which goes on to other rows; 0: a block for each */
+#endif
+#ifndef HD_ATT_ORDERED
+#define HD_ATT_ORDERED 1 /* the two groups of a block take turns with products */
+#endif
+#ifndef HD_ATT_L2
+#define HD_ATT_L2 (16 << 20) /* bytes of the other side that blocks read at about the same time */
+#endif
+
+/* Rows that blocks have, in tiles of ROWS: of `section` heads at a time, whose other sides stay in the L2 cache.  Tiles with most
+ * work come first, and the other way round in every second section from the last.  So neighbours differ little in work. */
+struct jobs {
+	int tiles, heads, all, section, sections; /* all: heads of the batch together */
 };
 
-HD_DEV span span_of(const hd_att &t, int64_t i0)
+static inline jobs jobs_of(int64_t rows, int64_t heads, int64_t batch, int64_t other_bytes)
 {
-	int64_t from = t.passed(i0) / KEYS * KEYS, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
+	int64_t fit = HD_ATT_L2 / (other_bytes > 0 ? other_bytes : 1), all = heads * batch;
 
-	return span{ from, end > from ? (int)((end - from + KEYS - 1) / KEYS) : 0 };
+	fit = fit < 32 ? 32 : fit < all ? fit : all;
+	return jobs{ (int)((rows + ROWS - 1) / ROWS), (int)heads, (int)all, (int)fit, (int)((all + fit - 1) / fit) };
+}
+
+static inline unsigned blocks_of(const jobs &w)
+{
+	int n = w.tiles * w.all, most = hd_cuda_multiprocessors();
+
+	return (unsigned)(HD_ATT_PERSIST && n > most ? most : n);
+}
+
+#ifdef HD_HOPPER
+/* Some rows that a block has at a time.  Who fetches finds them, and the groups read them in shared memory: they have no registers
+ * to spare.  A place is written again after two more jobs have begun. */
+#define JOBS 4
+struct job {
+	int tile, head, b; /* tile: 0 has most work; -1: there are no more */
+
+	/* A block's jobs are a grid's width apart, and back and forth, so that all blocks have about as much. */
+	HD_DEV int find(const jobs &w, int turn)
+	{
+		int wide = (int)gridDim.x, x = (int)blockIdx.x, at = turn * wide + (turn & 1 ? wide - 1 - x : x);
+		int section = afresh(w.section), heads = afresh(w.heads), z = at / (section * w.tiles), size, all;
+
+		tile = -1;
+		if (at >= w.all * w.tiles)
+			return 0;
+		at -= z * section * w.tiles;
+		size = w.all - z * section < section ? w.all - z * section : section;
+		tile = at / size;
+		all = z * section + at - tile * size;
+		tile = (w.sections - z) & 1 ? tile : w.tiles - 1 - tile;
+		b = all / heads;
+		head = all - b * heads;
+		return 1;
+	}
+};
+
+/* The block's own rows and the jobs that they are of. */
+struct desk {
+	uint64_t there[OWN], free[OWN];
+	job jobs[JOBS];
+
+	HD_DEV void make()
+	{
+		for (int i = 0; i < OWN; i++) {
+			barrier_make(&there[i], 1);
+			barrier_make(&free[i], 8); /* a lane of each warp that reads */
+		}
+	}
+	/* By one thread, before it asks for rows of so many bytes. */
+	HD_DEV void put(int turn, const job &j, int bytes)
+	{
+		barrier_wait(&free[turn % OWN], (turn / OWN & 1) ^ 1);
+		jobs[turn % JOBS] = j;
+		barrier_expect(&there[turn % OWN], bytes);
+	}
+	HD_DEV job take(int turn)
+	{
+		barrier_wait(&there[turn % OWN], turn / OWN & 1);
+		return jobs[turn % JOBS];
+	}
+};
+
+HD_DEV void let_go(uint64_t *free)
+{
+	if (threadIdx.x % 32 == 0)
+		barrier_arrive(free);
+}
+
+/* Tiles that a block has seen so far, which take N stages in their order.  One number, since registers are few. */
+template <int N> struct ring {
+	unsigned n;
+
+	HD_DEV ring() : n(0)
+	{
+	}
+	HD_DEV int at() const
+	{
+		return (int)(n % N);
+	}
+	HD_DEV int before() const /* of the tile before */
+	{
+		return (int)((n + N - 1) % N);
+	}
+	HD_DEV int parity() const
+	{
+		return (int)(n / N & 1);
+	}
+	HD_DEV int parity_before() const
+	{
+		return (int)((n - 1) / N & 1);
+	}
+};
+
+/* The two groups ask for the products of tile n by turns: then one's arithmetic is beside the other's products. */
+HD_DEV void turn_wait(uint64_t *turn, int group, unsigned n)
+{
+	if (HD_ATT_ORDERED)
+		barrier_wait(&turn[group], (int)(n & 1) ^ !group);
+}
+HD_DEV void turn_pass(uint64_t *turn, int group)
+{
+	if (!HD_ATT_ORDERED)
+		return;
+	__syncwarp(); /* no lane still waits: two turns later the parity is the same */
+	let_go(&turn[!group]);
+}
+#define TURN_ARRIVALS 4 /* a lane of each warp of the other group */
+
+/* Tiles of N keys that queries i0 ... i0 + ROWS - 1 look at: keys from ... on, so many. */
+struct span {
+	int from, n;
+};
+
+template <int N> HD_DEV span span_of(const hd_att &t, int64_t i0)
+{
+	int from = (int)t.passed(i0) / N * N, end = (int)t.seen(hd_least(i0 + ROWS, t.seq) - 1);
+
+	return span{ from, end > from ? (end - from + N - 1) / N : 0 };
+}
+
+/* The first row of a warp's 16, of the block's ROWS. */
+HD_DEV int warp_row(void)
+{
+	return (afresh((int)threadIdx.x) - 128) / 32 * 16;
 }
 
 /* N rows of a head, which arrive at a barrier that expects them. */
 template <int D, int N>
-HD_DEV void fetch_rows(unsigned char *to, const hd_tensor_map *m, int head, int64_t row, int b, uint64_t *there)
+HD_DEV void fetch_rows(unsigned char *to, const hd_tensor_map *m, int head, int row, int b, uint64_t *there)
 {
 	for (int c = 0; c < D; c += 64)
-		fetch_tile(to + c / 64 * N * HD_ROW_BYTES, m, c, head, (int)row, b, there);
+		fetch_tile(to + c / 64 * N * HD_ROW_BYTES, m, c, head, row, b, there);
+}
+
+/* Bytes to columns d ... of a tile of N rows. */
+template <int N> HD_DEV int columns(int d)
+{
+	return d / 64 * N * HD_ROW_BYTES + d % 64 * 2;
 }
 
 /* s (64 x N) = 64 of a's ROWS rows times the N rows of b. */
 template <int D, int N> HD_DEV void begin_scores(float (*s)[4], const unsigned char *a, const unsigned char *b)
 {
+	uint64_t rows = hd_tile(a, 8 * HD_ROW_BYTES, 16), others = hd_tile(b, 8 * HD_ROW_BYTES, 16);
+
 #pragma unroll
 	for (int d = 0; d < D; d += 16)
-		group_mma<N>(s, hd_tile(a + d / 64 * ROWS * HD_ROW_BYTES + d % 64 * 2, 8 * HD_ROW_BYTES, 16),
-			     hd_tile(b + d / 64 * N * HD_ROW_BYTES + d % 64 * 2, 8 * HD_ROW_BYTES, 16), d > 0);
+		group_mma<N>(s, hd_tile_on(rows, columns<ROWS>(d)), hd_tile_on(others, columns<N>(d)), d > 0);
+	group_commit();
+}
+
+/* The same of rows that are fragments in registers. */
+template <int D, int N> HD_DEV void begin_scores_kept(float (*s)[4], uint32_t (*a)[4], const unsigned char *b)
+{
+	uint64_t others = hd_tile(b, 8 * HD_ROW_BYTES, 16);
+
+#pragma unroll
+	for (int d = 0; d < D; d += 16)
+		group_mma_kept<N>(s, a[d / 16], hd_tile_on(others, columns<N>(d)), d > 0);
 	group_commit();
 }
 
 /* o (64 x D) += p (64 x N, in registers) times the N rows of v. */
 template <int D, int N> HD_DEV void begin_sum(float (*o)[4], uint32_t (*p)[4], const unsigned char *v)
 {
+	uint64_t rows = hd_tile(v, 8 * HD_ROW_BYTES, N * HD_ROW_BYTES);
+
 #pragma unroll
 	for (int kk = 0; kk < N / 16; kk++)
-		group_mma_t<D>(o, p[kk], hd_tile(v + kk * 16 * HD_ROW_BYTES, 8 * HD_ROW_BYTES, N * HD_ROW_BYTES), 1);
+		group_mma_t<D>(o, p[kk], hd_tile_on(rows, kk * 16 * HD_ROW_BYTES), 1);
 	group_commit();
 }
 
@@ -60,10 +215,13 @@ template <int N> HD_DEV void pack_scores(uint32_t (*p)[4], float (*s)[4])
 		fragment_of_sums(p[kk], s, kk);
 }
 
-HD_DEV void let_go(uint64_t *free)
+template <int N> HD_DEV void copy_scores(uint32_t (*to)[4], uint32_t (*p)[4])
 {
-	if (threadIdx.x % 32 == 0)
-		barrier_arrive(free);
+#pragma unroll
+	for (int kk = 0; kk < N / 16; kk++)
+#pragma unroll
+		for (int x = 0; x < 4; x++)
+			to[kk][x] = p[kk][x];
 }
 #endif
 

@@ -7,10 +7,19 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/base/mma.h"
 
+/* x, from which nothing is computed earlier than here: what a loop could keep in registers that are dear. */
+HD_DEV int afresh(int x)
+{
+#ifndef HD_SIM
+	asm volatile("" : "+r"(x));
+#endif
+	return x;
+}
+
 /* Sums to two rows of global memory (g and g + 8 of the warp's 16), times a factor each. */
 template <int D> HD_DEV void put_rows(bf16 *to, int64_t stride, int64_t have, float (*o)[4], float low, float high)
 {
-	int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+	int lane = afresh((int)threadIdx.x % 32), g = lane / 4, t = lane % 4;
 
 #pragma unroll
 	for (int n = 0; n < D / 8; n++) {

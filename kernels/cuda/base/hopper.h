@@ -28,6 +28,7 @@ typedef CUtensorMap hd_tensor_map;
 /* Whether kernels for Hopper are taken: the module has code of sm_90a, this is a GPU that runs it, and HEDDLE_WGMMA=0, which is for
  * comparisons, is not set. */
 int hd_cuda_by_wgmma(void);
+int hd_cuda_multiprocessors(void);
 /* A tensor of bf16 with four dims, the innermost contiguous, whose tiles have 64 of the innermost and `rows` of dim 2; what lies
  * outside of it is zero.  Strides in elements, from dim 1 on.  Host. */
 int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, const int64_t *strides, int rows,
@@ -45,6 +46,12 @@ HD_DEV uint64_t hd_tile(const void *tile, int step, int chunk)
 #endif
 
 	return (at & 0x3ffff) >> 4 | (uint64_t)(chunk >> 4) << 16 | (uint64_t)(step >> 4) << 32 | 1ull << 62;
+}
+
+/* The same tile so many bytes on: only the low word differs, and one addition makes it. */
+HD_DEV uint64_t hd_tile_on(uint64_t tile, int bytes)
+{
+	return tile >> 32 << 32 | ((uint32_t)tile + (uint32_t)(bytes >> 4));
 }
 
 /* The first place in the block's shared memory where a tile may begin. */
@@ -113,6 +120,10 @@ template <int N> static inline void group_mma_turned(float (*c)[4], uint64_t a, 
 template <int N> static inline void group_mma_t(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	hd_sim_group_mma(c, N, 0, a, b, 1, add);
+}
+template <int N> static inline void group_mma_kept(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+{
+	hd_sim_group_mma(c, N, 0, a, b, 0, add);
 }
 template <int N> static inline void fewer_registers(void)
 {
@@ -218,22 +229,30 @@ template <int N> HD_DEV void group_mma_turned(float (*c)[4], uint64_t a, uint64_
 		     : HD_F32(0), HD_F32(8)
 		     : "l"(a), "l"(b), "r"(add));
 }
-/* The same of a in registers, fragments as of mma, and a b whose rows lie along the columns: 16 rows of the tile. */
-template <int N> HD_DEV void group_mma_t(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+/* The same of a in registers, fragments as of mma; TURNED: of a b whose rows lie along the columns, 16 rows of the tile. */
+template <int N, int TURNED> HD_DEV void hd_group_mma_of(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	static_assert(N == 64 || N == 128, "columns");
 	if (N == 64)
 		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
 			     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HD_R32
-			     "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n\t}"
+			     "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n\t}"
 			     : HD_F32(0)
-			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TURNED));
 	else
 		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %69, 0;\n\t"
 			     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HD_R64
-			     "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n\t}"
+			     "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n\t}"
 			     : HD_F32(0), HD_F32(8)
-			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TURNED));
+}
+template <int N> HD_DEV void group_mma_kept(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+{
+	hd_group_mma_of<N, 0>(c, a, b, add);
+}
+template <int N> HD_DEV void group_mma_t(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+{
+	hd_group_mma_of<N, 1>(c, a, b, add);
 }
 /* Of four warps, all at once: registers a thread. */
 template <int N> HD_DEV void fewer_registers(void)

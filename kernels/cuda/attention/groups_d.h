@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/attention/groups_d.h - what both backward kernels by wgmma have (attention_wgmma_d.cu): the block's shared memory, with
+ * two operands of its own rows and pairs of tiles of the other side, and a group's own rows.
+ */
+#ifndef HD_KERNELS_CUDA_ATTENTION_GROUPS_D_H
+#define HD_KERNELS_CUDA_ATTENTION_GROUPS_D_H
+#include "kernels/cuda/attention/groups.h"
+
+#ifndef HD_ATT_DQ_KEYS
+#define HD_ATT_DQ_KEYS 128 /* of a tile with head_dim 64 */
+#endif
+#ifndef HD_ATT_FRAGMENTS
+#define HD_ATT_FRAGMENTS 1 /* own rows of 64 dims stay in registers beside tiles of 64: less of shared memory's rate */
+#endif
+#define KEYS(D) ((D) > 64 ? 64 : HD_ATT_DQ_KEYS)
+#define QUERIES 64 /* of a tile, beside keys */
+#define STAGES(N, D) ((D) > 64 || (N) > 64 ? 3 : 5)
+#define ROWS_BYTES(N, D) ((N) * (D) * (int)sizeof(bf16))
+/* Two operands of the block's rows, pairs of tiles of N rows, two floats of each of these, barriers. */
+#define BYTES(N, D) \
+	(HD_TILE_ALIGN + OWN * 2 * ROWS_BYTES(ROWS, D) + \
+	 STAGES(N, D) * (2 * ROWS_BYTES(N, D) + 2 * (N) * (int)sizeof(float) + 16) + 128)
+
+struct sides {
+	hd_tensor_map q, d_o, k, v;
+};
+
+#ifdef HD_HOPPER
+/* What is in the block's shared memory. */
+template <int N, int D> struct held {
+	static const int stages = STAGES(N, D);
+	unsigned char *first;
+	float *sums;
+	uint64_t *there, *free, *turn;
+	desk *rows;
+
+	HD_DEV explicit held(unsigned char *shared)
+	{
+		first = hd_first_tile(shared);
+		sums = (float *)(void *)pair(stages);
+		there = (uint64_t *)(void *)(sums + stages * 2 * N);
+		free = there + stages;
+		turn = free + stages;
+		rows = (desk *)(void *)(turn + 2);
+	}
+	HD_DEV unsigned char *own(int i) const /* behind it the second operand */
+	{
+		return first + i * 2 * ROWS_BYTES(ROWS, D);
+	}
+	HD_DEV unsigned char *pair(int at) const
+	{
+		return own(OWN) + at * 2 * ROWS_BYTES(N, D);
+	}
+	HD_DEV float *lse(int at) const /* times log2(e); behind them delta */
+	{
+		return sums + at * 2 * N;
+	}
+	HD_DEV void make(int arrivals) const
+	{
+		rows->make();
+		for (int i = 0; i < stages; i++) {
+			barrier_make(&there[i], arrivals);
+			barrier_make(&free[i], 8); /* a lane of each warp that reads */
+		}
+		barrier_make(&turn[0], TURN_ARRIVALS);
+		barrier_make(&turn[1], TURN_ARRIVALS);
+		barriers_made();
+	}
+	/* By one thread. */
+	HD_DEV void fetch_own(int turn, const job &j, const hd_tensor_map *a, const hd_tensor_map *b, int row) const
+	{
+		uint64_t *there = &rows->there[turn % OWN];
+		unsigned char *to = own(turn % OWN);
+
+		rows->put(turn, j, 2 * ROWS_BYTES(ROWS, D));
+		fetch_rows<D, ROWS>(to, a, j.head, row, j.b, there);
+		fetch_rows<D, ROWS>(to + ROWS_BYTES(ROWS, D), b, j.head, row, j.b, there);
+	}
+	HD_DEV void fetch_pair(int at, const hd_tensor_map *a, const hd_tensor_map *b, int head, int row,
+			       int batch) const
+	{
+		barrier_expect(&there[at], 2 * ROWS_BYTES(N, D));
+		fetch_rows<D, N>(pair(at), a, head, row, batch, &there[at]);
+		fetch_rows<D, N>(pair(at) + ROWS_BYTES(N, D), b, head, row, batch, &there[at]);
+	}
+};
+
+/* A group's 64 rows of the block's two operands: where they lie, and as fragments. */
+template <int N, int D> struct own_rows {
+	static const int kept = HD_ATT_FRAGMENTS && N == 64 && D == 64, pieces = kept ? D / 16 : 1;
+	const unsigned char *at;
+	uint32_t a[2][pieces][4];
+
+	HD_DEV void take(unsigned char *own, uint64_t *free)
+	{
+		int group = (int)threadIdx.x / 128 - 1;
+
+		at = own + group * 64 * HD_ROW_BYTES;
+#pragma unroll
+		for (int x = 0; x < (kept ? 2 : 0); x++)
+#pragma unroll
+			for (int d = 0; d < pieces; d++)
+				fragment_a<64>(a[x][d], (bf16 *)(void *)(own + x * ROWS_BYTES(ROWS, D)), warp_row(),
+					       d * 16);
+		if (kept) {
+			__syncwarp();
+			let_go(free);
+		}
+	}
+	HD_DEV void done(uint64_t *free) const
+	{
+		if (!kept)
+			let_go(free);
+	}
+	/* s (64 x N) = rows of operand x times the N rows of b. */
+	HD_DEV void begin(float (*s)[4], int x, const unsigned char *b)
+	{
+		if (kept)
+			begin_scores_kept<pieces * 16, N>(s, a[x], b);
+		else
+			begin_scores<D, N>(s, at + x * ROWS_BYTES(ROWS, D), b);
+	}
+};
+#endif
+
+#endif
