@@ -192,6 +192,9 @@ int main(void)
 	embedding("batch=1,seq=32", "vocab=2,embed=5", "batch=1,seq=32,embed=5", 0);
 	embedding("batch=1,seq=33", "vocab=2,embed=5", "batch=1,seq=33,embed=5", 0);
 	embedding("batch=1,seq=97", "vocab=2,embed=5", "batch=1,seq=97,embed=5", 0);
+	/* rows of more than 8 bits, which cuda sorts in two launches; pieces that end where an id does; more tokens than a block's */
+	embedding("batch=2,seq=301", "vocab=600@100/1300,embed=20", "batch=2,seq=301,embed=20", 1299);
+	embedding("batch=2,seq=2100", "vocab=300,embed=8", "batch=2,seq=2100,embed=8", 299);
 	position("batch=3,seq=5,embed=7", "position=8,embed=7", 1);
 	position("batch=3,seq=5@2/9,embed=7", "position=8@1/12,embed=7", 0);
 	position("batch=3,seq=50@30/90,embed=401", "position=90,embed=401", 1);

@@ -205,6 +205,16 @@ HD_DEV float hd_exp2(float x)
 #endif
 }
 
+/* 1 / sqrt(x), off by two units in the last place at most. */
+HD_DEV float hd_rsqrt(float x)
+{
+#ifdef HD_SIM
+	return 1 / sqrtf(x);
+#else
+	return rsqrtf(x);
+#endif
+}
+
 template <class T, int N> struct alignas(sizeof(T) * N) pack {
 	T v[N];
 };
@@ -216,19 +226,68 @@ template <class T, int N> struct alignas(sizeof(T) * N) pack {
 #define HD_VECTOR(p, bytes) ((void)0)
 #endif
 
+/* N numbers as they lie in memory, at most 16 bytes. */
+template <int N, class T> struct vec {
+	pack<T, N> p;
+
+	HD_DEV float at(int k) const
+	{
+		return to_float(p.v[k]);
+	}
+	HD_DEV void set(const float *x)
+	{
+		for (int k = 0; k < N; k++)
+			from_float(&p.v[k], x[k]);
+	}
+};
+#ifndef HD_SIM
+/* In whole registers: nvcc would give each half of one a register of its own. */
+template <int N> struct alignas(2 * N) words {
+	uint32_t w[N / 2];
+
+	HD_DEV float at(int k) const
+	{
+		return hd_bits_float(k % 2 ? w[k / 2] & 0xffff0000u : w[k / 2] << 16);
+	}
+	HD_DEV void set(const float *x)
+	{
+		for (int k = 0; k < N; k += 2)
+			w[k / 2] = hd_bf16_pair(x[k], x[k + 1]);
+	}
+};
+template <> struct vec<2, bf16> : words<2> {
+};
+template <> struct vec<4, bf16> : words<4> {
+};
+template <> struct vec<8, bf16> : words<8> {
+};
+#endif
+
+/* Vectors that are fetched together wait together, and take few registers until they are numbers. */
+template <int N, class T> HD_DEV vec<N, T> fetch(const T *x)
+{
+	HD_VECTOR(x, N * sizeof(T));
+	return *(const vec<N, T> *)x;
+}
+template <int N, class T> HD_DEV void floats(float *y, const vec<N, T> &v)
+{
+	for (int k = 0; k < N; k++)
+		y[k] = v.at(k);
+}
+
 /* By 16 bytes at most: what is aligned to them need not be to more. */
 template <int N, class T> HD_DEV void load(float *y, const T *x)
 {
 	const int P = N * sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
 
 #pragma unroll
-	for (int k = 0; k < N; k += P) {
-		HD_VECTOR(x + k, P * sizeof(T));
-		pack<T, P> p = *(const pack<T, P> *)(x + k);
-
-		for (int i = 0; i < P; i++)
-			y[k + i] = to_float(p.v[i]);
-	}
+	for (int k = 0; k < N; k += P)
+		floats(y + k, fetch<P>(x + k));
+}
+template <int N, class T> HD_DEV void put(T *y, const vec<N, T> &v)
+{
+	HD_VECTOR(y, N * sizeof(T));
+	*(vec<N, T> *)y = v;
 }
 template <int N, class T> HD_DEV void store(T *y, const float *x)
 {
@@ -236,12 +295,10 @@ template <int N, class T> HD_DEV void store(T *y, const float *x)
 
 #pragma unroll
 	for (int k = 0; k < N; k += P) {
-		pack<T, P> p;
+		vec<P, T> v;
 
-		for (int i = 0; i < P; i++)
-			from_float(&p.v[i], x[k + i]);
-		HD_VECTOR(y + k, P * sizeof(T));
-		*(pack<T, P> *)(y + k) = p;
+		v.set(x + k);
+		put<P>(y + k, v);
 	}
 }
 

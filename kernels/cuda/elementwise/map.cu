@@ -3,7 +3,7 @@
  *
  * The expression is a short postfix program that every thread interprets, for four elements at once unless it is deep, on
  * a stack of its own: nothing is compiled at run time, and plugins' expressions are a small part of a step, bound by memory.  The
- * program lies in device memory and is read by all threads alike.
+ * program lies in device memory, and each block copies it: small outputs would wait for one operation after the other.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -12,6 +12,8 @@ extern "C" {
 
 #define SHALLOW 8 /* results alive at once that most expressions need */
 #define DEEP 128
+#define OPS 250
+#define SMALL (132 * 256 * 4) /* elements for which each has a thread of its own */
 
 struct code {
 	int32_t code, var;
@@ -21,23 +23,40 @@ struct program {
 	int64_t total;
 	int64_t extent[HD_MAX_DIMS];
 	struct hd_map_input in[HD_MAP_INPUTS];
-	int32_t ndim, n, nin, depth;
+	int32_t ndim, n, nin, depth, flat; /* flat: element i is element i of each input */
 	uint32_t out;
-	struct code op[250];
+	struct code op[OPS];
 };
 struct map_state {
 	struct program *device;
 	int64_t total;
-	int32_t nin, depth;
+	int32_t nin, depth, n, flat;
+	uint32_t out, in[HD_MAP_INPUTS]; /* dtypes */
 };
-struct addresses {
+struct map_operands {
 	const void *in[HD_MAP_INPUTS];
+	uint32_t dtype[HD_MAP_INPUTS];
+	int64_t total;
+	int32_t n, flat;
+	uint32_t out;
 };
 
 static void release(void *state)
 {
 	hd_cuda_constant_free(((struct map_state *)state)->device);
 	free(state);
+}
+
+static int is_flat(const struct hd_map_prep *m)
+{
+	for (int i = 0; i < m->nin; i++) {
+		int64_t step = 1;
+
+		for (int d = m->ndim - 1; d >= 0; step *= m->extent[d], d--)
+			if (m->extent[d] > 1 && m->in[i].stride[d] != step)
+				return 0;
+	}
+	return 1;
 }
 
 static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err *err)
@@ -57,6 +76,7 @@ static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err 
 	memcpy(p->in, m.in, sizeof(p->in));
 	p->n = m.e.n;
 	p->depth = m.e.depth;
+	p->flat = is_flat(&m);
 	for (int i = 0; i < m.e.n; i++)
 		p->op[i] = code{ m.e.op[i].code, m.e.op[i].var, (float)m.e.op[i].num };
 	return 0;
@@ -73,6 +93,11 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, struct 
 		s->total = p->total;
 		s->nin = p->nin;
 		s->depth = p->depth;
+		s->n = p->n;
+		s->flat = p->flat;
+		s->out = p->out;
+		for (int i = 0; i < p->nin; i++)
+			s->in[i] = p->in[i].dtype;
 		rc = s->device ? 0 : HD_ENOMEM;
 	}
 	free(p);
@@ -124,34 +149,45 @@ HD_DEV int arity(int code)
 	return code == HD_X_WHERE ? 3 : 1;
 }
 
-template <int DEPTH, int N>
-__global__ void __launch_bounds__(256, 4) interpret(const struct program *p, void *y, addresses x)
+/* Places of N elements of the output along each dim. */
+template <int N> HD_DEV void places(int64_t (*index)[HD_MAX_DIMS], const struct program *p, int64_t i, int have)
 {
+	for (int k = 0; k < have; k++) {
+		int64_t rest = i + k;
+
+		for (int d = p->ndim - 1; d >= 0; d--) {
+			index[k][d] = rest % p->extent[d];
+			rest /= p->extent[d];
+		}
+	}
+}
+
+template <int DEPTH, int N>
+__global__ void __launch_bounds__(256, 4) interpret(const struct program *p, void *y, map_operands x)
+{
+	HD_SHARED(struct code, ops, [OPS]);
 	int64_t step = (int64_t)gridDim.x * blockDim.x * N;
 
-	for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; i < p->total; i += step) {
+	if ((int)threadIdx.x < x.n)
+		ops[threadIdx.x] = p->op[threadIdx.x];
+	__syncthreads();
+	for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; i < x.total; i += step) {
 		float stack[DEPTH][N];
-		int top = 0, have = p->total - i < N ? (int)(p->total - i) : N;
+		int top = 0, have = x.total - i < N ? (int)(x.total - i) : N;
 		int64_t index[N][HD_MAX_DIMS];
 
-		for (int k = 0; k < have; k++) {
-			int64_t rest = i + k;
-
-			for (int d = p->ndim - 1; d >= 0; d--) {
-				index[k][d] = rest % p->extent[d];
-				rest /= p->extent[d];
-			}
-		}
-		for (int o = 0; o < p->n; o++) {
-			struct code c = p->op[o];
+		if (!x.flat)
+			places<N>(index, p, i, have);
+		for (int o = 0; o < x.n; o++) {
+			struct code c = ops[o];
 
 			top -= arity(c.code);
 			for (int k = 0; k < have; k++) {
-				int64_t at = 0;
+				int64_t at = x.flat ? i + k : 0;
 
-				for (int d = 0; d < p->ndim && c.code == HD_X_VAR; d++)
+				for (int d = 0; !x.flat && d < p->ndim && c.code == HD_X_VAR; d++)
 					at += index[k][d] * p->in[c.var].stride[d];
-				stack[top][k] = c.code == HD_X_VAR   ? element(x.in[c.var], p->in[c.var].dtype, at)
+				stack[top][k] = c.code == HD_X_VAR   ? element(x.in[c.var], x.dtype[c.var], at)
 						: c.code == HD_X_NUM ? c.num
 								     : one(c.code, stack[top][k],
 									   top + 1 < DEPTH ? stack[top + 1][k] : 0,
@@ -160,9 +196,9 @@ __global__ void __launch_bounds__(256, 4) interpret(const struct program *p, voi
 			top++;
 		}
 		for (int k = 0; k < have; k++) {
-			if (p->out == HD_DTYPE_F32)
+			if (x.out == HD_DTYPE_F32)
 				((float *)y)[i + k] = stack[0][k];
-			else if (p->out == HD_DTYPE_F64)
+			else if (x.out == HD_DTYPE_F64)
 				((double *)y)[i + k] = stack[0][k];
 			else
 				from_float((bf16 *)y + i + k, stack[0][k]);
@@ -173,11 +209,19 @@ __global__ void __launch_bounds__(256, 4) interpret(const struct program *p, voi
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct map_state *s = (const struct map_state *)prep->state;
-	addresses x;
+	map_operands x = {};
 
-	for (int i = 0; i < s->nin; i++)
+	for (int i = 0; i < s->nin; i++) {
 		x.in[i] = in[i];
-	if (s->total && s->depth <= SHALLOW)
+		x.dtype[i] = s->in[i];
+	}
+	x.total = s->total;
+	x.n = s->n;
+	x.flat = s->flat;
+	x.out = s->out;
+	if (s->total && s->depth <= SHALLOW && s->total <= SMALL)
+		HD_LAUNCH((interpret<SHALLOW, 1>), hd_blocks(s->total, 256), 256, 0, r, s->device, out[0], x);
+	else if (s->total && s->depth <= SHALLOW)
 		HD_LAUNCH((interpret<SHALLOW, 4>), hd_blocks(s->total, 256 * 4), 256, 0, r, s->device, out[0], x);
 	else if (s->total)
 		HD_LAUNCH((interpret<DEEP, 1>), hd_blocks(s->total, 256), 256, 0, r, s->device, out[0], x);

@@ -1,48 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
  * embedding and embedding_dw: rows of a table by id, of which this rank may hold a slice (see the reference).
  *
- * Equal ids meet in one row of dw.  So that no sum depends on the order of atomic operations, the tokens of an id become
- * a list in their own order (a token looks for the next one of its id and counts those before it, in shared memory), and
- * blocks walk pieces of it: each MANY-th token of a list has one.  Of real text a few ids are a twentieth of all tokens, so
- * the sums of a list with several pieces go to rows of their own, which one block more adds in their order.
+ * Equal ids meet in one row of dw.  No sum may depend on the order of atomic operations, so tokens are sorted by id, those of an
+ * id in their own order.  A launch sorts by eight bits: the block of a digit looks at all tokens and places its own.  Blocks then
+ * walk pieces of MANY sorted tokens.  Of real text a few ids are a twentieth of all tokens, so an id can have several pieces.
+ * Their sums go to rows of their own, which one block more adds in their order.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
 #include "kernels/prepare/embedding.h"
 }
 
-#define THREADS 256
 #define NONE (-1)
 #define MANY 32 /* tokens of a piece */
+#define AHEAD 8 /* rows that a thread reads at once */
+#define WALK 64 /* threads of a block that walks */
+#define DIGITS 256
 
 HD_CUDA_PREPARE_TYPES(prepare, "embedding", "*t", "u", hd_prepare_embedding(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_dw_shared, "embedding_dw", "*t", "f", hd_prepare_embedding_dw(c, p))
 
-/* In scratch memory: of each token the next of its id, how many of them are before it, how many in all, the token that begins
- * the piece after the one it begins, and the row of that piece's sums. */
-struct lists {
-	int32_t *next, *before, *all, *far, *slot;
+/* Rows of the table here and tokens, in the order of the rows; row rows_here: the id is of another slice.  sums: of each piece two
+ * rows, of the id that goes on from the piece before and of the one that goes on into the next. */
+struct sorted {
+	int32_t *row, *token;
 	float *sums;
 	int64_t n;
 };
 
-static int64_t slots_of(int64_t n)
+static int64_t pieces_of(int64_t n)
 {
-	return 2 * (n / MANY) + 1;
-} /* lists of more than MANY have less than twice as many pieces */
+	return (n + MANY - 1) / MANY;
+}
 
-static lists lists_of(void *scratch, int64_t n)
+static sorted sorted_of(void *scratch, int64_t n, int other)
 {
 	int32_t *p = (int32_t *)scratch;
 	int64_t step = (n + 3) / 4 * 4; /* sums begin at 16 bytes */
 
-	return lists{ p, p + step, p + 2 * step, p + 3 * step, p + 4 * step, (float *)(p + 5 * step), n };
+	return sorted{ p + (other ? 2 : 0) * step, p + (other ? 3 : 1) * step, (float *)(p + 4 * step), n };
 }
 
 static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_dw_shared(d, p, err));
-	hd_cuda_scratch_need((size_t)(5 * (p->n[0] + 4) + slots_of(p->n[0]) * p->n[1]) * sizeof(int32_t));
+	hd_cuda_scratch_need((size_t)(4 * (p->n[0] + 4) + 2 * pieces_of(p->n[0]) * p->n[1]) * sizeof(int32_t));
 	return HD_OK;
 }
 
@@ -65,124 +67,195 @@ template <class T, class W> struct embedding_rows {
 	}
 };
 
-__global__ void __launch_bounds__(THREADS) link_ids(const int32_t *ids, lists l)
+/* What is sorted: ids at first, later the rows and tokens that the launch before has left. */
+struct unsorted {
+	const int32_t *ids, *row, *token;
+	int64_t first_row, rows_here;
+	int shift;
+
+	HD_DEV int32_t row_of(int64_t i) const
+	{
+		int64_t at = ids ? ids[i] - first_row : row[i];
+
+		return (int32_t)(at < 0 || at > rows_here ? rows_here : at);
+	}
+	HD_DEV int digit(int64_t i) const
+	{
+		return row_of(i) >> shift & (DIGITS - 1);
+	}
+};
+
+/* How many tokens of this block's digit come before those of this warp, among the sorted ones.  The warp has from ... to - 1. */
+HD_DEV int64_t begin_of(const unsorted &u, int32_t *counts, int32_t *lesser, int64_t from, int64_t to)
 {
-	HD_SHARED(int32_t, tile, [THREADS]);
-	int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-	int32_t mine = i < l.n ? ids[i] : 0, after = NONE, before = 0, all = 0;
+	int lane = (int)threadIdx.x % HD_WARP, warp = (int)threadIdx.x / HD_WARP, warps = (int)blockDim.x / HD_WARP;
+	int32_t mine = 0, less = 0;
+	int64_t begin = 0;
 
-	for (int64_t from = 0; from < l.n; from += THREADS) {
-		int have = (int)hd_least(l.n - from, THREADS),
-		    me = (int)hd_least(i - from, THREADS); /* me: this token's place, or beyond */
-
-		__syncthreads();
-		if ((int)threadIdx.x < have)
-			tile[threadIdx.x] = ids[from + threadIdx.x];
-		__syncthreads();
 #pragma unroll 8
-		for (int k = 0; k < have; k++) {
-			int same = tile[k] == mine;
+	for (int64_t i = from + lane; i < to; i += HD_WARP) {
+		int d = u.digit(i);
 
-			all += same;
-			before += same && k < me;
-			after = same && k > me && after == NONE ? (int32_t)from + k : after;
-		}
+		mine += d == (int)blockIdx.x;
+		less += d < (int)blockIdx.x;
 	}
-	if (i < l.n) {
-		l.next[i] = after;
-		l.before[i] = before;
-		l.all[i] = all;
+	mine = warp_sum(mine);
+	less = warp_sum(less);
+	if (lane == 0) {
+		counts[warp] = mine;
+		lesser[warp] = less;
 	}
-}
-
-HD_DEV int begins(const lists &l, int64_t i)
-{
-	return l.before[i] % MANY == 0;
-}
-HD_DEV int is_long(const lists &l, int64_t i)
-{
-	return l.all[i] > MANY;
-}
-
-/* Rows for the pieces of long lists, in the order of the tokens that begin them: by one block. */
-__global__ void __launch_bounds__(THREADS) number_pieces(lists l)
-{
-	HD_SHARED(int32_t, counts, [THREADS]);
-	int64_t each = (l.n + THREADS - 1) / THREADS, from = threadIdx.x * each, to = hd_least(from + each, l.n);
-	int32_t mine = 0, at = 0;
-
-	for (int64_t i = from; i < to; i++)
-		mine += begins(l, i) && is_long(l, i);
-	counts[threadIdx.x] = mine;
 	__syncthreads();
-	for (int k = 0; k < (int)threadIdx.x; k++)
-		at += counts[k];
-	for (int64_t i = from; i < to; i++)
-		l.slot[i] = begins(l, i) && is_long(l, i) ? at++ : NONE;
+	for (int k = 0; k < warps; k++)
+		begin += lesser[k] + (k < warp ? counts[k] : 0);
+	return begin;
 }
 
-/* The block of a token that begins a piece adds up its rows of dx: to dw, or to the piece's own row. */
-template <int N, class T>
-__global__ void __launch_bounds__(128)
-	walk(float *dw, const int32_t *ids, const T *dx, lists l, int64_t cols, int64_t rows_here, int64_t first_row)
+/* The block of a digit places its tokens after those of lesser digits, in the order that they have. */
+__global__ void __launch_bounds__(1024) place(unsorted u, sorted to)
 {
-	HD_SHARED(int32_t, piece, [MANY]);
-	int64_t token = blockIdx.x, row = ids[token] - first_row;
-	int have = (int)hd_least(l.all[token] - l.before[token], MANY);
-	int32_t t = (int32_t)token, slot = l.slot[token];
+	HD_SHARED(int32_t, counts, [HD_WARP]);
+	HD_SHARED(int32_t, lesser, [HD_WARP]);
+	int lane = (int)threadIdx.x % HD_WARP, warps = (int)blockDim.x / HD_WARP;
+	int64_t each = ((to.n + warps - 1) / warps + HD_WARP - 1) / HD_WARP * HD_WARP,
+		from = (int)threadIdx.x / HD_WARP * each, end = hd_least(from + each, to.n),
+		at = begin_of(u, counts, lesser, from, end);
 
-	if (!begins(l, token) || row < 0 || row >= rows_here)
+	for (int64_t i = from; i < end && counts[threadIdx.x / HD_WARP]; i += HD_WARP) {
+		int mine = i + lane < end && u.digit(i + lane) == (int)blockIdx.x;
+		unsigned all = __ballot_sync(~0u, mine);
+
+		if (mine) {
+			int64_t k = at + __popc(all & ((1u << lane) - 1));
+
+			to.row[k] = u.row_of(i + lane);
+			to.token[k] = u.ids ? (int32_t)(i + lane) : u.token[i + lane];
+		}
+		at += __popc(all);
+	}
+}
+
+/* Where the sum goes that ends with a token of a piece. */
+enum { GOES_ON, OWN, HEAD, TAIL }; /* to the next token; to dw; it began before the piece; it goes on behind it */
+
+struct tokens {
+	int32_t row[MANY], token[MANY], end[MANY]; /* row NONE: nothing to add */
+};
+
+HD_DEV void get_piece(tokens *p, const sorted &s, int64_t from, int64_t rows_here)
+{
+	int k = (int)threadIdx.x;
+	int64_t i = from + k;
+	int32_t row, before, after;
+
+	if (k >= MANY)
 		return;
-	for (int k = 0; k < have && threadIdx.x == 0; k++, t = l.next[t])
-		piece[k] = t;
-	if (threadIdx.x == 0)
-		l.far[token] = t;
-	__syncthreads();
-	dw += row * cols;
-	for (int64_t j = (int64_t)threadIdx.x * N; j < cols; j += 128 * N) {
-		float sum[N] = {}, v[N];
+	row = i < s.n ? s.row[i] : NONE;
+	before = from > 0 ? s.row[from - 1] : NONE;
+	after = i + 1 < s.n ? s.row[i + 1] : NONE;
+	row = row == rows_here ? NONE : row;
+	p->row[k] = row;
+	p->token[k] = i < s.n ? s.token[i] : 0;
+	if (row == NONE || (row == after && k < MANY - 1))
+		p->end[k] = GOES_ON;
+	else
+		p->end[k] = row == before ? HEAD : row == after ? TAIL : OWN;
+}
 
-		if (slot == NONE)
-			load<N>(sum, dw + j);
-#pragma unroll 4
-		for (int k = 0; k < have; k++) {
-			load<N>(v, dx + piece[k] * cols + j);
-			for (int i = 0; i < N; i++)
-				sum[i] += v[i];
+/* A block adds up the rows of dx of a piece's tokens, columns of blockIdx.y. */
+template <int N, class T>
+__global__ void __launch_bounds__(WALK) walk(float *dw, const T *dx, sorted s, int64_t cols, int64_t rows_here, int acc)
+{
+	HD_SHARED(tokens, shared, [1]);
+	const tokens &p = shared[0];
+	int64_t col = ((int64_t)blockIdx.y * WALK + threadIdx.x) * N;
+	float sum[N] = {};
+
+	get_piece(shared, s, (int64_t)blockIdx.x * MANY, rows_here);
+	__syncthreads();
+	if (col >= cols)
+		return;
+	for (int k = 0; k < MANY; k += AHEAD) {
+		vec<N, T> v[AHEAD] = {};
+		vec<N, float> old[AHEAD] = {};
+
+#pragma unroll
+		for (int j = 0; j < AHEAD; j++) {
+			if (p.row[k + j] != NONE)
+				v[j] = fetch<N>(dx + p.token[k + j] * cols + col);
+			if (acc && p.end[k + j] == OWN)
+				old[j] = fetch<N>(dw + p.row[k + j] * cols + col);
 		}
-		store<N>(slot == NONE ? dw + j : l.sums + slot * cols + j, sum);
+#pragma unroll
+		for (int j = 0; j < AHEAD; j++) {
+			int end = p.end[k + j];
+
+			for (int i = 0; i < N; i++)
+				sum[i] += v[j].at(i) + old[j].at(i);
+			if (end == GOES_ON)
+				continue;
+			store<N>((end == OWN ? dw + p.row[k + j] * cols
+					     : s.sums + (2 * (int64_t)blockIdx.x + (end == TAIL)) * cols) +
+					 col,
+				 sum);
+			for (int i = 0; i < N; i++)
+				sum[i] = 0;
+		}
 	}
 }
 
-/* The block of the first token of a long list adds up the sums of its pieces. */
+/* Of an id with several pieces, the block of the first adds their sums to the row. */
 template <int N>
-__global__ void __launch_bounds__(128)
-	join_pieces(float *dw, const int32_t *ids, lists l, int64_t cols, int64_t rows_here, int64_t first_row)
+__global__ void __launch_bounds__(WALK) join_pieces(float *dw, sorted s, int64_t cols, int64_t rows_here)
 {
-	int64_t token = blockIdx.x, row = ids[token] - first_row;
+	HD_SHARED(int32_t, scratch, [WALK / HD_WARP]);
+	int64_t from = (int64_t)blockIdx.x * MANY, last = from + MANY - 1,
+		col = ((int64_t)blockIdx.y * WALK + threadIdx.x) * N;
+	int32_t row = last + 1 < s.n ? s.row[last] : NONE, pieces = 0;
+	float sum[N], v[N];
 
-	if (l.before[token] || !is_long(l, token) || row < 0 || row >= rows_here)
+	if (row == NONE || row == rows_here || s.row[last + 1] != row || (from > 0 && s.row[from - 1] == row))
 		return;
-	dw += row * cols;
-	for (int64_t j = (int64_t)threadIdx.x * N; j < cols; j += 128 * N) {
-		float sum[N], v[N];
-
-		load<N>(sum, dw + j);
-		for (int32_t t = (int32_t)token; t != NONE; t = l.far[t]) {
-			load<N>(v, l.sums + l.slot[t] * cols + j);
-			for (int i = 0; i < N; i++)
-				sum[i] += v[i];
-		}
-		store<N>(dw + j, sum);
+	for (int64_t i = last + 1 + (int64_t)threadIdx.x * MANY; i < s.n && s.row[i] == row; i += WALK * MANY)
+		pieces++;
+	pieces = block_sum<WALK>(pieces, scratch);
+	if (col >= cols)
+		return;
+	s.sums += 2 * (int64_t)blockIdx.x * cols + col;
+	load<N>(sum, dw + row * cols + col);
+	load<N>(v, s.sums + cols);
+	for (int i = 0; i < N; i++)
+		sum[i] += v[i];
+#pragma unroll 8
+	for (int k = 1; k <= pieces; k++) {
+		load<N>(v, s.sums + 2 * k * cols);
+		for (int i = 0; i < N; i++)
+			sum[i] += v[i];
 	}
+	store<N>(dw + row * cols + col, sum);
 }
 
 template <int N, class T>
-static void add_rows(const struct hd_prep *p, float *dw, const int32_t *ids, const T *dx, const lists &l,
-		     const struct hd_run *r)
+static void add_rows(const struct hd_prep *p, float *dw, const T *dx, const sorted &s, const struct hd_run *r)
 {
-	HD_LAUNCH((walk<N, T>), (unsigned)l.n, 128, 0, r, dw, ids, dx, l, p->n[1], p->n[2], p->n[3]);
-	HD_LAUNCH((join_pieces<N>), (unsigned)l.n, 128, 0, r, dw, ids, l, p->n[1], p->n[2], p->n[3]);
+	dim3 grid((unsigned)pieces_of(s.n), (unsigned)((p->n[1] + WALK * N - 1) / (WALK * N)));
+
+	HD_LAUNCH((walk<N, T>), grid, WALK, 0, r, dw, dx, s, p->n[1], p->n[2], r->acc);
+	HD_LAUNCH((join_pieces<N>), grid, WALK, 0, r, dw, s, p->n[1], p->n[2]);
+}
+
+static sorted sort_ids(const struct hd_prep *p, const int32_t *ids, const struct hd_run *r)
+{
+	int64_t n = p->n[0], rows = p->n[2];
+	unsorted u = { ids, NULL, NULL, p->n[3], rows, 0 };
+	sorted to;
+
+	do {
+		to = sorted_of(hd_cuda_scratch(), n, u.shift / 8 % 2);
+		HD_LAUNCH(place, (unsigned)hd_least((rows >> u.shift) + 1, DIGITS), n < 4096 ? 128 : 1024, 0, r, u, to);
+		u = unsorted{ NULL, to.row, to.token, p->n[3], rows, u.shift + 8 };
+	} while (rows >> u.shift);
+	return to;
 }
 
 template <class T, class W>
@@ -199,18 +272,17 @@ template <class T> static void go_dw(const struct hd_prep *p, void *const *out, 
 	const int32_t *ids = (const int32_t *)in[0];
 	float *dw = (float *)out[0];
 	const T *dx = (const T *)in[1];
-	lists l = lists_of(hd_cuda_scratch(), n);
+	sorted s;
 
 	if (!r->acc)
 		hd_cuda_zero(r, dw, (size_t)(p->n[2] * cols) * sizeof(float));
 	if (!n || !cols)
 		return;
-	HD_LAUNCH(link_ids, (unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, r, ids, l);
-	HD_LAUNCH(number_pieces, 1, THREADS, 0, r, l);
+	s = sort_ids(p, ids, r);
 	if (cols % 4 == 0 && hd_aligned(dw) && hd_aligned(dx))
-		add_rows<4, T>(p, dw, ids, dx, l, r);
+		add_rows<4, T>(p, dw, dx, s, r);
 	else
-		add_rows<1, T>(p, dw, ids, dx, l, r);
+		add_rows<1, T>(p, dw, dx, s, r);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

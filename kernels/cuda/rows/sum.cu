@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sum over named dims.
  *
- * Neighbouring dims merge to (p kept, r summed, q kept) where they can.  A warp sums a row (q = 1), or 32 columns side by
- * side, by vectors where the columns are whole ones; long sums are cut into slabs whose sums are added in order by a second launch.  Pieces are summed in fp32, what
- * they join in double.  Anything else is summed element by element.
+ * Neighbouring dims merge to (p kept, r summed, q kept) where they can.  A block sums a row (q = 1), or 32 vectors of columns side
+ * by side; long sums are cut into slabs whose sums are added in order by a second launch (columns.h).  Pieces are summed in fp32,
+ * what they join in double.  Anything else is summed element by element.
  */
-#include "kernels/cuda/base/cuda.h"
+#include "kernels/cuda/base/columns.h"
 extern "C" {
 #include "kernels/prepare/sum.h"
 }
 
-#define PIECE 256
-#define LONG 1024      /* terms of a slab of a row at least, which a block reads 2048 at a time */
-#define LONG_COLUMN 64 /* of a column: 8 at a time */
-#define SLABS 64
-#define LANES 8
+#define PIECE 256        /* terms */
+#define LONG 1024        /* terms of a slab of a row at least, which a block reads 2048 at a time */
+#define SLABS 64         /* of a row */
+#define BLOCKS (3 * 132) /* of columns, which are all there at once */
+#define ROWS 8           /* terms of a column that a thread reads at once */
+#define FEW 4            /* slabs that one thread adds up */
+#define THREADS (HD_WARP * HD_LANES)
 
 struct sum : hd_sum_prep {
 	int64_t slabs, terms;
@@ -25,7 +27,9 @@ static void cut(struct sum *s)
 	s->terms = 1;
 	for (int k = 0; k < s->ndim; k++)
 		s->terms *= s->dim[k].c ? 1 : s->dim[k].n;
-	s->slabs = hd_least(s->r / (s->q > 1 ? LONG_COLUMN : LONG), SLABS);
+	s->slabs = s->q > 1 ? hd_slabs(s->r, s->q, s->dtype_a == HD_DTYPE_F32 ? 4 : 8, BLOCKS / hd_least(s->p, BLOCKS),
+				       ROWS)
+			    : hd_least(s->r / LONG, SLABS);
 	if (!s->simple || s->slabs < 1)
 		s->slabs = 1;
 	hd_cuda_scratch_need((size_t)(s->slabs * s->count) * sizeof(double));
@@ -54,15 +58,15 @@ template <class C> HD_DEV void put(C *c, int64_t i, double x, int acc)
 
 /* Row of blockIdx.x, slab of blockIdx.y. */
 template <int N, class A>
-__global__ void __launch_bounds__(HD_WARP *LANES) sum_row(double *part, const A *a, int64_t r, int64_t count)
+__global__ void __launch_bounds__(THREADS) sum_row(double *part, const A *a, int64_t r, int64_t count)
 {
-	HD_SHARED(double, scratch, [LANES]);
+	HD_SHARED(double, scratch, [HD_LANES]);
 	int64_t len = ((r + gridDim.y - 1) / gridDim.y + 7) / 8 * 8, from = len * blockIdx.y,
 		to = hd_least(from + len, r);
 	double sum = 0;
 
 	a += blockIdx.x * r;
-	for (int64_t i = from + (int64_t)threadIdx.x * N; i < to; i += HD_WARP * LANES * N) {
+	for (int64_t i = from + (int64_t)threadIdx.x * N; i < to; i += THREADS * N) {
 		float v[N], x = 0;
 
 		if (i + N <= to)
@@ -74,47 +78,58 @@ __global__ void __launch_bounds__(HD_WARP *LANES) sum_row(double *part, const A 
 			x += v[k];
 		sum += (double)x;
 	}
-	sum = block_sum<HD_WARP * LANES>(sum, scratch);
+	sum = block_sum<THREADS>(sum, scratch);
 	if (threadIdx.x == 0)
 		part[blockIdx.y * count + blockIdx.x] = sum;
 }
 
-/* 32 times N columns of one p, slab of blockIdx.y; LANES rows at a time. */
-template <int N, class A>
-__global__ void __launch_bounds__(HD_WARP *LANES)
-	sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
+/* Terms of columns, ROWS of them at once, from row i on, each step-th; *i: the next.  No more than PIECE. */
+template <int N, class A> HD_DEV void sum_piece(float *x, const A *a, int64_t *i, int64_t step, int64_t r, int64_t q)
 {
-	HD_SHARED(double, lanes, [LANES][HD_WARP * N]);
+	for (int k = 0; k < PIECE && *i < r; k += ROWS, *i += ROWS * step) {
+		vec<N, A> v[ROWS] = {};
+
+#pragma unroll
+		for (int j = 0; j < ROWS; j++)
+			if (*i + j * step < r)
+				v[j] = fetch<N>(a + (*i + j * step) * q);
+#pragma unroll
+		for (int j = 0; j < ROWS; j++)
+			for (int n = 0; n < N; n++)
+				x[n] += v[j].at(n);
+	}
+}
+
+/* 32 times N columns of one p; of its rows each gridDim.y-th group of HD_LANES from blockIdx.y on. */
+template <int N, class A>
+__global__ void __launch_bounds__(THREADS, 3) sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
+{
+	HD_SHARED(double, lanes, [HD_LANES][HD_WARP * N]);
 	int64_t tiles = (q + HD_WARP * N - 1) / (HD_WARP * N), p = blockIdx.x / tiles,
-		first = blockIdx.x % tiles * HD_WARP * N;
-	int64_t len = (r + gridDim.y - 1) / gridDim.y, from = len * blockIdx.y, to = hd_least(from + len, r);
+		first = blockIdx.x % tiles * HD_WARP * N, step = (int64_t)gridDim.y * HD_LANES;
 	int lane = (int)threadIdx.x / HD_WARP, mine = (int)threadIdx.x % HD_WARP * N;
 	double sum[N] = {};
 
 	a += p * r * q + first + mine;
-	for (int64_t i = from + lane; i < to && first + mine < q;) {
-		float x[N] = {}, v[N];
+	for (int64_t i = (int64_t)blockIdx.y * HD_LANES + lane; i < r && first + mine < q;) {
+		float x[N] = {};
 
-#pragma unroll 4
-		for (int k = 0; k < PIECE && i < to; k++, i += LANES) {
-			load<N>(v, a + i * q);
-			for (int n = 0; n < N; n++)
-				x[n] += v[n];
-		}
+		sum_piece<N>(x, a, &i, step, r, q);
 		for (int n = 0; n < N; n++)
 			sum[n] += (double)x[n];
 	}
-	for (int n = 0; n < N; n++)
-		lanes[lane][mine + n] = sum[n];
-	__syncthreads();
-	for (int c = (int)threadIdx.x; c < HD_WARP * N && first + c < q; c += HD_WARP * LANES) {
-		double all = lanes[0][c];
-
-		for (int k = 1; k < LANES; k++)
-			all += lanes[k][c];
-		part[blockIdx.y * count + p * q + first + c] = all;
-	}
+	hd_join_lanes<N>(part + blockIdx.y * count + p * q + first, lanes, sum, lane, mine, q - first);
 }
+
+template <class C> struct put_sum {
+	C *c;
+	int acc;
+
+	HD_DEV void put(int64_t i, double x) const
+	{
+		::put(c, i, x, acc);
+	}
+};
 
 template <class C> struct join_slabs {
 	C *c;
@@ -174,14 +189,17 @@ template <class C, class A> static void go(const struct sum *s, C *c, const A *a
 		return;
 	}
 	if (s->q > 1 && wide)
-		HD_LAUNCH((sum_columns<V, A>), tiles, HD_WARP * LANES, 0, r, part, a, s->r, s->q, s->count);
+		HD_LAUNCH((sum_columns<V, A>), tiles, THREADS, 0, r, part, a, s->r, s->q, s->count);
 	else if (s->q > 1)
-		HD_LAUNCH((sum_columns<1, A>), tiles, HD_WARP * LANES, 0, r, part, a, s->r, s->q, s->count);
+		HD_LAUNCH((sum_columns<1, A>), tiles, THREADS, 0, r, part, a, s->r, s->q, s->count);
 	else if (wide)
-		HD_LAUNCH((sum_row<V, A>), rows, HD_WARP * LANES, 0, r, part, a, s->r, s->count);
+		HD_LAUNCH((sum_row<V, A>), rows, THREADS, 0, r, part, a, s->r, s->count);
 	else
-		HD_LAUNCH((sum_row<1, A>), rows, HD_WARP * LANES, 0, r, part, a, s->r, s->count);
-	hd_each<1>(r, s->count, 1, join_slabs<C>{ c, part, s->slabs, s->count, r->acc });
+		HD_LAUNCH((sum_row<1, A>), rows, THREADS, 0, r, part, a, s->r, s->count);
+	if (s->slabs > FEW)
+		hd_join(r, part, s->slabs, s->count, s->count, put_sum<C>{ c, r->acc });
+	else
+		hd_each<1>(r, s->count, 1, join_slabs<C>{ c, part, s->slabs, s->count, r->acc });
 }
 
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)

@@ -121,6 +121,32 @@ template <class T> static T __shfl_down_sync(unsigned, T x, int by)
 	return hd_sim_shuffle_from(x, hd_sim_lane() + by < 32 ? hd_sim_lane() + by : hd_sim_lane());
 }
 
+struct hd_sim_vote {
+	int in;
+	unsigned out;
+};
+HD_SIM_UNSEEN static inline void hd_sim_vote_work(void **all)
+{
+	unsigned votes = 0;
+
+	for (int i = 0; i < 32; i++)
+		votes |= all[i] && ((hd_sim_vote *)all[i])->in ? 1u << i : 0;
+	for (int i = 0; i < 32; i++)
+		if (all[i])
+			((hd_sim_vote *)all[i])->out = votes;
+}
+HD_SIM_UNSEEN static inline unsigned __ballot_sync(unsigned, int x)
+{
+	hd_sim_vote v = { x, 0 };
+
+	hd_sim_warp(&v, hd_sim_vote_work);
+	return v.out;
+}
+static inline int __popc(unsigned x)
+{
+	return __builtin_popcount(x);
+}
+
 /* -- compute capability 9.0a, base/hopper.h: sim_hopper.cc ------------------------------------------------------------------ */
 /* A tile is fetched as late as may be: when all other arrivals of its barrier's phase have come, and until then its memory is
  * poison that nobody may touch.  Sums of a product are poison until they were waited for. */
