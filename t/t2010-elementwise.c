@@ -306,6 +306,8 @@ static void gelu_slope(const char *rows, const char *cols, double range)
 	kt_threads(s, "times the slope, with sums");
 	kt_inplace(dx, s->in[1]);
 	KT_CHECK(s, kt_tol(HD_DTYPE_F32, x->count / sums->count + 2), "and its sums over %s", rows);
+	s->run.acc = 1;
+	KT_CHECK(s, kt_tol(HD_DTYPE_F32, x->count / sums->count + 3), "and they are added");
 	kt_free(t);
 	kt_free(d);
 	kt_free(s);

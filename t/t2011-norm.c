@@ -94,18 +94,22 @@ static void norm(const char *rows, const char *col, int rms, double offset)
 	norm_free(&n);
 }
 
-#ifndef KT_CUDA
-/* The same, added to what is there, and in its place. */
-static void adds(const char *rows, const char *col, int rms)
+/* norm_d, or norm_d_add, which adds what is there and may be in its place; with the results behind the first that attr asks for. */
+static void backward(const char *rows, const char *col, int rms, int add, const char *attr)
 {
-	struct kt *t = rms ? KT_NEW(norm_d_add, "rms=1") : KT_NEW(norm_d_add, "");
-	struct kt_buf *add, *w, *dx;
+	char spec[128], text[80], what[200];
+	struct kt *t;
+	struct kt_buf *r = NULL, *w, *dx;
 	double tol;
-	char spec[128];
 
 	snprintf(spec, sizeof(spec), "%s,%s", rows, col);
-	add = kt_in(t, HD_DTYPE_F32, spec);
-	kt_reals(add, -1, 1);
+	snprintf(text, sizeof(text), "rms=%d%s%s", rms, *attr ? " " : "", attr);
+	snprintf(what, sizeof(what), "norm_d%s %s of %s %s", add ? "_add" : "", col, rows, text);
+	t = add ? KT_NEW(norm_d_add, text) : KT_NEW(norm_d, text);
+	if (add) {
+		r = kt_in(t, HD_DTYPE_F32, spec);
+		kt_reals(r, -1, 1);
+	}
 	kt_reals(kt_in(t, HD_DTYPE_F32, spec), -1, 1);
 	w = kt_in(t, HD_DTYPE_F32, col);
 	kt_reals(w, 0.5, 1.5);
@@ -114,13 +118,24 @@ static void adds(const char *rows, const char *col, int rms)
 	kt_reals(kt_in(t, HD_DTYPE_F32, spec), -1, 1);
 	dx = kt_out(t, HD_DTYPE_F32, spec);
 	tol = kt_tol(HD_DTYPE_F32, w->count + 16);
-	KT_CHECK(t, tol, "norm_d_add %s of %s rms=%d", col, rows, rms);
-	kt_threads(t, "norm_d_add");
-	kt_inplace(dx, add);
-	KT_CHECK(t, tol, "norm_d_add in place");
+	if (*attr)
+		tol = kt_tol(HD_DTYPE_F32, w->count + 16 + dx->count / w->count);
+	for (const char *key = attr; *key; key++)
+		if (!strncmp(key, "dw=1", 4) || !strncmp(key, "bias=1", 6) || !strncmp(key, "out=", 4))
+			kt_out(t, HD_DTYPE_F32, col);
+	KT_CHECK(t, tol, "%s", what);
+	kt_threads(t, what);
+	if (*attr && t->kernel[KT_CPU]->flags & HD_K_ACC_REST) {
+		t->run.acc = 1;
+		KT_CHECK(t, tol, "%s, added", what);
+		t->run.acc = 0;
+	}
+	if (add) {
+		kt_inplace(dx, r);
+		KT_CHECK(t, tol, "%s, in place", what);
+	}
 	kt_free(t);
 }
-#endif
 
 static void derivative(int rms)
 {
@@ -155,6 +170,10 @@ static void exact_columns(const char *rows, const char *col)
 	norm_free(&n);
 }
 
+static const char *const widths[] = { "embed=64",   "embed=512",  "embed=516",  "embed=768",
+				      "embed=1000", "embed=2048", "embed=2052", "embed=4096",
+				      "embed=8192", "embed=8196", "embed=8200" };
+
 int main(void)
 {
 	struct norm n = norm_new("batch=3", "embed=8", 0);
@@ -170,10 +189,21 @@ int main(void)
 	norm("batch=3,seq=67", "embed=384", 0, 100);
 	derivative(0);
 	derivative(1);
-#ifndef KT_CUDA
-	adds("batch=3,seq=5", "embed=33", 0);
-	adds("batch=2@2/7,seq=71@9/200", "embed=1027", 1);
-#endif
+	backward("batch=3,seq=5", "embed=33", 0, 1, "");
+	backward("batch=3,seq=5", "embed=768", 0, 1, "");
+	backward("batch=3", "embed=2052", 1, 1, "");
+	backward("batch=2@2/7,seq=71@9/200", "embed=1027", 1, 1, "");
+	backward("batch=2,seq=71", "embed=33", 0, 1, "dw=1 bias=1 out=embed");
+	backward("batch=2,seq=71", "embed=768", 0, 1, "dw=1 bias=1 out=embed");
+	backward("batch=2,seq=71", "embed=768", 0, 0, "dw=1 bias=1");
+	backward("batch=2,seq=71", "embed=768", 0, 0, "out=embed");
+	backward("batch=2@2/7,seq=71@9/200", "embed=2048", 1, 1, "dw=1");
+	backward("batch=7", "embed=8196", 1, 1, "dw=1 out=embed");
+	/* of each way that a row is held on cuda, and rows that are too long for that */
+	for (size_t i = 0; i < HD_LEN(widths); i++) {
+		norm("batch=3", widths[i], i % 2, 0);
+		backward("batch=9", widths[i], i % 2, i % 2, i % 2 ? "dw=1 out=embed" : "dw=1 bias=1 out=embed");
+	}
 	exact_columns("batch=5,seq=131", "embed=77");
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8/9", 0);

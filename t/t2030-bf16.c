@@ -237,11 +237,13 @@ static void others(const char *x, const char *rows, const char *col)
 	ONE(norm, "eps=1e-5 rms=1", LIST(bx, bcol), LIST(bx, brows), 100);
 	ONE(norm_d, "", LIST(bx, fcol, brows, brows, bx), LIST(bx), 100);
 	ONE(norm_dw, "", LIST(bx, brows, brows, bx), LIST(fcol, fcol), 100);
+	ONE(norm_d_add, "", LIST(bx, bx, fcol, brows, brows, bx), LIST(bx), 100);
+	ONE(norm_d_add, "rms=1", LIST(bx, bx, bcol, brows, bx), LIST(bx), 100);
+	ONE(norm_d_add, "dw=1 bias=1 out=e", LIST(bx, bx, fcol, brows, brows, bx), LIST(bx, fcol, fcol, fcol), 300);
+	ONE(norm_d, "rms=1 dw=1", LIST(bx, bcol, brows, bx), LIST(bx, fcol), 300);
 	ONE(gelu, "", LIST(bx), LIST(bx), 1);
 	ONE(gelu_d, "", LIST(bx, bx), LIST(bx), 1);
 #ifndef KT_CUDA
-	ONE(norm_d_add, "", LIST(bx, bx, fcol, brows, brows, bx), LIST(bx), 100);
-	ONE(norm_d_add, "rms=1", LIST(bx, bx, bcol, brows, bx), LIST(bx), 100);
 	ONE(gelu_slope, "", LIST(bx), LIST(bx, bx), 1);
 	ONE(gelu_slope_d, "", LIST(bx, bx), LIST(bx), 1);
 	ONE(gelu_slope_d, "", LIST(bx, bx), LIST(bx, fcol), 500);
@@ -266,9 +268,12 @@ static void long_rows(void)
 	ONE(norm, "eps=1e-5", LIST(x, f, f), LIST(x, r, r), 2083);
 	ONE(norm_d, "", LIST(x, w, r, r, x), LIST(x), 2083);
 	ONE(norm_d, "", LIST(x, f, r, r, x), LIST(x), 2083);
-#ifndef KT_CUDA
 	ONE(norm_d_add, "", LIST(x, x, f, r, r, x), LIST(x), 2083);
-#endif
+	ONE(norm_d_add, "dw=1 bias=1 out=embed", LIST(x, x, f, r, r, x), LIST(x, f, f, f), 2083);
+	/* by vectors: more than a block of cuda reads at once, and padding that begins in the middle of one */
+	ONE(xent, "", LIST("b b=2,vocab=9008/9003", "i b=2"), LIST("f b=2", "f b=2", "f b=2"), 100);
+	ONE(xent_d, "", LIST("b b=2,vocab=9008/9003", "i b=2", "f b=2", "f b=2", "f b=2"),
+	    LIST("b b=2,vocab=9008/9003"), 100);
 }
 
 static void tables(void)

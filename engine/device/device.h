@@ -37,7 +37,7 @@ struct hd_run { /* what changes from launch to launch */
 	uint64_t seed;
 	int64_t step;    /* 1-based */
 	int64_t sample0; /* global index (within the step's global batch) of index 0 of dim `batch` of this micro-batch */
-	int32_t acc;     /* 1: outputs are added to (kernels with HD_K_ACC); 0: overwritten */
+	int32_t acc;     /* 1: outputs are added to (kernels with HD_K_ACC or HD_K_ACC_REST); 0: overwritten */
 	int32_t train;   /* 0: evaluation, dropout is the identity */
 	int64_t position; /* kernel select: the position whose row is taken */
 	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: the first so many of each rows_most are in
@@ -53,8 +53,9 @@ struct hd_run { /* what changes from launch to launch */
 };
 
 enum {
-	HD_K_ACC = 1,  /* outputs can be added to (hd_run.acc) */
-	HD_K_ROWS = 2, /* elementwise: looks at hd_run.rows */
+	HD_K_ACC = 1,      /* outputs can be added to (hd_run.acc) */
+	HD_K_ROWS = 2,     /* elementwise: looks at hd_run.rows */
+	HD_K_ACC_REST = 4, /* outputs can be added to, all but the first */
 };
 
 struct hd_joint {

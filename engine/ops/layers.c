@@ -33,21 +33,39 @@ static int norm_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-static int norm_dw_shape(HD_SHAPE_ARGS)
+/* Gradients of the weight and, with bias=1, of the bias -> how many */
+static uint32_t shape_weights(struct hd_shape *outs, const char *attr, const struct hd_tensor *x, uint32_t dtype)
 {
-	const struct hd_tensor *x = ins[0];
+	uint32_t n = hd_attr_num(attr, "bias", 0) != 0 ? 2 : 1;
 
-	(void)self;
-	(void)p;
-	(void)nin;
-	*nout = hd_attr_num(attr, "bias", 0) != 0 ? 2 : 1;
-	for (uint32_t k = 0; k < *nout; k++) {
-		outs[k].dtype = ins[1]->dtype; /* rstd's */
+	for (uint32_t k = 0; k < n; k++) {
+		outs[k].dtype = dtype;
 		outs[k].ndim = 1;
 		outs[k].dims[0] = x->dims[x->ndim - 1];
 		outs[k].local[0] = x->local[x->ndim - 1];
 	}
+	return n;
+}
+
+static int norm_dw_shape(HD_SHAPE_ARGS)
+{
+	(void)self;
+	(void)p;
+	(void)nin;
+	*nout = shape_weights(outs, attr, ins[0], ins[1]->dtype); /* rstd's */
 	return HD_OK;
+}
+
+/* Of norm_d_add too. */
+static int norm_d_shape(HD_SHAPE_ARGS)
+{
+	(void)self;
+	(void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	*nout = 1;
+	if (hd_attr_num(attr, "dw", 0) != 0)
+		*nout += shape_weights(outs + 1, attr, ins[0], p->master_dtype);
+	return hd_attr_text(attr, "out") ? hd_shape_attr(p, attr, &outs[(*nout)++], p->master_dtype) : HD_OK;
 }
 
 static int norm_vjp(HD_VJP_ARGS)
@@ -369,7 +387,7 @@ static int select_shape(HD_SHAPE_ARGS)
 }
 
 static const char *const select_uncut[] = { "seq", NULL };
-static const int8_t first[] = { 0 };
+static const int8_t first[] = { 0, -1, -1, -1 };
 
 #define OP(id, traits, ...) \
 	const struct op hd_op_##id = { \
@@ -377,10 +395,10 @@ static const int8_t first[] = { 0 };
 		.is = traits \
 	}
 OP(norm, IS(NORM, OP_FLAG_CHEAP, 6), .unshardable = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
-OP(norm_d, IS(NORM_D, 0), .kind = "norm", .unshardable = norm_uncut, .shape = hd_same_as_first);
+OP(norm_d, IS(NORM_D, 0), .kind = "norm", .unshardable = norm_uncut, .shape = norm_d_shape);
 /* The input, then those of norm_d: what hd_pass_fuse makes of a sum with norm_d, where it is made of whole rows. */
-OP(norm_d_add, PLAIN, .kind = "norm", .unshardable = norm_uncut, .inplace = first, .shape = hd_same_as_first);
-OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
+OP(norm_d_add, IS(NORM_D_ADD, 0), .kind = "norm", .unshardable = norm_uncut, .inplace = first, .shape = norm_d_shape);
+OP(norm_dw, IS(NORM_DW, 0), .kind = "norm", .shape = norm_dw_shape);
 #define ATTENTION(id, traits, ...) \
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \
 					      .name = #id, \

@@ -2,7 +2,8 @@
  * Products that take their neighbours in: y = x W; z = y + bias + residual becomes one product with post-ops, and a sum
  * of products becomes a chain of products that add to each other in place.  After placement, so that nothing that must
  * be reduced in between is fused over: a reshard would be the product's only reader then.  Sums of a gradient's columns, those of
- * a bias, are made beside the gradient; the gradient of a norm adds that of the residual stream.  Where the device has such
+ * a bias, are made beside the gradient; the gradient of a norm adds that of the residual stream, and those of its weights are made
+ * beside it.  Where the device has such
  * products (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it
  * reads.
  */
@@ -203,28 +204,47 @@ static void stands_in(struct hd_plan *p, struct tensor *t, struct tensor *old)
 	hd_replace(p, old, t);
 }
 
+/* n with more results behind those that it has; NULL: an error.  They take the place of `more`. */
+static struct node *with_results(struct hd_plan *p, struct node *n, const char *attr, struct tensor *const *more,
+				 uint32_t nmore)
+{
+	struct node *with;
+
+	p->cursor = hd_cursor_before(n);
+	with = hd_node_make(p, n->v.op->name, n->ins, n->v.nin, "%s%s%s", n->attr, *n->attr ? " " : "", attr);
+	if (!with)
+		return NULL;
+	with->recompute_of = n->recompute_of;
+	for (uint32_t i = 0; i < n->v.nout; i++)
+		stands_in(p, with->outs[i], n->outs[i]);
+	for (uint32_t i = 0; i < nmore; i++)
+		stands_in(p, with->outs[n->v.nout + i], more[i]);
+	return with;
+}
+
+static int is_norm_d(const struct node *n)
+{
+	return n->is->role == OP_ROLE_NORM_D || n->is->role == OP_ROLE_NORM_D_ADD;
+}
+
 /* -> 1: it has taken the sum's place. */
 static int sum_beside(struct hd_plan *p, struct node *sum)
 {
-	struct node *n = summed(p, sum), *with;
+	struct node *n = summed(p, sum);
+	char attr[300];
 
-	if (!n || n->is->role != OP_ROLE_GELU_SLOPE_D || n->v.nout > 1)
+	if (!n || hd_attr_text(n->attr, "out") ||
+	    !(n->is->role == OP_ROLE_GELU_SLOPE_D || (is_norm_d(n) && !p->residuals_apart)))
 		return HD_OK;
-	p->cursor = hd_cursor_before(n);
-	with = hd_node_make(p, "gelu_slope_d", n->ins, n->v.nin, "out=%s", sum->outs[0]->spec);
-	if (!with)
-		return p->err->code;
-	with->recompute_of = n->recompute_of;
-	stands_in(p, with->outs[0], n->outs[0]);
-	stands_in(p, with->outs[1], sum->outs[0]);
-	return 1;
+	snprintf(attr, sizeof(attr), "out=%s", sum->outs[0]->spec);
+	return with_results(p, n, attr, sum->outs, 1) ? 1 : p->err->code;
 }
 
 static int sums_beside(struct hd_plan *p)
 {
 	int rc = HD_OK, some = 0;
 
-	for (struct node *n = p->first, *next; n && rc >= 0 && !p->separate; n = next) {
+	for (struct node *n = p->first, *next; n && rc >= 0; n = next) {
 		next = n->next;
 		if (n->is->role == OP_ROLE_SUM)
 			rc = sum_beside(p, n);
@@ -233,6 +253,45 @@ static int sums_beside(struct hd_plan *p)
 	if (some)
 		hd_drop_dead(p);
 	return rc < 0 ? rc : HD_OK;
+}
+
+/* dw is of the norm whose input's gradient d is. */
+static int same_norm(const struct node *d, const struct node *dw)
+{
+	struct tensor *const *ins = d->ins + (d->is->role == OP_ROLE_NORM_D_ADD);
+
+	if (ins[0] != dw->ins[0])
+		return 0;
+	for (uint32_t i = 1; i < dw->v.nin; i++) /* behind the weight, which dw does not read */
+		if (ins[i + 1] != dw->ins[i])
+			return 0;
+	return 1;
+}
+
+/* Gradients of a norm's weights are made beside that of its input, of which they read the same. */
+static void weights_beside(struct hd_plan *p)
+{
+	struct node **of = hd_alloc((p->ntensors + 1) * sizeof(*of)); /* by id of what is differentiated by */
+	int some = 0;
+
+	for (struct node *n = p->first; n; n = n->next)
+		if (is_norm_d(n) && !n->only.group && n->v.nout == 1)
+			of[n->ins[n->v.nin - 1]->id] = n;
+	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {
+		struct node *d = NULL;
+
+		next = n->next;
+		if (n->is->role == OP_ROLE_NORM_DW && !n->only.group)
+			d = of[n->ins[n->v.nin - 1]->id];
+		if (!d || !together(p, d, n) || !same_norm(d, n))
+			continue;
+		of[n->ins[n->v.nin - 1]->id] = NULL;
+		with_results(p, d, n->v.nout > 1 ? "dw=1 bias=1" : "dw=1", n->outs, n->v.nout);
+		some = 1;
+	}
+	free(of);
+	if (some)
+		hd_drop_dead(p);
 }
 
 /* -- the gradient of a residual stream -------------------------------------------------------------------------------------- */
@@ -399,9 +458,11 @@ int hd_pass_fuse(struct hd_plan *p)
 		if (n->is->role == OP_ROLE_ADD && !n->only.group && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
 	}
+	norms_add(p);
+	if (!p->residuals_apart)
+		weights_beside(p);
 	if (!rc)
 		rc = sums_beside(p);
-	norms_add(p);
 	drop_slopes(p);
 	if (p->gelu) {
 		free(reads);

@@ -232,11 +232,13 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 		struct tensor *x = n->ins[i];
 		struct node *m = maker(x);
 		const struct hd_kernel *k = m ? d->kernel(m->v.op->name) : NULL;
-		int all = m && k && k->flags & HD_K_ACC && m->inst < 0 && !m->comm.kind && x->v.dtype == y->v.dtype &&
+		int adds = m && k && (k->flags & HD_K_ACC || (k->flags & HD_K_ACC_REST && x != m->outs[0]));
+		int all = adds && m->inst < 0 && !m->comm.kind && x->v.dtype == y->v.dtype &&
 			  hd_local_bytes(x) == hd_local_bytes(y) &&
 			  !(is(m, OP_ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
 
-		for (uint32_t o = 0; all && o < m->v.nout; o++) /* one flag for all outputs of a kernel */
+		/* one flag for all outputs of a kernel */
+		for (uint32_t o = all && !(k->flags & HD_K_ACC); all && o < m->v.nout; o++)
 			all = is_contribution(g, m->outs[o]) &&
 			      (g->at[m->outs[o]->id].root == m->outs[o] || m->outs[o] != x);
 		if (all && g->at[x->id].root == x && !g->members_of[x->id])

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/norm.h - checks of norm, norm_d and norm_dw; shared by all devices.
  *
- * p->n: rows, columns, rms, and whether the optional operand is there; p->f[0]: eps.
+ * p->n: rows, columns, rms, and whether the optional operand is there; p->f[0]: eps.  Of norm_d and norm_d_add n[3] and n[4] are how
+ * many gradients of weights and sums stand behind the first result.
  */
 #ifndef HD_KERNELS_PREPARE_NORM_H
 #define HD_KERNELS_PREPARE_NORM_H
@@ -37,12 +38,29 @@ static inline int hd_prepare_norm(const struct hd_check *c, struct hd_prep *p)
 	return 0;
 }
 
+static inline int hd_prepare_norm_sums(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x)
+{
+	const struct hd_view *out = c->d->out;
+	uint32_t weights = 0, sums = hd_attr_text(c->d->attr, "out") != NULL;
+
+	if (hd_attr_num(c->d->attr, "dw", 0) != 0)
+		weights = hd_attr_num(c->d->attr, "bias", 0) != 0 ? 2 : 1;
+	HD_TRY(hd_check_counts(c, c->d->nin, c->d->nin, 1 + weights + sums, 1 + weights + sums));
+	for (uint32_t i = 1; i <= weights; i++)
+		HD_TRY(hd_check_part(c, &out[i], x, x->ndim - 1, x->ndim));
+	if (sums)
+		HD_TRY(hd_check_part(c, &out[1 + weights], x, x->ndim - 1, x->ndim));
+	p->n[3] = weights;
+	p->n[4] = sums;
+	return 0;
+}
+
 static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 {
 	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0, n;
 	const struct hd_view *x = &c->d->in[0];
 
-	HD_TRY(hd_check_counts(c, 5 - rms, 5 - rms, 1, 1));
+	HD_TRY(hd_check_counts(c, 5 - rms, 5 - rms, 1, 4));
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_prepare_norm_rows(c, p, x));
 	n = x->ndim;
@@ -51,6 +69,7 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 	for (uint32_t i = 2; i < c->d->nin - 1; i++)
 		HD_TRY(hd_check_part(c, &c->d->in[i], x, 0, n - 1));
 	HD_TRY(hd_check_same(c, &c->d->in[c->d->nin - 1], x));
+	HD_TRY(hd_prepare_norm_sums(c, p, x));
 	return hd_check_same(c, &c->d->out[0], x);
 }
 
@@ -61,7 +80,7 @@ static inline int hd_prepare_norm_d_add(const struct hd_check *c, struct hd_prep
 	const struct hd_kernel_desc rest = { c->d->attr, c->d->nin - 1, c->d->nout, c->d->in + 1, c->d->out };
 	const struct hd_check of_rest = { c->kernel, c->real, &rest, c->err, c->also };
 
-	HD_TRY(hd_check_counts(c, 6 - rms, 6 - rms, 1, 1));
+	HD_TRY(hd_check_counts(c, 6 - rms, 6 - rms, 1, 4));
 	HD_TRY(hd_prepare_norm_d(&of_rest, p));
 	return hd_check_same(c, &c->d->in[0], &c->d->out[0]);
 }

@@ -242,7 +242,7 @@ static void run_slope_d(const struct hd_prep *p, void *const *out, void *const *
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 		for (int64_t b = 0; b < blocks; b++)
 			block_d(p, out, in, b);
-		hd_column_sums_join(&c, 0, c.cols, out[1], 0);
+		hd_column_sums_join(&c, 0, c.cols, out[1], r->acc);
 		return;
 	}
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
@@ -256,6 +256,8 @@ const struct hd_kernel hd_cpu_gelu_d = { .name = "gelu_d", .flags = HD_K_ROWS, .
 const struct hd_kernel hd_cpu_gelu_slope = {
 	.name = "gelu_slope", .flags = HD_K_ROWS, .prepare = prepare_slope, .run = run_slope
 };
-const struct hd_kernel hd_cpu_gelu_slope_d = {
-	.name = "gelu_slope_d", .flags = HD_K_ROWS, .prepare = prepare_slope_d, .scratch = scratch, .run = run_slope_d
-};
+const struct hd_kernel hd_cpu_gelu_slope_d = { .name = "gelu_slope_d",
+					       .flags = HD_K_ROWS | HD_K_ACC_REST,
+					       .prepare = prepare_slope_d,
+					       .scratch = scratch,
+					       .run = run_slope_d };

@@ -2,8 +2,9 @@
  * norm, norm_d and norm_dw: layer norm and RMS norm; the equations are in the reference.
  *
  * A row stays in L1 over its passes, so memory is read once.  The variance is taken around the
- * mean (two passes): the difference of two large sums would cancel.  The column sums of norm_dw
- * are made by blocks of rows, joined in their order (columns.h), which also keeps the rounding of long sums small.
+ * mean (two passes): the difference of two large sums would cancel.  The column sums of norm_dw, and those that norm_d makes of
+ * the same rows while they are in L1, are made by blocks of rows, joined in their order (columns.h), which also keeps the rounding
+ * of long sums small.
  *
  * x, y, dx and dy may be bf16 (`low`), w and b too (`wlow`); everything else is fp32.  A function is compiled for each.
  */
@@ -14,8 +15,8 @@
 #include "kernels/prepare/norm.h"
 
 HD_PREPARE_LOW(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
-HD_PREPARE_LOW(prepare_d_shared, "norm_d", "tuf*", "t", hd_prepare_norm_d(c, p))
-HD_PREPARE_LOW(prepare_d_add_shared, "norm_d_add", "ttuf*", "t", hd_prepare_norm_d_add(c, p))
+HD_PREPARE_LOW(prepare_d_shared, "norm_d", "tuf*", "tf", hd_prepare_norm_d(c, p))
+HD_PREPARE_LOW(prepare_d_add_shared, "norm_d_add", "ttuf*", "tf", hd_prepare_norm_d_add(c, p))
 HD_PREPARE_LOW(prepare_dw_shared, "norm_dw", "tf*", "f", hd_prepare_norm_dw(c, p))
 
 /* The last input, dy, has the dtype of x; the letters cannot say it. */
@@ -27,16 +28,43 @@ static int same_dy(const char *kernel, const struct hd_kernel_desc *d, struct hd
 			  hd_dtype_name(d->in[d->nin - 1].dtype), hd_dtype_name(d->in[0].dtype));
 }
 
+/* Of norm_d: the results behind the first. */
+static struct hd_column_sums sums_d(const struct hd_prep *p)
+{
+	return hd_column_sums_of(p->n[0], (p->n[3] + p->n[4]) * p->n[1]);
+}
+
+static int64_t bytes_d(const struct hd_prep *p)
+{
+	const struct hd_column_sums c = sums_d(p);
+
+	return hd_column_sums_bytes(&c);
+}
+
 static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_d_shared(d, p, err));
-	return same_dy("norm_d", d, err);
+	HD_TRY(same_dy("norm_d", d, err));
+	return hd_scratch_take(p, bytes_d(p), "norm_d", err);
+}
+
+static int64_t scratch_d(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, prepare_d_shared, bytes_d);
 }
 
 static int prepare_d_add(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_d_add_shared(d, p, err));
-	return same_dy("norm_d_add", d, err);
+	HD_TRY(same_dy("norm_d_add", d, err));
+	return hd_scratch_take(p, bytes_d(p), "norm_d_add", err);
+}
+
+static int64_t scratch_d_add(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, prepare_d_add_shared, bytes_d);
 }
 
 static struct hd_column_sums sums_dw(const struct hd_prep *p)
@@ -276,36 +304,43 @@ ROW_D(row_d_low, 1, 0)
 ROW_D(row_d_lowest, 1, 1)
 ROW_D(row_d_odd, 0, 1)
 
-static void rows_d(const struct hd_prep *p, void *dx, const void *add, void *const *in)
+/* Operands of norm_d, and of norm_d_add behind its first. */
+struct back {
+	void (*row)(void *dx, const void *x, const void *w, struct stats s, const void *dy, const void *add, int64_t n,
+		    int rms);
+	void *dx;
+	const void *add, *x, *w, *dy; /* add: or NULL */
+	const float *rstd, *mean;
+	int64_t cols, dtype;
+	int rms;
+};
+
+static struct back back_of(const struct hd_prep *p, void *dx, const void *add, void *const *in)
 {
-	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2];
-	int64_t t = p->n[14], u = p->n[15];
-	const float *rstd = in[2], *mean = rms ? NULL : in[3];
-	const void *dy = in[rms ? 3 : 4];
-	void (*f)(void *dx, const void *x, const void *w, struct stats s, const void *dy, const void *add, int64_t n,
-		  int rms) = t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_d_lowest : row_d_low)
-			     : u == HD_DTYPE_BF16 ? row_d_odd
-						  : row_d;
+	int64_t rms = p->n[2], low = p->n[14] == HD_DTYPE_BF16, wlow = p->n[15] == HD_DTYPE_BF16;
 
-#pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
-	for (int64_t i = 0; i < rows; i++) {
-		struct stats s = { mean ? mean[i] : 0, rstd[i] };
-
-		f(hd_into(dx, t, i * cols), hd_at(in[0], t, i * cols), in[1], s, hd_at(dy, t, i * cols),
-		  add ? hd_at(add, t, i * cols) : NULL, cols, rms != 0);
-	}
+	return (struct back){ .row = low    ? (wlow ? row_d_lowest : row_d_low)
+				     : wlow ? row_d_odd
+					    : row_d,
+			      .dx = dx,
+			      .add = add,
+			      .x = in[0],
+			      .w = in[1],
+			      .rstd = in[2],
+			      .mean = rms ? NULL : in[3],
+			      .dy = in[rms ? 3 : 4],
+			      .cols = p->n[1],
+			      .dtype = p->n[14],
+			      .rms = rms != 0 };
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void one_row(const struct back *b, int64_t i)
 {
-	(void)r;
-	rows_d(p, out[0], NULL, in);
-}
+	struct stats s = { b->mean ? b->mean[i] : 0, b->rstd[i] };
+	int64_t at = i * b->cols, t = b->dtype;
 
-static void run_d_add(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
-{
-	(void)r;
-	rows_d(p, out[0], in[0], in + 1);
+	b->row(hd_into(b->dx, t, at), hd_at(b->x, t, at), b->w, s, hd_at(b->dy, t, at),
+	       b->add ? hd_at(b->add, t, at) : NULL, b->cols, b->rms);
 }
 
 struct dw {
@@ -314,52 +349,70 @@ struct dw {
 	int64_t cols, dtype;
 };
 
-/* Sums of rows from..to-1, a strip of them, over columns j..j+31: in registers. */
-INLINE void add_two(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t j, const int low)
+/* Sums of rows from..to-1, a strip of them, over columns j..j+31: in registers.  plain: those of b alone. */
+INLINE void add_two(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t j, const int low,
+		    const int plain)
 {
 	hd_floats sum[2] = { { 0 } }, dots[2] = { { 0 } }, x[2], dy[2];
 
 	for (int64_t i = from; i < to; i++) {
-		float mean = a->mean ? a->mean[i] : 0, rstd = a->rstd[i];
+		float mean = a->mean ? a->mean[i] : 0, rstd = plain ? 0 : a->rstd[i];
 
-		hd_fetch_two(a->x, low, (i + HD_STRIP) * a->cols + j);
-		hd_fetch_two(a->dy, low, (i + HD_STRIP) * a->cols + j);
-		hd_get_two(x, a->x, low, low, i * a->cols + j);
+		if (!plain) {
+			hd_fetch_two(a->x, low, (i + HD_STRIP) * a->cols + j);
+			hd_fetch_two(a->dy, low, (i + HD_STRIP) * a->cols + j);
+			hd_get_two(x, a->x, low, low, i * a->cols + j);
+		}
 		hd_get_two(dy, a->dy, low, low, i * a->cols + j);
 		for (int k = 0; k < 2; k++) {
-			dots[k] += dy[k] * ((x[k] - mean) * rstd);
+			if (!plain)
+				dots[k] += dy[k] * ((x[k] - mean) * rstd);
 			sum[k] += dy[k];
 		}
 	}
-	hd_add_two(w + j, dots, low);
+	if (!plain)
+		hd_add_two(w + j, dots, low);
 	if (b)
 		hd_add_two(b + j, sum, low);
 }
 
-INLINE void strip_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to, const int low)
+INLINE void strip_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to, const int low, const int plain)
 {
 	int64_t whole = a->cols / HD_TWO * HD_TWO;
 
 	for (int64_t j = 0; j < whole; j += HD_TWO)
-		add_two(a, w, b, from, to, j, low);
+		add_two(a, w, b, from, to, j, low, plain);
 	for (int64_t i = from; i < to; i++)
 		for (int64_t j = whole; j < a->cols; j++) {
-			float dy = hd_get(a->dy, low, i * a->cols + j), x = hd_get(a->x, low, i * a->cols + j);
+			float dy = hd_get(a->dy, low, i * a->cols + j);
 
-			w[j] += dy * ((x - (a->mean ? a->mean[i] : 0)) * a->rstd[i]);
+			if (!plain)
+				w[j] += dy * ((hd_get(a->x, low, i * a->cols + j) - (a->mean ? a->mean[i] : 0)) *
+					      a->rstd[i]);
 			if (b)
 				b[j] += dy;
 		}
 }
 
-HD_CLONES static void strip_wide(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
-{
-	strip_dw(a, w, b, from, to, 0);
-}
+#define STRIP(name, low, plain) \
+	HD_CLONES static void name(const struct dw *a, float *w, float *b, int64_t from, int64_t to) \
+	{ \
+		strip_dw(a, w, b, from, to, low, plain); \
+	}
+STRIP(strip_wide, 0, 0)
+STRIP(strip_low, 1, 0)
+STRIP(strip_plain, 0, 1)
+STRIP(strip_plain_low, 1, 1)
 
-HD_CLONES static void strip_low(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
+/* Of the products with x, and of dy where b is there; or of dy alone where w is not */
+static void strip(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
 {
-	strip_dw(a, w, b, from, to, 1);
+	int low = a->dtype == HD_DTYPE_BF16;
+
+	if (w)
+		(low ? strip_low : strip_wide)(a, w, b, from, to);
+	else
+		(low ? strip_plain_low : strip_plain)(a, w, b, from, to);
 }
 
 /* Rows from..to-1, to w and, where it is asked for, b */
@@ -369,7 +422,7 @@ static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64
 	if (b)
 		memset(b, 0, (size_t)a->cols * sizeof(*b));
 	for (int64_t i = from; i < to; i += HD_STRIP)
-		(a->dtype == HD_DTYPE_BF16 ? strip_low : strip_wide)(a, w, b, i, hd_min(to, i + HD_STRIP));
+		strip(a, w, b, i, hd_min(to, i + HD_STRIP));
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -394,9 +447,66 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 		hd_column_sums_join(&c, cols, cols, out[1], r->acc);
 }
 
+/* A strip of rows at a time, whose operands are in the caches when the sums are made. */
+static void block_d(const struct back *b, const struct hd_prep *p, float *sums, int64_t from, int64_t to)
+{
+	const struct dw weights = { b->x, b->dy, b->rstd, b->mean, b->cols, b->dtype };
+	const struct dw result = { NULL, b->dx, NULL, NULL, b->cols, b->dtype };
+
+	memset(sums, 0, (size_t)((p->n[3] + p->n[4]) * b->cols) * sizeof(*sums));
+	for (int64_t i = from; i < to; i += HD_STRIP) {
+		int64_t end = hd_min(to, i + HD_STRIP);
+
+		for (int64_t k = i; k < end; k++)
+			one_row(b, k);
+		if (p->n[3])
+			strip(&weights, sums, p->n[3] > 1 ? sums + b->cols : NULL, i, end);
+		if (p->n[4])
+			strip(&result, NULL, sums + p->n[3] * b->cols, i, end);
+	}
+}
+
+static void rows_d(const struct hd_prep *p, void *const *out, const struct back *b, int acc)
+{
+	const struct hd_column_sums c = sums_d(p);
+	int64_t rows = p->n[0], cols = p->n[1], blocks = hd_column_sums_blocks(&c);
+
+	if (!c.cols) {
+#pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
+		for (int64_t i = 0; i < rows; i++)
+			one_row(b, i);
+		return;
+	}
+#pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
+	for (int64_t i = 0; i < blocks; i++)
+		block_d(b, p, (float *)hd_scratch() + i * c.cols, i * c.block, hd_min(rows, (i + 1) * c.block));
+	for (int64_t k = 0; k * cols < c.cols; k++)
+		hd_column_sums_join(&c, k * cols, cols, out[1 + k], acc);
+}
+
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct back b = back_of(p, out[0], NULL, in);
+
+	rows_d(p, out, &b, r->acc);
+}
+
+static void run_d_add(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct back b = back_of(p, out[0], in[0], in + 1);
+
+	rows_d(p, out, &b, r->acc);
+}
+
 const struct hd_kernel hd_cpu_norm = { .name = "norm", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
-const struct hd_kernel hd_cpu_norm_d_add = { .name = "norm_d_add", .prepare = prepare_d_add, .run = run_d_add };
+const struct hd_kernel hd_cpu_norm_d = {
+	.name = "norm_d", .flags = HD_K_ACC_REST, .prepare = prepare_d, .scratch = scratch_d, .run = run_d
+};
+const struct hd_kernel hd_cpu_norm_d_add = { .name = "norm_d_add",
+					     .flags = HD_K_ACC_REST,
+					     .prepare = prepare_d_add,
+					     .scratch = scratch_d_add,
+					     .run = run_d_add };
 const struct hd_kernel hd_cpu_norm_dw = {
 	.name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .scratch = scratch_dw, .run = run_dw
 };

@@ -67,7 +67,7 @@ static void run_slope_d(const struct hd_prep *p, void *const *out, void *const *
 	double *dx = out[0], *sums = out[1];
 	int64_t n = hd_used(r, p->n[0]), cols = p->n[1];
 
-	for (int64_t j = 0; j < cols; j++)
+	for (int64_t j = 0; j < cols && !r->acc; j++)
 		sums[j] = 0;
 	for (int64_t i = 0; i < n; i++) {
 		dx[i] = s[i] * dy[i];
@@ -82,5 +82,5 @@ const struct hd_kernel hd_ref_gelu_slope = {
 	.name = "gelu_slope", .flags = HD_K_ROWS, .prepare = prepare_slope, .run = run_slope
 };
 const struct hd_kernel hd_ref_gelu_slope_d = {
-	.name = "gelu_slope_d", .flags = HD_K_ROWS, .prepare = prepare_slope_d, .run = run_slope_d
+	.name = "gelu_slope_d", .flags = HD_K_ROWS | HD_K_ACC_REST, .prepare = prepare_slope_d, .run = run_slope_d
 };

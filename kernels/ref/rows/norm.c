@@ -81,16 +81,49 @@ static void rows_d(const struct hd_prep *p, double *dx, const double *add, void 
 		      add ? add + i * cols : NULL, cols, rms != 0);
 }
 
+/* Of the columns of y, and of the products with (x - mean) rstd where there is an x. */
+static double column_sum(const double *y, const double *x, const double *rstd, const double *mean, int64_t rows,
+			 int64_t cols)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < rows; i++)
+		sum += y[i * cols] * (x ? (x[i * cols] - (mean ? mean[i] : 0)) * rstd[i] : 1);
+	return sum;
+}
+
+static void put(double *to, double sum, int acc)
+{
+	*to = acc ? *to + sum : sum;
+}
+
+/* The results behind the first, of norm_d's operands. */
+static void sums_d(const struct hd_prep *p, void *const *out, void *const *in, int acc)
+{
+	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2], weights = p->n[3];
+	const double *x = in[0], *rstd = in[2], *mean = rms ? NULL : in[3], *dy = in[rms ? 3 : 4], *dx = out[0];
+	double *const *sums = (double *const *)out + 1;
+
+	for (int64_t j = 0; j < cols; j++) {
+		if (weights > 0)
+			put(sums[0] + j, column_sum(dy + j, x + j, rstd, mean, rows, cols), acc);
+		if (weights > 1)
+			put(sums[1] + j, column_sum(dy + j, NULL, NULL, NULL, rows, cols), acc);
+		if (p->n[4])
+			put(sums[weights] + j, column_sum(dx + j, NULL, NULL, NULL, rows, cols), acc);
+	}
+}
+
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	(void)r;
 	rows_d(p, out[0], NULL, in);
+	sums_d(p, out, in, r->acc);
 }
 
 static void run_d_add(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	(void)r;
 	rows_d(p, out[0], in[0], in + 1);
+	sums_d(p, out, in + 1, r->acc);
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -100,19 +133,15 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 	double *dw = out[0], *db = p->n[3] ? out[1] : NULL;
 
 	for (int64_t j = 0; j < cols; j++) {
-		double w = 0, b = 0;
-
-		for (int64_t i = 0; i < p->n[0]; i++) {
-			w += dy[i * cols + j] * (x[i * cols + j] - (mean ? mean[i] : 0)) * rstd[i];
-			b += dy[i * cols + j];
-		}
-		dw[j] = r->acc ? dw[j] + w : w;
+		put(dw + j, column_sum(dy + j, x + j, rstd, mean, p->n[0], cols), r->acc);
 		if (db)
-			db[j] = r->acc ? db[j] + b : b;
+			put(db + j, column_sum(dy + j, NULL, NULL, NULL, p->n[0], cols), r->acc);
 	}
 }
 
 const struct hd_kernel hd_ref_norm = { .name = "norm", .prepare = prepare, .run = run };
-const struct hd_kernel hd_ref_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
-const struct hd_kernel hd_ref_norm_d_add = { .name = "norm_d_add", .prepare = prepare_d_add, .run = run_d_add };
+const struct hd_kernel hd_ref_norm_d = { .name = "norm_d", .flags = HD_K_ACC_REST, .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_ref_norm_d_add = {
+	.name = "norm_d_add", .flags = HD_K_ACC_REST, .prepare = prepare_d_add, .run = run_d_add
+};
 const struct hd_kernel hd_ref_norm_dw = { .name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
