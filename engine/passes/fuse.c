@@ -268,19 +268,19 @@ static int same_norm(const struct node *d, const struct node *dw)
 	return 1;
 }
 
-/* Gradients of a norm's weights are made beside that of its input, of which they read the same. */
+/* Gradients of a norm's weights are made beside that of its input, of which they read the same, where that stands in front of them:
+ * what reads them stands behind them. */
 static void weights_beside(struct hd_plan *p)
 {
 	struct node **of = hd_alloc((p->ntensors + 1) * sizeof(*of)); /* by id of what is differentiated by */
 	int some = 0;
 
-	for (struct node *n = p->first; n; n = n->next)
-		if (is_norm_d(n) && !n->only.group && n->v.nout == 1)
-			of[n->ins[n->v.nin - 1]->id] = n;
 	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {
 		struct node *d = NULL;
 
 		next = n->next;
+		if (is_norm_d(n) && !n->only.group && n->v.nout == 1)
+			of[n->ins[n->v.nin - 1]->id] = n;
 		if (n->is->role == OP_ROLE_NORM_DW && !n->only.group)
 			d = of[n->ins[n->v.nin - 1]->id];
 		if (!d || !together(p, d, n) || !same_norm(d, n))
@@ -295,7 +295,16 @@ static void weights_beside(struct hd_plan *p)
 }
 
 /* -- the gradient of a residual stream -------------------------------------------------------------------------------------- */
-/* add = x + norm_d: norm_d adds x as it goes.  -> 0: it is no such sum. */
+/* Whether x is made between two nodes. */
+static int made_between(const struct tensor *x, const struct node *from, const struct node *to)
+{
+	for (const struct node *n = from; x->v.node && n != to; n = n->next)
+		if (n == N(x->v.node))
+			return 1;
+	return 0;
+}
+
+/* add = x + norm_d: norm_d adds x as it goes, where it stands if x is there.  -> 0: it is no such sum. */
 static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *reads)
 {
 	for (int i = 0; i < 2 && add->v.nin == 2; i++) {
@@ -307,7 +316,7 @@ static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *read
 		    !same_shape(dx, add->outs[0]))
 			continue;
 		memcpy(ins + 1, n->ins, n->v.nin * sizeof(*ins));
-		p->cursor = hd_cursor_before(add);
+		p->cursor = hd_cursor_before(made_between(x, n, add) ? add : n);
 		y = hd_op1(p, "norm_d_add", ins, n->v.nin + 1, "%s", n->attr);
 		if (y)
 			stands_in(p, y, add->outs[0]);
