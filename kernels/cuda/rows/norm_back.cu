@@ -273,10 +273,13 @@ template <class T, class W> struct launch_summed {
 struct put_each {
 	float *to[3];
 	int64_t cols;
+	int acc;
 
 	HD_DEV void put(int64_t i, float x) const
 	{
-		to[i / cols][i % cols] = x;
+		float *y = to[i / cols] + i % cols;
+
+		*y = acc ? *y + x : x;
 	}
 };
 
@@ -451,11 +454,13 @@ static void sums_apart(const struct hd_prep *p, const norm_d_args<T, W> &a, floa
 
 	if (weights) {
 		sum_columns(p, a.x, a.rstd, a.mean, a.dy, r);
-		hd_join(r, part, slabs_of(p), 2 * cols, weights * cols, put_each{ { to[0], to[1], NULL }, cols });
+		hd_join(r, part, slabs_of(p), 2 * cols, weights * cols,
+			put_each{ { to[0], to[1], NULL }, cols, r->acc });
 	}
 	if (p->n[4]) { /* its second sums alone are looked at */
 		sum_columns(p, a.dx, a.rstd, a.mean, a.dx, r);
-		hd_join(r, part + cols, slabs_of(p), 2 * cols, cols, put_each{ { to[weights], NULL, NULL }, cols });
+		hd_join(r, part + cols, slabs_of(p), 2 * cols, cols,
+			put_each{ { to[weights], NULL, NULL }, cols, r->acc });
 	}
 }
 
@@ -471,7 +476,7 @@ static void go_back(const struct hd_prep *p, void *const *out, void *const *in, 
 	if (n && a.rows && in_vectors(a) && cols <= MOST_COLS) {
 		launch_summed<T, W>{ a, part, (int)p->n[3], (int)p->n[4], r }.any();
 		hd_join(r, part, summed_blocks(a.rows, cols), n * cols, n * cols,
-			put_each{ { to[0], to[1], to[2] }, cols });
+			put_each{ { to[0], to[1], to[2] }, cols, r->acc });
 		return;
 	}
 	if (a.rows)
