@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * norm_d, norm_d_add and norm_dw: gradients of layer norm and RMS norm; the equations are in kernels/ref/rows/norm.c.
  *
- * Rows are read as norm reads them.  norm_dw sums columns (columns.h).  Where norm_d makes these sums too, a block has every so
- * many-th row, and its threads keep the sums of their columns in registers.
+ * Rows are read as norm reads them.  norm_dw sums columns (columns.h).  norm_d can make these sums beside its own result
+ * (norm_sums.h).
  */
-#include "kernels/cuda/rows/norm.h"
+#include "kernels/cuda/rows/norm_sums.h"
 
 #define BLOCKS (3 * 132) /* of norm_dw, which are all there at once */
 #define ROWS 4           /* rows that a thread of norm_dw reads at once */
@@ -35,37 +35,32 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 }
 
 /* -- sums beside norm_d --------------------------------------------------------------------------------------------------------- */
-#define MOST_COLS (4 * 512 * FOUR)
-
 static int64_t larger(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
 }
 
-/* Threads of a row whose vectors are three or four a thread. */
-static int row_of(int64_t cols)
+template <class T, class W> static int allow_summed(const struct hd_prep *p)
 {
-	int row = HD_WARP;
+	norm_d_args<T, W> a = {};
+	int rc = HD_OK;
 
-	while (4 * row * FOUR < cols)
-		row *= 2;
-	return row;
+	a.cols = p->n[1];
+	launch_summed<T, W>{ a, NULL, 0, 0, NULL, &rc }.any();
+	return rc;
 }
 
-/* Blocks of 640 threads or so a multiprocessor, of eight rows at least. */
-static int64_t summed_blocks(int64_t rows, int64_t cols)
+/* n[5]: the sums are launches of their own, since the GPU has too little shared memory. */
+static void need_sums(struct hd_prep *p)
 {
-	int64_t row = cols > MOST_COLS ? 512 : row_of(cols), most = 132 * larger(1, 640 / row);
+	int low = p->n[14] == HD_DTYPE_BF16;
+	int64_t n = p->n[3] + p->n[4], blocks = summed_blocks(p->n[0], p->n[1], low);
 
-	return larger(1, hd_least(most, rows / 8));
-}
-
-static void need_sums(const struct hd_prep *p)
-{
-	int64_t n = p->n[3] + p->n[4], blocks = summed_blocks(p->n[0], p->n[1]);
-
-	if (n)
-		hd_cuda_scratch_need((size_t)(larger(blocks * n, 2 * slabs_of(p)) * p->n[1]) * sizeof(float));
+	if (!n)
+		return;
+	hd_cuda_scratch_need((size_t)(larger(blocks * n, 2 * slabs_of(p)) * p->n[1]) * sizeof(float));
+	if (low) /* no row of fp32 lies in shared memory */
+		p->n[5] = (p->n[15] == HD_DTYPE_BF16 ? allow_summed<bf16, bf16>(p) : allow_summed<bf16, float>(p)) < 0;
 }
 
 static int prepare_back(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
@@ -81,17 +76,6 @@ static int prepare_back_add(const struct hd_kernel_desc *d, struct hd_prep *p, s
 	need_sums(p);
 	return same_dy("norm_d_add", d, err);
 }
-
-/* r: added, or NULL. */
-template <class T, class W> struct norm_d_args {
-	T *dx;
-	const T *r, *x;
-	const W *w;
-	const float *rstd, *mean;
-	const T *dy;
-	int64_t rows, cols;
-	float each;
-};
 
 /* -- rows in registers: K vectors of each of ROW threads -------------------------------------------------------------------- */
 /* dx may be r or dy: a thread has read what it writes. */
@@ -148,124 +132,6 @@ template <class T, class W> struct launch_norm_d {
 	template <int K, int ROW> void go() const
 	{
 		HD_LAUNCH((norm_d_held<K, ROW, T, W>), row_blocks<ROW>(a.rows), row_threads<ROW>(), 0, r, a);
-	}
-};
-
-/* -- the same, and sums of columns ------------------------------------------------------------------------------------------------ */
-/* Two sums over the threads of a row.  scratch is that of every other row: one that is still read is not written. */
-template <int ROW> HD_DEV void row_sums(float *a, float *b, float (*scratch)[ROW / HD_WARP])
-{
-	*a = warp_sum(*a);
-	*b = warp_sum(*b);
-	if (ROW == HD_WARP)
-		return;
-	if (threadIdx.x % HD_WARP == 0) {
-		scratch[0][threadIdx.x / HD_WARP] = *a;
-		scratch[1][threadIdx.x / HD_WARP] = *b;
-	}
-	__syncthreads();
-	*a = scratch[0][0];
-	*b = scratch[1][0];
-	for (int i = 1; i < ROW / HD_WARP; i++) {
-		*a += scratch[0][i];
-		*b += scratch[1][i];
-	}
-}
-
-template <int K, int ROW> HD_DEV void put_sums(float *part, const float (*sum)[FOUR], int first, int cols)
-{
-#pragma unroll
-	for (int k = 0; k < K; k++)
-		if (in_row<K, ROW>(k, first, cols))
-			store<FOUR>(part + first + k * ROW * FOUR, sum[k]);
-}
-
-/* part: of each block the sums for dw and db, as many of them as `weights` says, and with `sums` those of dx as it was rounded. */
-template <int K, int ROW, class T, class W>
-__global__ void __launch_bounds__(ROW) norm_d_summed(norm_d_args<T, W> a, float *part, int weights, int sums)
-{
-	HD_SHARED(float, scratch, [2][2][ROW / HD_WARP]);
-	int first = (int)threadIdx.x * FOUR, cols = (int)a.cols, turn = 0;
-	float dw[K][FOUR] = {}, db[K][FOUR] = {}, all[K][FOUR] = {};
-
-	for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, turn ^= 1) {
-		vec<FOUR, T> x[K] = {}, d[K] = {}, r[K] = {};
-		float sum = 0, dot = 0, mu = a.mean ? a.mean[row] : 0, rs = a.rstd[row];
-
-		fetch_row<K, ROW>(x, a.x + row * cols, first, cols);
-		fetch_row<K, ROW>(d, a.dy + row * cols, first, cols);
-		if (a.r)
-			fetch_row<K, ROW>(r, a.r + row * cols, first, cols);
-#pragma unroll
-		for (int k = 0; k < K; k++) {
-			float w[FOUR] = {};
-
-			if (in_row<K, ROW>(k, first, cols))
-				load<FOUR>(w, a.w + first + k * ROW * FOUR);
-			for (int i = 0; i < FOUR; i++) {
-				float dy = d[k].at(i), v = (x[k].at(i) - mu) * rs;
-
-				dw[k][i] += dy * v;
-				db[k][i] += dy;
-				sum += w[i] * dy;
-				dot += w[i] * dy * v;
-			}
-		}
-		row_sums<ROW>(&sum, &dot, scratch[turn]);
-		sum = a.mean ? sum * a.each : 0;
-		dot *= a.each;
-#pragma unroll
-		for (int k = 0; k < K; k++)
-			if (in_row<K, ROW>(k, first, cols)) {
-				float w[FOUR], y[FOUR];
-				vec<FOUR, T> dx;
-
-				load<FOUR>(w, a.w + first + k * ROW * FOUR);
-				for (int i = 0; i < FOUR; i++)
-					y[i] = r[k].at(i) +
-					       rs * (w[i] * d[k].at(i) - sum - (x[k].at(i) - mu) * rs * dot);
-				dx.set(y);
-				put<FOUR>(a.dx + row * cols + first + k * ROW * FOUR, dx);
-				for (int i = 0; i < FOUR; i++)
-					all[k][i] += dx.at(i);
-			}
-	}
-	part += blockIdx.x * (int64_t)(weights + sums) * cols;
-	if (weights > 0)
-		put_sums<K, ROW>(part, dw, first, cols);
-	if (weights > 1)
-		put_sums<K, ROW>(part + cols, db, first, cols);
-	if (sums)
-		put_sums<K, ROW>(part + weights * cols, all, first, cols);
-}
-
-template <class T, class W> struct launch_summed {
-	const norm_d_args<T, W> &a;
-	float *part;
-	int weights, sums;
-	const struct hd_run *r;
-
-	template <int K, int ROW> void go() const
-	{
-		HD_LAUNCH((norm_d_summed<K, ROW, T, W>), (unsigned)summed_blocks(a.rows, a.cols), ROW, 0, r, a, part,
-			  weights, sums);
-	}
-	template <int ROW> void vectors() const
-	{
-		if (a.cols > 3 * ROW * FOUR)
-			go<4, ROW>();
-		else
-			go<3, ROW>();
-	}
-	void any() const
-	{
-		switch (row_of(a.cols)) {
-		case 32: vectors<32>(); break;
-		case 64: vectors<64>(); break;
-		case 128: vectors<128>(); break;
-		case 256: vectors<256>(); break;
-		default: vectors<512>();
-		}
 	}
 };
 
@@ -401,6 +267,12 @@ template <class T, class W> static int in_vectors(const norm_d_args<T, W> &a)
 	       a.cols % FOUR == 0;
 }
 
+/* Whether norm_d_summed takes such rows. */
+template <class T, class W> static int in_units(const norm_d_args<T, W> &a)
+{
+	return a.cols % (16 / (int)sizeof(T)) == 0 && a.cols <= MOST_COLS;
+}
+
 template <class T, class W> static void go_d(const norm_d_args<T, W> &a, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
@@ -473,9 +345,9 @@ static void go_back(const struct hd_prep *p, void *const *out, void *const *in, 
 
 	for (int64_t i = 0; i < n; i++)
 		to[i] = (float *)out[1 + i];
-	if (n && a.rows && in_vectors(a) && cols <= MOST_COLS) {
-		launch_summed<T, W>{ a, part, (int)p->n[3], (int)p->n[4], r }.any();
-		hd_join(r, part, summed_blocks(a.rows, cols), n * cols, n * cols,
+	if (n && a.rows && in_vectors(a) && in_units(a) && !p->n[5]) {
+		launch_summed<T, W>{ a, part, (int)p->n[3], (int)p->n[4], r, NULL }.any();
+		hd_join(r, part, summed_blocks(a.rows, cols, sizeof(T) == 2), n * cols, n * cols,
 			put_each{ { to[0], to[1], to[2] }, cols, r->acc });
 		return;
 	}
