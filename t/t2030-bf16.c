@@ -276,6 +276,25 @@ static void long_rows(void)
 	    LIST("b b=2,vocab=9008/9003"), 100);
 }
 
+/* Widths at which cuda shares out rows in another way, some with a last vector that is not there. */
+static void wide_norms(void)
+{
+	static const int wide[] = { 504, 648, 768, 1024, 1992, 4096, 8184 };
+
+	for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
+		int rows = wide[i] < 1024 ? 61 : 11;
+		char x[80], w[80], r[80];
+
+		snprintf(x, sizeof(x), "b batch=%d,embed=%d", rows, wide[i]);
+		snprintf(w, sizeof(w), "f embed=%d", wide[i]);
+		snprintf(r, sizeof(r), "f batch=%d", rows);
+		ONE(norm, "eps=1e-5", LIST(x, w, w), LIST(x, r, r), wide[i]);
+		ONE(norm, "eps=1e-5 rms=1", LIST(x, w), LIST(x, r), wide[i]);
+		ONE(norm_d_add, "dw=1 bias=1 out=embed", LIST(x, x, w, r, r, x), LIST(x, w, w, w), wide[i]);
+		ONE(norm_d, "rms=1 dw=1", LIST(x, w, r, x), LIST(x, w), wide[i]);
+	}
+}
+
 static void tables(void)
 {
 	ONE(embedding, "", LIST("i b=2,s=37", "b v=61,e=40"), LIST("b b=2,s=37,e=40"), 1);
@@ -429,6 +448,7 @@ int main(void)
 	others("a=2,b=70,e=296", "a=2,b=70",
 	       "e=296"); /* columns by vectors, more than a block has; several slabs of rows */
 	long_rows();
+	wide_norms();
 	tables();
 	for (int how = 0; how < 5; how++) {
 		products(230, 40, 136, how, "40 x 136");

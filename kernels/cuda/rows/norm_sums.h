@@ -29,7 +29,7 @@ template <class T, class W> struct norm_d_args {
 
 /* -- host side: how rows are shared out ------------------------------------------------------------------------------------- */
 /* Threads of a row.  Three units of fp32 would not fit in registers. */
-static int row_of(int64_t cols, int low)
+static inline int row_of(int64_t cols, int low)
 {
 	int row = HD_WARP;
 
@@ -48,7 +48,7 @@ static HD_DEV __host__ constexpr int summed_each(int row) /* blocks of a multipr
 	return row == HD_WARP ? 1 : LONG_BLOCKS / summed_threads(row);
 }
 /* Each has two rows at a place at least, if there are so many. */
-static int64_t summed_blocks(int64_t rows, int64_t cols, int low)
+static inline int64_t summed_blocks(int64_t rows, int64_t cols, int low)
 {
 	int row = row_of(cols, low), places = summed_threads(row) / row;
 	int64_t blocks = hd_least(132 * summed_each(row), rows / (2 * places));
