@@ -4,7 +4,7 @@
  * A row is read once, into registers (norm.h).  Rows that are longer still, or that lie where vectors cannot, have a block each,
  * whose passes after the first find them in L1.  The variance is taken around the mean.
  */
-#include "kernels/cuda/rows/norm.h"
+#include "kernels/cuda/rows/norm_sums.h"
 
 HD_CUDA_PREPARE_TYPES(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
 
@@ -85,6 +85,121 @@ template <class T, class W> struct launch_norm {
 		HD_LAUNCH((norm_held<K, ROW, T, W>), row_blocks<ROW>(a.rows), row_threads<ROW>(), 0, r, a);
 	}
 };
+
+/* -- rows of bf16, several one after the other ------------------------------------------------------------------------------ */
+#define AHEAD_THREADS 256 /* four blocks a multiprocessor: 64 registers each */
+#define AHEAD_BLOCKS (4 * 132)
+
+template <int K, int ROW> HD_DEV void fetch_units(vec<UNIT, bf16> *v, const bf16 *x, int first, int cols)
+{
+#pragma unroll
+	for (int k = 0; k < K; k++)
+		v[k] = has<K, ROW, UNIT>(k, first, cols) ? fetch<UNIT>(x + first + k * ROW * UNIT) : vec<UNIT, bf16>{};
+}
+
+template <int ROW> HD_DEV float place_sum(float x, float *scratch)
+{
+	int warp = (int)threadIdx.x / HD_WARP, first = warp / (ROW / HD_WARP) * (ROW / HD_WARP);
+
+	x = warp_sum(x);
+	if (ROW == HD_WARP)
+		return x;
+	if (threadIdx.x % HD_WARP == 0)
+		scratch[warp] = x;
+	__syncthreads();
+	x = scratch[first];
+	for (int i = 1; i < ROW / HD_WARP; i++)
+		x += scratch[first + i];
+	return x;
+}
+
+template <int K, int ROW>
+HD_DEV void put_units(bf16 *y, const four (*w)[ROW], const four (*b)[ROW], const vec<UNIT, bf16> *v, float mu, float rs,
+		      int first, int cols)
+{
+#pragma unroll
+	for (int k = 0; k < K; k++)
+		if (has<K, ROW, UNIT>(k, first, cols)) {
+			vec<UNIT, bf16> out;
+			float o[UNIT];
+
+			for (int i = 0; i < UNIT; i++) {
+				int at = (k * UNIT + i) / 4, mine = (int)threadIdx.x % ROW;
+
+				o[i] = (v[k].at(i) - mu) * rs * w[at][mine].at(i % 4) + b[at][mine].at(i % 4);
+			}
+			out.set(o);
+			put<UNIT>(y + first + k * ROW * UNIT, out);
+		}
+}
+
+/* A row is asked for before the one before it is added up: else memory would wait for each sum. */
+template <int K, int ROW, class W> __global__ void __launch_bounds__(AHEAD_THREADS, 4) norm_ahead(norm_args<bf16, W> a)
+{
+	const int PLACES = AHEAD_THREADS / ROW;
+	HD_SHARED(float, scratch, [2][2][AHEAD_THREADS / HD_WARP]); /* of every other row */
+	HD_SHARED(four, w, [K * UNIT / 4][ROW]);
+	HD_SHARED(four, b, [K * UNIT / 4][ROW]);
+	int first = (int)threadIdx.x % ROW * UNIT, cols = (int)a.cols, turn = 0;
+	int64_t row = blockIdx.x * (int64_t)PLACES + threadIdx.x / ROW, step = (int64_t)gridDim.x * PLACES;
+	vec<UNIT, bf16> v[K] = {}, next[K] = {};
+
+	if (row < a.rows)
+		fetch_units<K, ROW>(next, a.x + row * cols, first, cols);
+	keep_weights<K, ROW, UNIT>(w, a.w, cols);
+	keep_weights<K, ROW, UNIT>(b, a.b, cols);
+	for (int64_t begin = (int64_t)blockIdx.x * PLACES; begin < a.rows; begin += step, row += step, turn ^= 1) {
+		float sum = 0, square = 0, mu, rs;
+
+#pragma unroll
+		for (int k = 0; k < K; k++)
+			v[k] = next[k];
+		if (row + step < a.rows)
+			fetch_units<K, ROW>(next, a.x + (row + step) * cols, first, cols);
+#pragma unroll
+		for (int k = 0; k < K; k++)
+			for (int i = 0; i < UNIT; i++)
+				sum += v[k].at(i);
+		mu = a.rms ? 0 : place_sum<ROW>(sum, scratch[turn][0]) * a.each;
+#pragma unroll
+		for (int k = 0; k < K; k++)
+			for (int i = 0; i < UNIT && has<K, ROW, UNIT>(k, first, cols); i++)
+				square += (v[k].at(i) - mu) * (v[k].at(i) - mu);
+		rs = hd_rsqrt(place_sum<ROW>(square, scratch[turn][1]) * a.each + a.eps);
+		if (row >= a.rows)
+			continue;
+		put_units<K, ROW>(a.y + row * cols, w, b, v, mu, rs, first, cols);
+		if (first == 0)
+			a.rstd[row] = rs;
+		if (first == 0 && a.mean)
+			a.mean[row] = mu;
+	}
+}
+
+template <int K, int ROW, class W> static void start_ahead(const norm_args<bf16, W> &a, const struct hd_run *r)
+{
+	const int PLACES = AHEAD_THREADS / ROW;
+
+	HD_LAUNCH((norm_ahead<K, ROW, W>), hd_blocks(a.rows, PLACES, AHEAD_BLOCKS), AHEAD_THREADS, 0, r, a);
+}
+/* 0: not such rows. */
+template <class W> static int go_ahead(const norm_args<bf16, W> &a, const struct hd_run *r)
+{
+	if (a.cols % UNIT || a.cols <= 2 * HD_WARP * UNIT || a.cols > 2 * AHEAD_THREADS * UNIT)
+		return 0;
+	switch (row_of(a.cols, 1)) {
+	case 32: start_ahead<3, 32>(a, r); break;
+	case 64: start_ahead<2, 64>(a, r); break;
+	case 128: start_ahead<2, 128>(a, r); break;
+	default: start_ahead<2, 256>(a, r);
+	}
+	return 1;
+}
+template <class W> static int go_ahead(const norm_args<float, W> &, const struct hd_run *)
+{
+	return 0;
+}
+
 /* -- rows of any kind, a block each ----------------------------------------------------------------------------------------- */
 template <int N, class T, class W> __global__ void __launch_bounds__(THREADS) norm(norm_args<T, W> a)
 {
@@ -141,7 +256,7 @@ static void go(const struct hd_prep *p, void *const *out, void *const *in, const
 		return;
 	if (!hd_aligned(a.x) || !hd_aligned(a.w) || !hd_aligned(a.b) || !hd_aligned(a.y) || a.cols % FOUR)
 		HD_LAUNCH((norm<1, T, W>), (unsigned)a.rows, THREADS, 0, r, a);
-	else if (hold_row(a.cols, launch_norm<T, W>{ a, r }))
+	else if (go_ahead(a, r) || hold_row(a.cols, launch_norm<T, W>{ a, r }))
 		return;
 	else if (a.cols % V)
 		HD_LAUNCH((norm<FOUR, T, W>), (unsigned)a.rows, THREADS, 0, r, a);
