@@ -382,6 +382,6 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 	p->n[14] == HD_DTYPE_F32 ? go_dw<float>(p, out, in, r) : go_dw<bf16>(p, out, in, r);
 }
 
-HD_CUDA_KERNEL(norm_d, "norm_d", 0, prepare_back, run_d);
-HD_CUDA_KERNEL(norm_d_add, "norm_d_add", 0, prepare_back_add, run_d_add);
+HD_CUDA_KERNEL(norm_d, "norm_d", HD_K_ACC_REST, prepare_back, run_d);
+HD_CUDA_KERNEL(norm_d_add, "norm_d_add", HD_K_ACC_REST, prepare_back_add, run_d_add);
 HD_CUDA_KERNEL(norm_dw, "norm_dw", HD_K_ACC, prepare_dw, run_dw);
