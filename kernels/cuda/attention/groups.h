@@ -11,16 +11,7 @@
 #define ROWS 128 /* queries or keys of a block */
 #define OWN 2    /* rows of a block: these, and those that it has next */
 
-/* Choices that only a GPU can judge. */
-#ifndef HD_ATT_PERSIST
-#define HD_ATT_PERSIST 1 /* a block a multiprocessor, which goes on to other rows; 0: a block for each */
-#endif
-#ifndef HD_ATT_ORDERED
-#define HD_ATT_ORDERED 1 /* the two groups of a block take turns with products */
-#endif
-#ifndef HD_ATT_L2
-#define HD_ATT_L2 (16 << 20) /* bytes of the other side that blocks read at about the same time */
-#endif
+#define SECTION_BYTES (16 << 20) /* of the other side, which blocks read at about the same time */
 
 /* Rows that blocks have, in tiles of ROWS: of `section` heads at a time, whose other sides stay in the L2 cache.  Tiles with most
  * work come first, and the other way round in every second section from the last.  So neighbours differ little in work. */
@@ -30,17 +21,18 @@ struct jobs {
 
 static inline jobs jobs_of(int64_t rows, int64_t heads, int64_t batch, int64_t other_bytes)
 {
-	int64_t fit = HD_ATT_L2 / (other_bytes > 0 ? other_bytes : 1), all = heads * batch;
+	int64_t fit = SECTION_BYTES / (other_bytes > 0 ? other_bytes : 1), all = heads * batch;
 
 	fit = fit < 32 ? 32 : fit < all ? fit : all;
 	return jobs{ (int)((rows + ROWS - 1) / ROWS), (int)heads, (int)all, (int)fit, (int)((all + fit - 1) / fit) };
 }
 
+/* One on each multiprocessor, which goes on to other rows. */
 static inline unsigned blocks_of(const jobs &w)
 {
 	int n = w.tiles * w.all, most = hd_cuda_multiprocessors();
 
-	return (unsigned)(HD_ATT_PERSIST && n > most ? most : n);
+	return (unsigned)(n > most ? most : n);
 }
 
 #ifdef HD_HOPPER
@@ -130,13 +122,10 @@ template <int N> struct ring {
 /* The two groups ask for the products of tile n by turns: then one's arithmetic is beside the other's products. */
 HD_DEV void turn_wait(uint64_t *turn, int group, unsigned n)
 {
-	if (HD_ATT_ORDERED)
-		barrier_wait(&turn[group], (int)(n & 1) ^ !group);
+	barrier_wait(&turn[group], (int)(n & 1) ^ !group);
 }
 HD_DEV void turn_pass(uint64_t *turn, int group)
 {
-	if (!HD_ATT_ORDERED)
-		return;
 	__syncwarp(); /* no lane still waits: two turns later the parity is the same */
 	let_go(&turn[!group]);
 }

@@ -6,14 +6,8 @@
 #define HD_KERNELS_CUDA_ATTENTION_GROUPS_D_H
 #include "kernels/cuda/attention/groups.h"
 
-#ifndef HD_ATT_DQ_KEYS
-#define HD_ATT_DQ_KEYS 128 /* of a tile with head_dim 64 */
-#endif
-#ifndef HD_ATT_FRAGMENTS
-#define HD_ATT_FRAGMENTS 1 /* own rows of 64 dims stay in registers beside tiles of 64: less of shared memory's rate */
-#endif
-#define KEYS(D) ((D) > 64 ? 64 : HD_ATT_DQ_KEYS)
-#define QUERIES 64 /* of a tile, beside keys */
+#define KEYS(D) ((D) > 64 ? 64 : 128) /* of a tile, beside queries */
+#define QUERIES 64                    /* of a tile, beside keys */
 #define STAGES(N, D) ((D) > 64 || (N) > 64 ? 3 : 5)
 #define ROWS_BYTES(N, D) ((N) * (D) * (int)sizeof(bf16))
 /* Two operands of the block's rows, pairs of tiles of N rows, two floats of each of these, barriers. */
@@ -85,9 +79,10 @@ template <int N, int D> struct held {
 	}
 };
 
-/* A group's 64 rows of the block's two operands: where they lie, and as fragments. */
+/* A group's 64 rows of the block's two operands: where they lie, and as fragments.  Those of 64 dims stay in registers beside tiles
+ * of 64: products that read both sides of shared memory would need its whole rate. */
 template <int N, int D> struct own_rows {
-	static const int kept = HD_ATT_FRAGMENTS && N == 64 && D == 64, pieces = kept ? D / 16 : 1;
+	static const int kept = N == 64 && D == 64, pieces = kept ? D / 16 : 1;
 	const unsigned char *at;
 	uint32_t a[2][pieces][4];
 
