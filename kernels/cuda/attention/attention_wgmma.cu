@@ -209,12 +209,12 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			hold<KEYS>(s);
 			let_go(&m.s[now.at()].k_free);
 			r.soften_tile(t, s, n.from);
+			barrier_wait(&m.s[now.at()].v_there, now.parity());
 			pack_scores<KEYS>(p, s);
 			now.n++;
 		}
 		for (int i = 1; i < n.n; i++) { /* scores of tile i beside the values of tile i - 1 */
 			barrier_wait(&m.s[now.at()].k_there, now.parity());
-			barrier_wait(&m.s[now.before()].v_there, now.parity_before());
 			turn_wait(m.turn, group, now.n);
 			hold<KEYS>(s);
 			hold<D>(sum);
@@ -226,6 +226,9 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			hold<KEYS>(s);
 			let_go(&m.s[now.at()].k_free);
 			r.soften_tile(t, s, n.from + (int64_t)i * KEYS);
+			hold<KEYS>(s);
+			/* A loop, which keeps the next wait behind the exponentials: ptxas moves it to the front of straight code. */
+			barrier_wait(&m.s[now.at()].v_there, now.parity());
 			group_wait<0>();
 			hold<D>(sum);
 			let_go(&m.s[now.before()].v_free);
@@ -235,7 +238,6 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 		}
 		let_go(&m.rows->free[turn % OWN]);
 		if (n.n) {
-			barrier_wait(&m.s[now.before()].v_there, now.parity_before());
 			hold<D>(sum);
 			group_fence();
 			begin_sum<D, KEYS>(sum, p, m.v(now.before()));
@@ -250,7 +252,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 }
 #endif
 
-template <int D>
+template <int D, int PLAIN>
 __global__ void __launch_bounds__(THREADS, 1)
 	wgmma_forward(hd_att t, jobs w, bf16 *o, float *lse, const __grid_constant__ hd_tensor_map q,
 		      const __grid_constant__ hd_tensor_map k, const __grid_constant__ hd_tensor_map v)
@@ -259,6 +261,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 	HD_DYNAMIC_SHARED(unsigned char, shared);
 	room<D> m(shared);
 
+	if (PLAIN)
+		make_plain(&t);
 	if (threadIdx.x == 0)
 		m.make();
 	__syncthreads();
@@ -368,13 +372,18 @@ int hd_cuda_by_wgmma(void)
 	return is_hopper() && !(asked && !strcmp(asked, "0"));
 }
 
+template <int D> static int allow(struct hd_err *err)
+{
+	HD_TRY(hd_cuda_allow_shared("attention", (const void *)wgmma_forward<D, 0>, BYTES(D), err));
+	return hd_cuda_allow_shared("attention", (const void *)wgmma_forward<D, 1>, BYTES(D), err);
+}
+
 int hd_att_wgmma_has(const struct hd_att *t, struct hd_err *err)
 {
 	if (!hd_att_mma_has(t) || !t->batch || !t->seq || !t->keys || t->batch * t->heads * t->seq > INT32_MAX ||
 	    t->batch * t->kv_heads * t->keys > INT32_MAX || !hd_cuda_by_wgmma())
 		return 0;
-	return t->dim == 64 ? hd_cuda_allow_shared("attention", (const void *)wgmma_forward<64>, BYTES(64), err) >= 0
-			    : hd_cuda_allow_shared("attention", (const void *)wgmma_forward<128>, BYTES(128), err) >= 0;
+	return (t->dim == 64 ? allow<64>(err) : allow<128>(err)) >= 0;
 }
 
 template <int D>
@@ -391,7 +400,10 @@ static int go(const struct hd_att *t, void *o, float *lse, const void *q, const 
 	HD_TRY(hd_tensor_map_make(&mq, q, nq, sq, ROWS, &none));
 	HD_TRY(hd_tensor_map_make(&mk, k, nk, sk, KEYS, &none));
 	HD_TRY(hd_tensor_map_make(&mv, v, nk, sk, KEYS, &none));
-	HD_LAUNCH((wgmma_forward<D>), dim3(blocks_of(w)), THREADS, BYTES(D), r, *t, w, (bf16 *)o, lse, mq, mk, mv);
+	if (is_plain(t))
+		HD_LAUNCH((wgmma_forward<D, 1>), blocks_of(w), THREADS, BYTES(D), r, *t, w, (bf16 *)o, lse, mq, mk, mv);
+	else
+		HD_LAUNCH((wgmma_forward<D, 0>), blocks_of(w), THREADS, BYTES(D), r, *t, w, (bf16 *)o, lse, mq, mk, mv);
 	return HD_OK;
 }
 

@@ -489,7 +489,7 @@ template <int N, int D> HD_DEV void consume_queries(const hd_att &t, const hd_at
 #endif
 
 /* -- kernels ------------------------------------------------------------------------------------------------------------------- */
-template <int D>
+template <int D, int PLAIN>
 __global__ void __launch_bounds__(THREADS, 1)
 	wgmma_backward_q(hd_att t, hd_att_d x, jobs w, const __grid_constant__ sides y)
 {
@@ -497,6 +497,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 	HD_DYNAMIC_SHARED(unsigned char, shared);
 	held<KEYS(D), D> m(shared);
 
+	if (PLAIN)
+		make_plain(&t);
 	if (threadIdx.x == 0)
 		m.make(1);
 	__syncthreads();
@@ -511,7 +513,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
-template <int D>
+template <int D, int PLAIN>
 __global__ void __launch_bounds__(THREADS, 1)
 	wgmma_backward_kv(hd_att t, hd_att_d x, jobs w, const __grid_constant__ sides y)
 {
@@ -519,6 +521,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 	HD_DYNAMIC_SHARED(unsigned char, shared);
 	held<QUERIES, D> m(shared);
 
+	if (PLAIN)
+		make_plain(&t);
 	if (threadIdx.x == 0)
 		m.make(32); /* the lanes of the warp that fetches */
 	__syncthreads();
@@ -534,15 +538,17 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 /* -- host ------------------------------------------------------------------------------------------------------------------------ */
-template <int D> static int allow(struct hd_err *err)
+template <int D, int PLAIN> static int allow(struct hd_err *err)
 {
-	HD_TRY(hd_cuda_allow_shared("attention", (const void *)wgmma_backward_q<D>, BYTES(KEYS(D), D), err));
-	return hd_cuda_allow_shared("attention", (const void *)wgmma_backward_kv<D>, BYTES(QUERIES, D), err);
+	HD_TRY(hd_cuda_allow_shared("attention", (const void *)wgmma_backward_q<D, PLAIN>, BYTES(KEYS(D), D), err));
+	return hd_cuda_allow_shared("attention", (const void *)wgmma_backward_kv<D, PLAIN>, BYTES(QUERIES, D), err);
 }
 
 int hd_att_wgmma_d_prepare(const struct hd_att *t, struct hd_err *err)
 {
-	return t->dim == 64 ? allow<64>(err) : allow<128>(err);
+	if (is_plain(t))
+		return t->dim == 64 ? allow<64, 1>(err) : allow<128, 1>(err);
+	return t->dim == 64 ? allow<64, 0>(err) : allow<128, 0>(err);
 }
 
 /* Queries in tiles of nq rows, keys of nk. */
@@ -559,7 +565,7 @@ template <int D> static int map_all(sides *m, const struct hd_att *t, const stru
 	return hd_tensor_map_make(&m->v, x->v, n[1], step[1], nk, &none);
 }
 
-template <int D> static int go(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
+template <int D, int PLAIN> static int go(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
 {
 	int64_t row = 2 * D * (int64_t)sizeof(bf16), group = t->heads / (t->kv_heads ? t->kv_heads : 1);
 	jobs queries = jobs_of(t->seq, t->heads, t->batch, t->keys * row);
@@ -568,12 +574,14 @@ template <int D> static int go(const struct hd_att *t, const struct hd_att_d *x,
 
 	HD_TRY(map_all<D>(&q, t, x, ROWS, KEYS(D)));
 	HD_TRY(map_all<D>(&kv, t, x, QUERIES, ROWS));
-	HD_LAUNCH((wgmma_backward_q<D>), dim3(blocks_of(queries)), THREADS, BYTES(KEYS(D), D), r, *t, *x, queries, q);
-	HD_LAUNCH((wgmma_backward_kv<D>), dim3(blocks_of(keys)), THREADS, BYTES(QUERIES, D), r, *t, *x, keys, kv);
+	HD_LAUNCH((wgmma_backward_q<D, PLAIN>), blocks_of(queries), THREADS, BYTES(KEYS(D), D), r, *t, *x, queries, q);
+	HD_LAUNCH((wgmma_backward_kv<D, PLAIN>), blocks_of(keys), THREADS, BYTES(QUERIES, D), r, *t, *x, keys, kv);
 	return HD_OK;
 }
 
 int hd_att_wgmma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
 {
-	return t->dim == 64 ? go<64>(t, x, r) : go<128>(t, x, r);
+	if (is_plain(t))
+		return t->dim == 64 ? go<64, 1>(t, x, r) : go<128, 1>(t, x, r);
+	return t->dim == 64 ? go<64, 0>(t, x, r) : go<128, 0>(t, x, r);
 }

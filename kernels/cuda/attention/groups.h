@@ -13,6 +13,17 @@
 
 #define SECTION_BYTES (16 << 20) /* of the other side, which blocks read at about the same time */
 
+/* Attention with neither a cap nor a window has kernels of its own: code that only these need would lie inside of the loops. */
+static inline int is_plain(const struct hd_att *t)
+{
+	return !(t->softcap > 0) && !t->window;
+}
+HD_DEV void make_plain(hd_att *t) /* for the compiler */
+{
+	t->softcap = 0;
+	t->window = 0;
+}
+
 /* Rows that blocks have, in tiles of ROWS: of `section` heads at a time, whose other sides stay in the L2 cache.  Tiles with most
  * work come first, and the other way round in every second section from the last.  So neighbours differ little in work. */
 struct jobs {
