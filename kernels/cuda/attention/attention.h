@@ -16,6 +16,10 @@ struct hd_att : hd_attention {
 	{
 		return (head0 + head) / group - kv0;
 	}
+	HD_DEV int kv_of_int(int head) const /* divides faster */
+	{
+		return (int)((unsigned)(head0 + head) / (unsigned)group) - (int)kv0;
+	}
 	/* Keys that query i sees: the first so many. */
 	HD_DEV int64_t seen(int64_t i) const
 	{

@@ -11,6 +11,9 @@
 #include "kernels/cuda/attention/groups.h"
 
 #define KEYS 128
+#ifndef GROWTH
+#define GROWTH 8
+#endif
 #define STAGES(D) ((D) > 64 ? 2 : 3)
 #define TILE_BYTES(D) (KEYS * (D) * (int)sizeof(bf16))
 /* Queries, tiles of keys and of values, barriers; and what the first may have to move to begin at a multiple of 1024. */
@@ -78,7 +81,7 @@ HD_DEV void produce(const hd_att &t, const jobs &w, const room<D> &m, const hd_t
 
 	for (; j.find(w, turn); turn++) {
 		int i0 = first_row(w, j);
-		int kv = (int)t.kv_of(j.head);
+		int kv = t.kv_of_int(j.head);
 		span n = span_of<KEYS>(t, i0);
 
 		m.rows->put(turn, j, ROWS * D * (int)sizeof(bf16));
@@ -97,7 +100,8 @@ HD_DEV void produce(const hd_att &t, const jobs &w, const room<D> &m, const hd_t
 	m.rows->put(turn, j, 0);
 }
 
-/* Scores of a lane's two rows into probabilities around the largest so far.  less: what earlier sums are to be times. */
+/* Scores of a lane's two rows into probabilities around about the largest so far.  less: what earlier sums are to be times.  They stay as
+ * they are while a row's scores grow by less than 2^GROWTH (Zadouri et al., FlashAttention-4, 2026): bf16 is as exact there. */
 HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float scale)
 {
 	float high[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY }, part[4] = { 0, 0, 0, 0 }, base[2];
@@ -111,7 +115,9 @@ HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float sca
 	for (int e = 0; e < 2; e++) {
 		float old = max[e];
 
-		max[e] = fmaxf(old, four_max(fmaxf(high[2 * e], high[2 * e + 1])) * scale);
+		float now = four_max(fmaxf(high[2 * e], high[2 * e + 1])) * scale;
+
+		max[e] = now > old + GROWTH ? now : old;
 		base[e] = max[e] == -INFINITY ? 0 : max[e]; /* nothing seen yet: all terms are 0 */
 		less[e] = hd_exp2(old - base[e]);
 	}
@@ -155,7 +161,8 @@ struct rows {
 			cap<KEYS / 8>(t, s);
 		if (j + KEYS > least || j < most) {
 			int left[2] = { within<KEYS>(seen[0] - j), within<KEYS>(seen[1] - j) };
-			int gone[2] = { within<KEYS>(passed[0] - j), within<KEYS>(passed[1] - j) };
+			int gone[2] = { t.window ? within<KEYS>(passed[0] - j) : 0,
+					t.window ? within<KEYS>(passed[1] - j) : 0 };
 
 			hide<KEYS / 8>(s, gone, left);
 		}
@@ -163,6 +170,8 @@ struct rows {
 	}
 	template <int D> HD_DEV void shrink(float (*o)[4]) const
 	{
+		if (!__ballot_sync(~0u, less[0] != 1 || less[1] != 1))
+			return;
 #pragma unroll
 		for (int n = 0; n < D / 8; n++)
 #pragma unroll
@@ -180,74 +189,98 @@ struct rows {
 	}
 };
 
+/* Sums of the job of this turn are complete. */
+template <int D>
+HD_DEV void put_job(const hd_att &t, const jobs &w, const room<D> &m, int turn, bf16 *o, float (*sum)[4],
+		    const float *times)
+{
+	job j = m.rows->jobs[turn % JOBS];
+	int first = first_row(w, j) + warp_row();
+
+	put_rows<D>(o + t.q_at(j.b, first, j.head), t.heads * t.dim, t.seq - first, sum, times[0], times[1]);
+}
+
+/* sum += the last tile's values, where no other tile follows. */
+template <int D>
+HD_DEV void add_last(const room<D> &m, const ring<STAGES(D)> &now, float (*sum)[4], uint32_t (*p)[4], int more)
+{
+	hold<D>(sum);
+	group_fence();
+	begin_sum<D, KEYS>(sum, p, m.v(now.before()), more);
+	group_wait<0>();
+	hold<D>(sum);
+	let_go(&m.s[now.before()].v_free);
+}
+
 template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<D> &m, bf16 *o, float *lse)
 {
-	int group = (int)threadIdx.x / 128 - 1;
-	float sum[D / 8][4], s[KEYS / 8][4];
+	int group = (int)threadIdx.x / 128 - 1, open = -1,
+	    more = 0; /* open: the turn whose sums miss the last tile's values; more: they are begun */
+	float sum[D / 8][4], s[KEYS / 8][4], times[2] = { 0, 0 };
 	uint32_t p[KEYS / 16][4];
 	ring<STAGES(D)> now;
 
 	clear<KEYS / 8>(s);
+	clear<D / 8>(sum);
+	pack_scores<KEYS>(p, s);
 	for (int turn = 0;; turn++) {
 		job j = m.rows->take(turn);
-		int i0 = first_row(w, j), first = i0 + warp_row();
-		const unsigned char *q = m.q(turn % OWN) + group * 64 * HD_ROW_BYTES;
+		int i0 = first_row(w, j);
+		unsigned char *q = m.q(turn % OWN);
 		span n = span_of<KEYS>(t, i0);
-		rows r(t, first);
+		rows r(t, i0 + warp_row());
 
 		if (j.tile < 0)
 			break;
-		clear<D / 8>(sum);
-		if (n.n) {
-			barrier_wait(&m.s[now.at()].k_there, now.parity());
-			turn_wait(m.turn, group, now.n);
-			hold<KEYS>(s);
-			group_fence();
-			begin_scores<D, KEYS>(s, q, m.k(now.at()));
-			turn_pass(m.turn, group);
-			group_wait<0>();
-			hold<KEYS>(s);
-			let_go(&m.s[now.at()].k_free);
-			r.soften_tile(t, s, n.from);
-			barrier_wait(&m.s[now.at()].v_there, now.parity());
-			pack_scores<KEYS>(p, s);
-			now.n++;
-		}
-		for (int i = 1; i < n.n; i++) { /* scores of tile i beside the values of tile i - 1 */
+		/* Scores of a tile beside the values of the one before, which may be the last one of the job before.  Where there is
+		 * none, a product that counts nothing: of rows that are there. */
+		for (int i = 0; i < n.n; i++) {
 			barrier_wait(&m.s[now.at()].k_there, now.parity());
 			turn_wait(m.turn, group, now.n);
 			hold<KEYS>(s);
 			hold<D>(sum);
 			group_fence();
-			begin_scores<D, KEYS>(s, q, m.k(now.at()));
-			begin_sum<D, KEYS>(sum, p, m.v(now.before()));
+			begin_scores<D, KEYS>(s, q + group * 64 * HD_ROW_BYTES, m.k(now.at()));
+			begin_sum<D, KEYS>(sum, p, open < 0 ? q : m.v(now.before()), more);
 			turn_pass(m.turn, group);
 			group_wait<1>();
 			hold<KEYS>(s);
 			let_go(&m.s[now.at()].k_free);
-			r.soften_tile(t, s, n.from + (int64_t)i * KEYS);
+			r.soften_tile(t, s, n.from + i * KEYS);
 			hold<KEYS>(s);
 			/* A loop, which keeps the next wait behind the exponentials: ptxas moves it to the front of straight code. */
 			barrier_wait(&m.s[now.at()].v_there, now.parity());
 			group_wait<0>();
 			hold<D>(sum);
-			let_go(&m.s[now.before()].v_free);
+			if (open >= 0)
+				let_go(&m.s[now.before()].v_free);
 			pack_scores<KEYS>(p, s);
-			r.template shrink<D>(sum);
+			if (i > 0)
+				r.template shrink<D>(sum);
+			else if (open >= 0)
+				put_job<D>(t, w, m, open, o, sum, times);
+			open = turn;
+			more = i > 0;
 			now.n++;
 		}
 		let_go(&m.rows->free[turn % OWN]);
-		if (n.n) {
-			hold<D>(sum);
-			group_fence();
-			begin_sum<D, KEYS>(sum, p, m.v(now.before()));
-			group_wait<0>();
-			hold<D>(sum);
-			let_go(&m.s[now.before()].v_free);
+		if (!n.n && open >= 0) {
+			add_last<D>(m, now, sum, p, more);
+			put_job<D>(t, w, m, open, o, sum, times);
 		}
 		j = m.rows->jobs[turn % JOBS];
 		r.finish(t, lse, j.b, j.head);
-		put_rows<D>(o + t.q_at(j.b, first, j.head), t.heads * t.dim, t.seq - first, sum, r.all[0], r.all[1]);
+		times[0] = r.all[0];
+		times[1] = r.all[1];
+		if (!n.n) {
+			clear<D / 8>(sum);
+			put_job<D>(t, w, m, turn, o, sum, times);
+			open = -1;
+		}
+	}
+	if (open >= 0) {
+		add_last<D>(m, now, sum, p, more);
+		put_job<D>(t, w, m, open, o, sum, times);
 	}
 }
 #endif

@@ -10,10 +10,9 @@
  *
  * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture unless HEDDLE_WGMMA=0 is set.
  */
-#include "kernels/cuda/attention/groups_d.h"
+#include "kernels/cuda/attention/groups_keys.h"
 
 #ifdef HD_HOPPER
-/* -- dq ---------------------------------------------------------------------------------------------------------------------- */
 HD_DEV int first_query(const jobs &w, const job &j)
 {
 	return (w.tiles - 1 - j.tile) * ROWS;
@@ -66,7 +65,7 @@ template <int N> struct query_rows {
 			for (int e = 0; e < 2; e++) { /* a query that is not there sees none */
 				int64_t row = lane_row(e);
 
-				gone[e] = within<N>(t.passed(row) - j);
+				gone[e] = t.window ? within<N>(t.passed(row) - j) : 0;
 				left[e] = within<N>((row < t.seq ? t.seen(row) : 0) - j);
 			}
 			drop<N / 8>(s, gone, left);
@@ -95,18 +94,21 @@ template <int N, int D> HD_DEV void produce_keys(const hd_att &t, const jobs &w,
 		m.fetch_own(turn, j, &x.q, &x.d_o, i0);
 		for (int i = 0; i < n.n; i++, at.n++) {
 			barrier_wait(&m.free[at.at()], at.parity() ^ 1);
-			m.fetch_pair(at.at(), &x.k, &x.v, (int)t.kv_of(j.head), n.from + i * N, j.b);
+			m.fetch_pair(at.at(), &x.k, &x.v, t.kv_of_int(j.head), n.from + i * N, j.b);
 		}
 	}
 	m.rows->put(turn, j, 0);
 }
 
-/* p = gradients of the scores of keys j ..., whose pair of tiles is `now`, while those of the tile before, `last`, are summed. */
-template <int FIRST, int N, int D>
-HD_DEV void turn_of_keys(const hd_att &t, const held<N, D> &m, own_rows<N, D> &own, const query_rows<N> &r, int group,
-			 const ring<STAGES(N, D)> &now, float (*sum)[4], float (*s)[4], float (*d)[4], uint32_t (*p)[4],
-			 int j)
+/* p = gradients of the scores of keys j ..., whose pair of tiles is `now`, while those of the tile before are summed.  Where no job is
+ * open, a product that counts nothing: of rows that are there. */
+template <int N, int D>
+HD_DEV void turn_of_keys(const hd_att &t, const held<N, D> &m, own_rows<N, D> &own, const query_rows<N> &r,
+			 const account &c, const ring<STAGES(N, D)> &now, float (*sum)[4], float (*s)[4], float (*d)[4],
+			 uint32_t (*p)[4], int j)
 {
+	int group = (int)threadIdx.x / 128 - 1;
+
 	barrier_wait(&m.there[now.at()], now.parity());
 	turn_wait(m.turn, group, now.n);
 	hold<N>(s);
@@ -115,377 +117,89 @@ HD_DEV void turn_of_keys(const hd_att &t, const held<N, D> &m, own_rows<N, D> &o
 	group_fence();
 	own.begin(s, 0, m.pair(now.at()));
 	own.begin(d, 1, m.pair(now.at()) + ROWS_BYTES(N, D));
-	if (!FIRST)
-		begin_sum<D, N>(sum, p, m.pair(now.before()));
+	begin_sum<D, N>(sum, p, m.pair(c.open < 0 ? now.at() : now.before()), c.more);
 	turn_pass(m.turn, group);
-	group_wait<FIRST ? 1 : 2>();
+	group_wait<2>();
 	hold<N>(s);
 	r.probabilities(t, s, j);
-	group_wait<FIRST ? 0 : 1>();
+	group_wait<1>();
 	hold<N>(d);
 	r.gradients(s, d);
 	group_wait<0>();
 	hold<D>(sum);
-	if (!FIRST)
+	if (c.open >= 0)
 		let_go(&m.free[now.before()]);
 	pack_scores<N>(p, s);
 }
 
+template <int N, int D>
+HD_DEV void put_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m, int turn,
+			float (*sum)[4])
+{
+	job j = m.rows->jobs[turn % JOBS];
+	int first = first_query(w, j) + warp_row();
+
+	put_rows<D>((bf16 *)x.dq + t.q_at(j.b, first, j.head), t.heads * t.dim, t.seq - first, sum, t.scale, t.scale);
+}
+
+/* The last tile's part of an open job, where no other tile follows. */
+template <int N, int D>
+HD_DEV void end_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m, account &c,
+			const ring<STAGES(N, D)> &now, float (*sum)[4], uint32_t (*p)[4])
+{
+	if (c.open < 0)
+		return;
+	hold<D>(sum);
+	group_fence();
+	begin_sum<D, N>(sum, p, m.pair(now.before()), c.more);
+	group_wait<0>();
+	hold<D>(sum);
+	let_go(&m.free[now.before()]);
+	put_queries(t, x, w, m, c.open, sum);
+	c.open = -1;
+}
+
 template <int N, int D> HD_DEV void consume_keys(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m)
 {
-	int group = (int)threadIdx.x / 128 - 1;
 	float sum[D / 8][4], s[N / 8][4], d[N / 8][4];
 	uint32_t p[N / 16][4];
 	ring<STAGES(N, D)> now;
 	own_rows<N, D> own;
+	account c;
 
 	clear<N / 8>(s);
 	clear<N / 8>(d);
+	clear<D / 8>(sum);
+	pack_scores<N>(p, s);
 	for (int turn = 0;; turn++) {
 		job j = m.rows->take(turn);
-		int i0 = first_query(w, j), first = i0 + warp_row();
+		int i0 = first_query(w, j);
 
 		if (j.tile < 0)
 			break;
 
 		span n = span_of<N>(t, i0);
-		query_rows<N> r(t, x, j, first);
+		query_rows<N> r(t, x, j, i0 + warp_row());
 
-		clear<D / 8>(sum);
 		own.take(m.own(turn % OWN), &m.rows->free[turn % OWN]);
-		if (n.n) {
-			turn_of_keys<1, N, D>(t, m, own, r, group, now, sum, s, d, p, n.from);
-			now.n++;
-		}
-		for (int i = 1; i < n.n; i++) {
-			turn_of_keys<0, N, D>(t, m, own, r, group, now, sum, s, d, p, n.from + i * N);
+		for (int i = 0; i < n.n; i++) {
+			turn_of_keys<N, D>(t, m, own, r, c, now, sum, s, d, p, n.from + i * N);
+			if (i == 0 && c.open >= 0)
+				put_queries(t, x, w, m, c.open, sum);
+			c.open = turn;
+			c.more = i > 0;
 			now.n++;
 		}
 		own.done(&m.rows->free[turn % OWN]);
-		if (n.n) {
-			hold<D>(sum);
-			group_fence();
-			begin_sum<D, N>(sum, p, m.pair(now.before()));
-			group_wait<0>();
-			hold<D>(sum);
-			let_go(&m.free[now.before()]);
+		if (!n.n) {
+			end_queries(t, x, w, m, c, now, sum, p);
+			clear<D / 8>(sum);
+			put_queries(t, x, w, m, turn, sum);
 		}
-		j = m.rows->jobs[turn % JOBS];
-		first = first_query(w, j) + warp_row();
-		put_rows<D>((bf16 *)x.dq + t.q_at(j.b, first, j.head), t.heads * t.dim, t.seq - first, sum, t.scale,
-			    t.scale);
 	}
+	end_queries(t, x, w, m, c, now, sum, p);
 }
 
-/* -- dk and dv ----------------------------------------------------------------------------------------------------------------- */
-/* Tiles of N queries that keys j0 ... j0 + ROWS - 1 of head kv are seen by: from ... end of each of the heads. */
-template <int N> struct walk {
-	int from, end, i, h, last;
-
-	HD_DEV walk(const hd_att &t, int64_t j0, int kv)
-	{
-		from = i = (int)t.first_query(j0) / N * N;
-		end = (int)t.last_query(hd_least(j0 + ROWS, t.keys) - 1);
-		last = (int)t.head_to(kv);
-		h = from < end ? (int)t.head_from(kv) : last;
-	}
-	HD_DEV int more() const
-	{
-		return h < last;
-	}
-	HD_DEV void next()
-	{
-		i += N;
-		if (i >= end) {
-			i = from;
-			h++;
-		}
-	}
-};
-
-/* By a warp: lanes bring the floats of a tile's queries, and one of them asks for its rows. */
-template <int N, int D>
-HD_DEV void produce_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m, const sides &y)
-{
-	int lane = (int)threadIdx.x, turn = 0;
-	ring<STAGES(N, D)> at;
-	job j;
-
-	for (; j.find(w, turn); turn++) {
-		if (lane == 0)
-			m.fetch_own(turn, j, &y.k, &y.v, j.tile * ROWS);
-		for (walk<N> v(t, j.tile * ROWS, j.head); v.more(); v.next(), at.n++) {
-			unsigned row = (unsigned)((j.b * (int)t.heads + v.h) * (int)t.seq + v.i + lane);
-			float lse[N / 32], delta[N / 32];
-
-#pragma unroll
-			for (int e = 0; e < N / 32; e++) {
-				int there = v.i + lane + e * 32 < (int)t.seq;
-
-				lse[e] = there ? x.lse[row + e * 32] * HD_LOG2E : 0;
-				delta[e] = there ? x.delta[row + e * 32] : 0;
-			}
-			barrier_wait(&m.free[at.at()], at.parity() ^ 1);
-#pragma unroll
-			for (int e = 0; e < N / 32; e++) {
-				m.lse(at.at())[lane + e * 32] = lse[e];
-				m.lse(at.at())[N + lane + e * 32] = delta[e];
-			}
-			if (lane == 0)
-				m.fetch_pair(at.at(), &y.q, &y.d_o, v.h, v.i, j.b);
-			else
-				barrier_arrive(&m.there[at.at()]);
-		}
-	}
-	if (lane == 0)
-		m.rows->put(turn, j, 0);
-}
-
-/* Floats of two neighbours, read at once. */
-typedef pack<float, 2> pair;
-HD_DEV pair pair_at(const float *x)
-{
-	HD_VECTOR(x, 8);
-	return *(const pair *)(const void *)x;
-}
-
-/* Of 64 keys' scores and what comes behind them: probabilities and gradients. */
-template <int N> struct key_rows {
-	int key, first, last; /* first, last: all of the warp's are seen by queries first ... last - 1 */
-	float scale;
-
-	HD_DEV key_rows(const hd_att &t, int64_t k) : key((int)k)
-	{
-		scale = exponent(t);
-		first = (int)(k + 15 < t.keys ? t.first_query(k + 15) : t.seq);
-		last = (int)t.last_query(k);
-	}
-	/* Of the tile of queries i ... those that see a lane's two keys: from ... to - 1.  A key that is not there is seen by none. */
-	HD_DEV void seen(const hd_att &t, int i, int *from, int *to) const
-	{
-		for (int e = 0; e < 2; e++) {
-			int64_t j = key + afresh((int)threadIdx.x) % 32 / 4 + 8 * e;
-
-			from[e] = within<N>((j < t.keys ? t.first_query(j) : t.seq) - i);
-			to[e] = within<N>(t.last_query(j) - i);
-		}
-	}
-	/* Scores of queries i ... into probabilities.  With the cap they go into p, and s has them times its slope. */
-	HD_DEV void probabilities(const hd_att &t, float (*s)[4], uint32_t (*p)[4], const float *lse, int i) const
-	{
-		int c = (int)threadIdx.x % 4 * 2;
-		int from[2], to[2];
-
-		if (t.softcap > 0) {
-			seen(t, i, from, to);
-#pragma unroll
-			for (int n = 0; n < N / 8; n++) {
-				float slope[4];
-
-#pragma unroll
-				for (int e = 0; e < 4; e++) {
-					float x = t.capped(t.scale * s[n][e]);
-					int at = n * 8 + c + e % 2;
-
-					slope[e] = t.slope(x);
-					x = hd_exp2(x * scale - lse[at]);
-					s[n][e] = at >= from[e / 2] && at < to[e / 2] ? x : 0;
-				}
-				p[n / 2][n % 2 * 2] = hd_bf16_pair(s[n][0], s[n][1]);
-				p[n / 2][n % 2 * 2 + 1] = hd_bf16_pair(s[n][2], s[n][3]);
-#pragma unroll
-				for (int e = 0; e < 4; e++)
-					s[n][e] *= slope[e];
-			}
-			return;
-		}
-#pragma unroll
-		for (int n = 0; n < N / 8; n++) {
-			pair x = pair_at(lse + n * 8 + c);
-
-#pragma unroll
-			for (int e = 0; e < 4; e++)
-				s[n][e] = hd_exp2(s[n][e] * scale - x.v[e % 2]);
-		}
-		if (i < first || i + N > last) {
-			seen(t, i, from, to);
-			drop<N / 8>(s, from, to);
-		}
-	}
-	HD_DEV void gradients(float (*s)[4], float (*d)[4], const float *delta) const
-	{
-		int c = (int)threadIdx.x % 4 * 2;
-
-#pragma unroll
-		for (int n = 0; n < N / 8; n++) {
-			pair x = pair_at(delta + n * 8 + c);
-
-#pragma unroll
-			for (int e = 0; e < 4; e++)
-				d[n][e] = s[n][e] * (d[n][e] - x.v[e % 2]);
-		}
-	}
-};
-
-/* What both schemes below have of the block and of the group. */
-template <int N, int D> struct keys_at {
-	const held<N, D> &m;
-	own_rows<N, D> own;
-	ring<STAGES(N, D)> now;
-	int group;
-
-	HD_DEV keys_at(const held<N, D> &h, int g) : m(h), group(g)
-	{
-	}
-	HD_DEV void begin_both(float (*s)[4], float (*d)[4])
-	{
-		own.begin(s, 0, m.pair(now.at()));
-		own.begin(d, 1, m.pair(now.at()) + ROWS_BYTES(N, D));
-	}
-	HD_DEV void wait() const
-	{
-		barrier_wait(&m.there[now.at()], now.parity());
-		turn_wait(m.turn, group, now.n);
-	}
-};
-
-/* p, ds = probabilities of queries i ... and gradients of their scores, beside dv and dk += those of the tile before. */
-template <int FIRST, int N, int D>
-HD_DEV void turn_narrow(const hd_att &t, keys_at<N, D> &k, const key_rows<N> &r, float (*dk)[4], float (*dv)[4],
-			float (*s)[4], float (*d)[4], uint32_t (*p)[4], uint32_t (*ds)[4], int i)
-{
-	const float *lse = k.m.lse(k.now.at());
-	const unsigned char *before = k.m.pair(k.now.before());
-	uint32_t early[N / 16][4];
-
-	k.wait();
-	hold<N>(s);
-	hold<N>(d);
-	hold<D>(dk);
-	hold<D>(dv);
-	group_fence();
-	k.begin_both(s, d);
-	if (!FIRST) {
-		begin_sum<D, N>(dv, p, before + ROWS_BYTES(N, D));
-		begin_sum<D, N>(dk, ds, before);
-	}
-	turn_pass(k.m.turn, k.group);
-	group_wait<FIRST ? 1 : 3>();
-	hold<N>(s);
-	r.probabilities(t, s, early, lse, i);
-	group_wait<FIRST ? 0 : 2>();
-	hold<N>(d);
-	r.gradients(s, d, lse + N);
-	group_wait<0>();
-	hold<D>(dk);
-	hold<D>(dv);
-	__syncwarp(); /* the floats, which lanes have read */
-	if (!FIRST)
-		let_go(&k.m.free[k.now.before()]);
-	if (t.softcap > 0)
-		copy_scores<N>(p, early);
-	else
-		pack_scores<N>(p, s);
-	pack_scores<N>(ds, d);
-}
-
-/* The same where registers are few: dv += of this tile, so that its probabilities' registers are those of the gradients then. */
-template <int FIRST, int N, int D>
-HD_DEV void turn_wide(const hd_att &t, keys_at<N, D> &k, const key_rows<N> &r, float (*dk)[4], float (*dv)[4],
-		      float (*s)[4], float (*d)[4], uint32_t (*p)[4], int i)
-{
-	const float *lse = k.m.lse(k.now.at());
-
-	k.wait();
-	hold<N>(s);
-	hold<N>(d);
-	hold<D>(dk);
-	group_fence();
-	if (!FIRST)
-		begin_sum<D, N>(dk, p, k.m.pair(k.now.before()));
-	k.begin_both(s, d);
-	turn_pass(k.m.turn, k.group);
-	group_wait<1>();
-	hold<N>(s);
-	hold<D>(dk);
-	if (!FIRST)
-		let_go(&k.m.free[k.now.before()]);
-	r.probabilities(t, s, p, lse, i);
-	if (!(t.softcap > 0))
-		pack_scores<N>(p, s);
-	hold<D>(dv);
-	group_fence();
-	begin_sum<D, N>(dv, p, k.m.pair(k.now.at()) + ROWS_BYTES(N, D));
-	group_wait<1>();
-	hold<N>(d);
-	r.gradients(s, d, lse + N);
-	group_wait<0>();
-	hold<D>(dv);
-	pack_scores<N>(p, d);
-	__syncwarp(); /* the floats, which lanes have read */
-}
-
-template <int N, int D> HD_DEV void consume_queries(const hd_att &t, const hd_att_d &x, const held<N, D> &m)
-{
-	const int wide = D > 64;
-	int group = (int)threadIdx.x / 128 - 1;
-	float dk[D / 8][4], dv[D / 8][4], s[N / 8][4], d[N / 8][4];
-	uint32_t p[N / 16][4], ds[N / 16][4];
-	keys_at<N, D> k(m, group);
-
-	clear<N / 8>(s);
-	clear<N / 8>(d);
-	for (int turn = 0;; turn++) {
-		job j = m.rows->take(turn);
-		int j0 = j.tile * ROWS, key = j0 + warp_row();
-		int64_t at;
-
-		if (j.tile < 0)
-			break;
-
-		walk<N> v(t, j0, j.head);
-		key_rows<N> r(t, key);
-		int some = v.more();
-
-		clear<D / 8>(dk);
-		clear<D / 8>(dv);
-		k.own.take(m.own(turn % OWN), &m.rows->free[turn % OWN]);
-		if (some) {
-			if (wide)
-				turn_wide<1>(t, k, r, dk, dv, s, d, p, v.i);
-			else
-				turn_narrow<1>(t, k, r, dk, dv, s, d, p, ds, v.i);
-			v.next();
-			k.now.n++;
-		}
-		for (; v.more(); v.next(), k.now.n++) {
-			if (wide)
-				turn_wide<0>(t, k, r, dk, dv, s, d, p, v.i);
-			else
-				turn_narrow<0>(t, k, r, dk, dv, s, d, p, ds, v.i);
-		}
-		k.own.done(&m.rows->free[turn % OWN]);
-		if (some) {
-			const unsigned char *before = m.pair(k.now.before());
-
-			hold<D>(dv);
-			hold<D>(dk);
-			group_fence();
-			if (!wide)
-				begin_sum<D, N>(dv, p, before + ROWS_BYTES(N, D));
-			begin_sum<D, N>(dk, wide ? p : ds, before);
-			group_wait<0>();
-			hold<D>(dk);
-			hold<D>(dv);
-			let_go(&m.free[k.now.before()]);
-		}
-		j = m.rows->jobs[turn % JOBS];
-		key = j.tile * ROWS + warp_row();
-		at = t.k_at(j.b, key, j.head);
-		put_rows<D>((bf16 *)x.dk + at, t.kv_heads * t.dim, t.keys - key, dk, t.scale, t.scale);
-		put_rows<D>((bf16 *)x.dv + at, t.kv_heads * t.dim, t.keys - key, dv, 1, 1);
-	}
-}
 #endif
 
 /* -- kernels ------------------------------------------------------------------------------------------------------------------- */
@@ -532,7 +246,10 @@ __global__ void __launch_bounds__(THREADS, 1)
 			produce_queries(t, x, w, m, y);
 	} else {
 		more_registers<240>();
-		consume_queries(t, x, m);
+		if (D == 64)
+			consume_narrow(t, x, m);
+		else
+			consume_wide(t, x, m);
 	}
 #endif
 }

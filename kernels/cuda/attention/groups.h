@@ -47,6 +47,12 @@ static inline unsigned blocks_of(const jobs &w)
 }
 
 #ifdef HD_HOPPER
+/* x, of which the compiler knows then that all lanes have the same: addresses that follow from it take no registers. */
+HD_DEV int uniform(int x)
+{
+	return __shfl_sync(~0u, x, 0);
+}
+
 /* Some rows that a block has at a time.  Who fetches finds them, and the groups read them in shared memory: they have no registers
  * to spare.  A place is written again after two more jobs have begun. */
 #define JOBS 4
@@ -95,7 +101,8 @@ struct desk {
 	HD_DEV job take(int turn)
 	{
 		barrier_wait(&there[turn % OWN], turn / OWN & 1);
-		return jobs[turn % JOBS];
+		return job{ uniform(jobs[turn % JOBS].tile), uniform(jobs[turn % JOBS].head),
+			    uniform(jobs[turn % JOBS].b) };
 	}
 };
 
@@ -196,14 +203,14 @@ template <int D, int N> HD_DEV void begin_scores_kept(float (*s)[4], uint32_t (*
 	group_commit();
 }
 
-/* o (64 x D) += p (64 x N, in registers) times the N rows of v. */
-template <int D, int N> HD_DEV void begin_sum(float (*o)[4], uint32_t (*p)[4], const unsigned char *v)
+/* o (64 x D) = (add ? o : 0) + p (64 x N, in registers) times the N rows of v. */
+template <int D, int N> HD_DEV void begin_sum(float (*o)[4], uint32_t (*p)[4], const unsigned char *v, int add = 1)
 {
 	uint64_t rows = hd_tile(v, 8 * HD_ROW_BYTES, N * HD_ROW_BYTES);
 
 #pragma unroll
 	for (int kk = 0; kk < N / 16; kk++)
-		group_mma_t<D>(o, p[kk], hd_tile_on(rows, kk * 16 * HD_ROW_BYTES), 1);
+		group_mma_t<D>(o, p[kk], hd_tile_on(rows, kk * 16 * HD_ROW_BYTES), add || kk > 0);
 	group_commit();
 }
 

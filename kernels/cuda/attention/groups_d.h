@@ -79,6 +79,15 @@ template <int N, int D> struct held {
 	}
 };
 
+/* What a group adds up from tile to tile.  The last tile's part comes beside the next job's first scores: till then the job is open. */
+struct account {
+	int open, more; /* open: its turn, < 0: none is; more: its sums are begun */
+
+	HD_DEV account() : open(-1), more(0)
+	{
+	}
+};
+
 /* A group's 64 rows of the block's two operands: where they lie, and as fragments.  Those of 64 dims stay in registers beside tiles
  * of 64: products that read both sides of shared memory would need its whole rate. */
 template <int N, int D> struct own_rows {

@@ -52,14 +52,13 @@ template <int N> HD_DEV int within(int64_t x)
 /* Columns of a tile before gone[e] and from left[e] on (of the two rows that a lane has) are -inf. */
 template <int NT> HD_DEV void hide(float (*s)[4], const int *gone, const int *left)
 {
-	int c = (int)threadIdx.x % 4 * 2;
+	int c = (int)threadIdx.x % 4 * 2, to[2] = { left[0] - c, left[1] - c }, from[2] = { gone[0] - c, gone[1] - c };
 
 #pragma unroll
 	for (int n = 0; n < NT; n++)
 #pragma unroll
 		for (int x = 0; x < 4; x++)
-			s[n][x] = n * 8 + c + x % 2 < left[x / 2] && n * 8 + c + x % 2 >= gone[x / 2] ? s[n][x]
-												      : -INFINITY;
+			s[n][x] = n * 8 + x % 2 < to[x / 2] && n * 8 + x % 2 >= from[x / 2] ? s[n][x] : -INFINITY;
 }
 
 /* Products into scores with the cap. */
@@ -86,15 +85,15 @@ template <int NT> HD_DEV void cap_both(const hd_att &t, float (*s)[4], float (*d
 /* Columns (queries) before from[e] or from to[e] on count nothing: they do not see the key, or are not there. */
 template <int NT> HD_DEV void drop(float (*p)[4], const int *from, const int *to)
 {
-	int c = (int)threadIdx.x % 4 * 2;
+	int c = (int)threadIdx.x % 4 * 2, a[2] = { from[0] - c, from[1] - c }, b[2] = { to[0] - c, to[1] - c };
 
 #pragma unroll
 	for (int n = 0; n < NT; n++)
 #pragma unroll
 		for (int x = 0; x < 4; x++) {
-			int at = n * 8 + c + x % 2;
+			int at = n * 8 + x % 2;
 
-			p[n][x] = at >= from[x / 2] && at < to[x / 2] ? p[n][x] : 0;
+			p[n][x] = at >= a[x / 2] && at < b[x / 2] ? p[n][x] : 0;
 		}
 }
 
