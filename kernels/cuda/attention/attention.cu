@@ -110,26 +110,35 @@ __global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t, float *delta, con
 		delta[t.row(b, h, i)] = sum;
 }
 
-/* The same of D bf16 at 16 bytes a lane: D / 8 lanes have a row. */
+/* The same of D bf16 at 16 bytes a lane: D / 8 lanes have a row, and AT_ONCE of them in flight. */
+#define AT_ONCE 4
 template <int D>
 __global__ void __launch_bounds__(WARPS * 32) deltas_wide(hd_att t, float *delta, const bf16 *o, const bf16 *d_o)
 {
-	int lanes = D / 8, lane = (int)threadIdx.x % lanes;
-	int64_t row = ((int64_t)blockIdx.x * WARPS * 32 + threadIdx.x) / lanes, all = t.batch * t.seq * t.heads;
-	float x[8], y[8], sum = 0;
+	const unsigned lanes = D / 8, rows = WARPS * 32 / lanes;
+	unsigned heads = (unsigned)t.heads, seq = (unsigned)t.seq, all = (unsigned)t.batch * seq * heads;
+	unsigned lane = threadIdx.x % lanes, first = blockIdx.x * rows * AT_ONCE + threadIdx.x / lanes;
+	vec<8, bf16> x[AT_ONCE], y[AT_ONCE];
 
-	if (row < all) {
-		load<8>(x, o + row * D + lane * 8);
-		load<8>(y, d_o + row * D + lane * 8);
-		for (int i = 0; i < 8; i++)
-			sum += x[i] * y[i];
+#pragma unroll
+	for (int i = 0; i < AT_ONCE; i++) {
+		unsigned row = first + i * rows;
+		int64_t at = (int64_t)(row < all ? row : 0) * D + lane * 8;
+
+		x[i] = fetch<8>(o + at);
+		y[i] = fetch<8>(d_o + at);
 	}
-	for (int i = lanes / 2; i; i /= 2)
-		sum += __shfl_xor_sync(~0u, sum, i);
-	if (lane == 0 && row < all) {
-		int h = (int)(row % t.heads), i = (int)(row / t.heads % t.seq);
+#pragma unroll
+	for (int i = 0; i < AT_ONCE; i++) {
+		unsigned row = first + i * rows, place = row / heads, b = place / seq;
+		float sum = 0;
 
-		delta[t.row(row / t.heads / t.seq, h, i)] = sum;
+		for (int k = 0; k < 8; k++)
+			sum += x[i].at(k) * y[i].at(k);
+		for (unsigned k = lanes / 2; k; k /= 2)
+			sum += __shfl_xor_sync(~0u, sum, (int)k);
+		if (lane == 0 && row < all)
+			delta[t.row(b, row - place * heads, place - b * seq)] = sum;
 	}
 }
 
@@ -294,7 +303,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 static void begin_deltas(const struct hd_att *t, float *delta, const bf16 *o, const bf16 *d_o, const struct hd_run *r)
 {
-	unsigned blocks = hd_blocks(t->batch * t->seq * t->heads * t->dim, WARPS * 32 * 8, INT32_MAX);
+	unsigned blocks = hd_blocks(t->batch * t->seq * t->heads * t->dim, WARPS * 32 * 8 * AT_ONCE, INT32_MAX);
 
 	if (t->dim == 64)
 		HD_LAUNCH((deltas_wide<64>), blocks, WARPS * 32, 0, r, *t, delta, o, d_o);
