@@ -11,6 +11,9 @@
 #include "kernels/cuda/attention/groups.h"
 
 #define KEYS 128
+#ifndef Q_KEPT
+#define Q_KEPT 0
+#endif
 #ifndef GROWTH
 #define GROWTH 8
 #endif
@@ -168,6 +171,10 @@ struct rows {
 		}
 		soften(s, max, all, less, scale);
 	}
+	HD_DEV int negative() const
+	{
+		return all[0] < 0 || all[1] < 0;
+	}
 	template <int D> HD_DEV void shrink(float (*o)[4]) const
 	{
 		if (!__ballot_sync(~0u, less[0] != 1 || less[1] != 1))
@@ -217,7 +224,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 	int group = (int)threadIdx.x / 128 - 1, open = -1,
 	    more = 0; /* open: the turn whose sums miss the last tile's values; more: they are begun */
 	float sum[D / 8][4], s[KEYS / 8][4], times[2] = { 0, 0 };
-	uint32_t p[KEYS / 16][4];
+	uint32_t p[KEYS / 16][4], kept[Q_KEPT ? D / 16 : 1][4];
 	ring<STAGES(D)> now;
 
 	clear<KEYS / 8>(s);
@@ -232,6 +239,9 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 
 		if (j.tile < 0)
 			break;
+		_Pragma("unroll") for (int c = 0; c < (Q_KEPT ? D : 0); c += 16)
+			fragment_a<64>(kept[Q_KEPT ? c / 16 : 0], (bf16 *)(void *)(q + c / 64 * ROWS * HD_ROW_BYTES),
+				       warp_row(), c % 64);
 		/* Scores of a tile beside the values of the one before, which may be the last one of the job before.  Where there is
 		 * none, a product that counts nothing: of rows that are there. */
 		for (int i = 0; i < n.n; i++) {
@@ -240,16 +250,19 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			hold<KEYS>(s);
 			hold<D>(sum);
 			group_fence();
-			begin_scores<D, KEYS>(s, q + group * 64 * HD_ROW_BYTES, m.k(now.at()));
+			if (Q_KEPT)
+				begin_scores_kept<Q_KEPT ? D : 16, KEYS>(s, kept, m.k(now.at()));
+			else
+				begin_scores<D, KEYS>(s, q + group * 64 * HD_ROW_BYTES, m.k(now.at()));
 			begin_sum<D, KEYS>(sum, p, open < 0 ? q : m.v(now.before()), more);
 			turn_pass(m.turn, group);
 			group_wait<1>();
 			hold<KEYS>(s);
 			let_go(&m.s[now.at()].k_free);
 			r.soften_tile(t, s, n.from + i * KEYS);
-			hold<KEYS>(s);
-			/* A loop, which keeps the next wait behind the exponentials: ptxas moves it to the front of straight code. */
-			barrier_wait(&m.s[now.at()].v_there, now.parity());
+			/* ptxas moves a wait to the front of straight code, before the exponentials.  So it stands behind a loop that needs
+			 * their sums: they are never negative. */
+			barrier_wait(&m.s[now.at()].v_there, now.parity() | r.negative());
 			group_wait<0>();
 			hold<D>(sum);
 			if (open >= 0)
