@@ -2,7 +2,7 @@
  * attention forward for compute capability 9.0a: bf16, head_dim 64 or 128 (Shah et al., FlashAttention-3, 2024).
  *
  * A block has 128 queries of a head at a time and three groups of four warps.  Of the first one thread asks the copy engine for tiles
- * of 128 keys and values, two or three ahead, and for the block's next queries.  Each of the others has 64 queries and makes scores of
+ * of 128 keys and values, some ahead, and for the block's next queries.  Each of the others has 64 queries and makes scores of
  * a tile out of shared memory.  It adds what the probabilities of the tile before, in registers, make of its values, while the next
  * exponentials are computed.  Barriers in shared memory say which tile is there and which may be fetched over.
  *
@@ -11,13 +11,9 @@
 #include "kernels/cuda/attention/groups.h"
 
 #define KEYS 128
-#ifndef Q_KEPT
-#define Q_KEPT 0
-#endif
-#ifndef GROWTH
+#define Q_KEPT(D) ((D) == 64) /* queries stay in registers: less of shared memory's rate */
 #define GROWTH 8
-#endif
-#define STAGES(D) ((D) > 64 ? 2 : 3)
+#define STAGES(D) ((D) > 64 ? 2 : 4) /* powers of two: a place is found at once */
 #define TILE_BYTES(D) (KEYS * (D) * (int)sizeof(bf16))
 /* Queries, tiles of keys and of values, barriers; and what the first may have to move to begin at a multiple of 1024. */
 #define BYTES(D) \
@@ -103,8 +99,8 @@ HD_DEV void produce(const hd_att &t, const jobs &w, const room<D> &m, const hd_t
 	m.rows->put(turn, j, 0);
 }
 
-/* Scores of a lane's two rows into probabilities around about the largest so far.  less: what earlier sums are to be times.  They stay as
- * they are while a row's scores grow by less than 2^GROWTH (Zadouri et al., FlashAttention-4, 2026): bf16 is as exact there. */
+/* Scores of a lane's two rows into probabilities around about the largest so far.  less: what earlier sums are to be times.  They stay
+ * as they are while a row's scores grow by less than 2^GROWTH (as in FlashAttention-4): bf16 is as exact there. */
 HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float scale)
 {
 	float high[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY }, part[4] = { 0, 0, 0, 0 }, base[2];
@@ -138,27 +134,26 @@ HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float sca
 
 /* What a group of four warps keeps of its 64 queries. */
 struct rows {
-	int64_t row[2], seen[2], passed[2], least,
-		most; /* least, most: all of the warp's see keys most ... least - 1 */
+	int row[2], seen[2], passed[2], least, most; /* least, most: all of the warp's see keys most ... least - 1 */
 	float max[2], all[2], less[2], scale;
 
-	HD_DEV rows(const hd_att &t, int64_t first)
+	HD_DEV rows(const hd_att &t, int first)
 	{
 		int g = (int)threadIdx.x % 32 / 4;
 
 		scale = exponent(t);
-		least = t.seen(first);
-		most = t.passed(first + 15);
+		least = (int)t.seen(first);
+		most = (int)t.passed(first + 15);
 		for (int e = 0; e < 2; e++) {
 			row[e] = first + g + 8 * e;
-			passed[e] = t.passed(row[e]);
-			seen[e] = row[e] < t.seq && passed[e] < t.seen(row[e]) ? t.seen(row[e]) : 0;
+			passed[e] = (int)t.passed(row[e]);
+			seen[e] = row[e] < t.seq && passed[e] < t.seen(row[e]) ? (int)t.seen(row[e]) : 0;
 			max[e] = -INFINITY;
 			all[e] = 0;
 		}
 	}
 	/* Scores of keys j ... into probabilities. */
-	HD_DEV void soften_tile(const hd_att &t, float (*s)[4], int64_t j)
+	HD_DEV void soften_tile(const hd_att &t, float (*s)[4], int j)
 	{
 		if (t.softcap > 0)
 			cap<KEYS / 8>(t, s);
@@ -196,6 +191,14 @@ struct rows {
 	}
 };
 
+/* The warp's queries as fragments. */
+template <int D> HD_DEV void take_queries(uint32_t (*to)[4], bf16 *q)
+{
+#pragma unroll
+	for (int d = 0; d < D; d += 16)
+		fragment_a<64>(to[d / 16], q + columns<ROWS>(d / 64 * 64) / (int)sizeof(bf16), warp_row(), d % 64);
+}
+
 /* Sums of the job of this turn are complete. */
 template <int D>
 HD_DEV void put_job(const hd_att &t, const jobs &w, const room<D> &m, int turn, bf16 *o, float (*sum)[4],
@@ -224,7 +227,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 	int group = (int)threadIdx.x / 128 - 1, open = -1,
 	    more = 0; /* open: the turn whose sums miss the last tile's values; more: they are begun */
 	float sum[D / 8][4], s[KEYS / 8][4], times[2] = { 0, 0 };
-	uint32_t p[KEYS / 16][4], kept[Q_KEPT ? D / 16 : 1][4];
+	uint32_t p[KEYS / 16][4], kept[D / 16][4];
 	ring<STAGES(D)> now;
 
 	clear<KEYS / 8>(s);
@@ -239,9 +242,8 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 
 		if (j.tile < 0)
 			break;
-		_Pragma("unroll") for (int c = 0; c < (Q_KEPT ? D : 0); c += 16)
-			fragment_a<64>(kept[Q_KEPT ? c / 16 : 0], (bf16 *)(void *)(q + c / 64 * ROWS * HD_ROW_BYTES),
-				       warp_row(), c % 64);
+		if (Q_KEPT(D))
+			take_queries<D>(kept, (bf16 *)(void *)q);
 		/* Scores of a tile beside the values of the one before, which may be the last one of the job before.  Where there is
 		 * none, a product that counts nothing: of rows that are there. */
 		for (int i = 0; i < n.n; i++) {
@@ -250,8 +252,8 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			hold<KEYS>(s);
 			hold<D>(sum);
 			group_fence();
-			if (Q_KEPT)
-				begin_scores_kept<Q_KEPT ? D : 16, KEYS>(s, kept, m.k(now.at()));
+			if (Q_KEPT(D))
+				begin_scores_kept<D, KEYS>(s, kept, m.k(now.at()));
 			else
 				begin_scores<D, KEYS>(s, q + group * 64 * HD_ROW_BYTES, m.k(now.at()));
 			begin_sum<D, KEYS>(sum, p, open < 0 ? q : m.v(now.before()), more);

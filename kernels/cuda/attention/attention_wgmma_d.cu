@@ -65,8 +65,8 @@ template <int N> struct query_rows {
 			for (int e = 0; e < 2; e++) { /* a query that is not there sees none */
 				int64_t row = lane_row(e);
 
-				gone[e] = t.window ? within<N>(t.passed(row) - j) : 0;
-				left[e] = within<N>((row < t.seq ? t.seen(row) : 0) - j);
+				gone[e] = t.window ? within<N>((int)t.passed(row) - j) : 0;
+				left[e] = within<N>((row < t.seq ? (int)t.seen(row) : 0) - j);
 			}
 			drop<N / 8>(s, gone, left);
 		}
@@ -254,11 +254,15 @@ __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
+/* dk and dv of 128 dims have one kernel: without the cap's branches ptxas finds too few registers and serializes the products (C7512). */
+#define KV_PLAIN(D, PLAIN) (PLAIN && D == 64)
+
 /* -- host ------------------------------------------------------------------------------------------------------------------------ */
 template <int D, int PLAIN> static int allow(struct hd_err *err)
 {
 	HD_TRY(hd_cuda_allow_shared("attention", (const void *)wgmma_backward_q<D, PLAIN>, BYTES(KEYS(D), D), err));
-	return hd_cuda_allow_shared("attention", (const void *)wgmma_backward_kv<D, PLAIN>, BYTES(QUERIES, D), err);
+	return hd_cuda_allow_shared("attention", (const void *)wgmma_backward_kv<D, KV_PLAIN(D, PLAIN)>,
+				    BYTES(QUERIES, D), err);
 }
 
 int hd_att_wgmma_d_prepare(const struct hd_att *t, struct hd_err *err)
@@ -292,7 +296,8 @@ template <int D, int PLAIN> static int go(const struct hd_att *t, const struct h
 	HD_TRY(map_all<D>(&q, t, x, ROWS, KEYS(D)));
 	HD_TRY(map_all<D>(&kv, t, x, QUERIES, ROWS));
 	HD_LAUNCH((wgmma_backward_q<D, PLAIN>), blocks_of(queries), THREADS, BYTES(KEYS(D), D), r, *t, *x, queries, q);
-	HD_LAUNCH((wgmma_backward_kv<D, PLAIN>), blocks_of(keys), THREADS, BYTES(QUERIES, D), r, *t, *x, keys, kv);
+	HD_LAUNCH((wgmma_backward_kv<D, KV_PLAIN(D, PLAIN)>), blocks_of(keys), THREADS, BYTES(QUERIES, D), r, *t, *x,
+		  keys, kv);
 	return HD_OK;
 }
 

@@ -49,6 +49,11 @@ template <int N> HD_DEV int within(int64_t x)
 	return x < 0 ? 0 : x < N ? (int)x : N;
 }
 
+template <int N> HD_DEV int within(int x)
+{
+	return x < 0 ? 0 : x < N ? x : N;
+}
+
 /* Columns of a tile before gone[e] and from left[e] on (of the two rows that a lane has) are -inf. */
 template <int NT> HD_DEV void hide(float (*s)[4], const int *gone, const int *left)
 {
