@@ -8,7 +8,7 @@
 
 #define KEYS(D) ((D) > 64 ? 64 : 128) /* of a tile, beside queries */
 #define QUERIES 64                    /* of a tile, beside keys */
-#define STAGES(N, D) ((D) > 64 ? 3 : (N) > 64 ? 4 : 8)
+#define STAGES(N, D) ((D) > 64 ? 3 : (N) > 64 ? 4 : 5)
 #define ROWS_BYTES(N, D) ((N) * (D) * (int)sizeof(bf16))
 /* Two operands of the block's rows, pairs of tiles of N rows, two floats of each of these, barriers. */
 #define BYTES(N, D) \
