@@ -105,14 +105,14 @@ under ./one.style --set train.recompute=none
 all=$bytes
 under heddle --set train.recompute=none
 ok "what autograd keeps takes memory: 5 bytes of each score at least" [ $((all - bytes)) -gt $((2 * 2 * 2 * 256 * 256 * 5)) ]
-# Of four sequences of 2048 tokens on a GPU logits have two parts, of 4096 tokens.
-large="--set train.recompute=none --set tp.size=1 --set dp.size=4 --set model.vocab=65536 --set train.seq=2048 --set train.micro_batch=4"
+# Of eight sequences of 2048 tokens on a GPU logits have two parts, of 8192 tokens.
+large="--set train.recompute=none --set tp.size=1 --set dp.size=4 --set model.vocab=65536 --set train.seq=2048 --set train.micro_batch=8 --set train.global_batch=32"
 printf '[style]\nlogits = whole\n' >one.style
 under heddle $large
 parts=$bytes
 under ./one.style $large
 ok "all logits at once: half of them more, less the gradient of their weight" \
-	[ $((bytes - parts)) -ge $((8192 * 65536 - 65536 * 256 * 4)) ]
+	[ $((bytes - parts)) -ge $((16384 * 65536 - 65536 * 256 * 4)) ]
 whole=$bytes
 under ./one.style $large --set train.loss_parts=2
 is "unless the layout says how many parts" "$bytes" "$parts"
