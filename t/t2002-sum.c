@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums over named dims, cpu against ref: bias gradients, and whatever a plugin reduces.
+ * Sums over named dims, cpu against ref: bias gradients, and whatever a plugin reduces.  A GPU may make some that follow each other in
+ * one launch, with the bits that each alone has.
  */
 #include <config.h>
 #include "t/lib/tap.h"
 #include "t/lib/kernel_test.h"
 #include "t/lib/kernel_props.h"
 #include <omp.h>
+#include <string.h>
 
 static const char *const sums[][3] = {
 	{ "columns", "row=37,col=300", "col=300" },
@@ -83,6 +85,127 @@ static void refusals(void)
 	kt_free(t);
 }
 
+#ifdef KT_CUDA
+enum { MOST = 6 };
+
+static const struct several {
+	const char *what, *a[MOST], *c;
+	int one; /* some of them are one launch */
+} several[] = {
+	{ "three, of many slabs", { "row=700,col=264", "row=700,col=264", "row=700,col=264" }, "col=264", 1 },
+	{ "two, of few slabs and parts of vectors", { "p=2,row=250,col=35", "p=2,row=250,col=35" }, "p=2,col=35", 1 },
+	{ "more than one launch has",
+	  { "row=70,col=64", "row=70,col=64", "row=70,col=64", "row=70,col=64", "row=70,col=64", "row=70,col=64" },
+	  "col=64",
+	  1 },
+	{ "between others", { "col=64", "row=70,col=64", "row=70,col=64", "row=71,col=64" }, "col=64", 1 },
+	{ "none has as many rows as the next", { "row=70,col=64", "row=71,col=64", "row=70,col=64" }, "col=64", 0 },
+	{ "rows", { "row=7,col=64", "row=7,col=64" }, "row=7", 0 },
+	{ "without rows", { "row=0,col=64", "row=0,col=64" }, "col=64", 0 },
+};
+
+static struct kt *one_of(const struct several *s, int i, uint32_t dtype, int acc)
+{
+	struct kt *t = KT_NEW(sum, "");
+
+	t->seed += (uint64_t)i;
+	kt_reals(kt_in(t, dtype, s->a[i]), -1, 1);
+	kt_reals(kt_out(t, HD_DTYPE_F32, s->c), -1, 1);
+	t->run.acc = acc;
+	kt_prepare(t, KT_CPU);
+	return t;
+}
+
+static void *there(const struct kt_buf *b, struct hd_err *err)
+{
+	void *p = kt_device->alloc(b->bytes[KT_CPU] + 1, err);
+
+	if (p)
+		kt_device->put(p, b->mem[KT_CPU], b->bytes[KT_CPU]);
+	return p;
+}
+
+static void run_together(void *joined, struct kt **t, int n, void *const *c)
+{
+	const struct hd_kernel *k = t[0]->kernel[KT_CPU];
+	struct hd_run run = t[0]->run;
+	struct hd_err err = { 0 };
+	int same = 1;
+
+	run.acc = !run.acc; /* each launch has its own */
+	kt_in_orders(1);
+	kt_device->begin(&run);
+	k->run_joined(joined, &run);
+	ok(kt_device->finish(&err) == 0, "they run%s", err.text);
+	for (int i = 0; i < n; i++) {
+		struct kt_buf *b = t[i]->out[0];
+		void *got = hd_alloc(b->bytes[KT_CPU] + 1);
+
+		kt_device->get(got, c[i], b->bytes[KT_CPU]);
+		kt_run(t[i], KT_CPU);
+		same &= !memcmp(got, b->mem[KT_CPU], b->bytes[KT_CPU]);
+		free(got);
+	}
+	ok(same, "and leave what each alone does");
+}
+
+static void check_several(const struct several *s, uint32_t dtype, int acc)
+{
+	struct kt *t[MOST];
+	struct hd_joint l[MOST];
+	struct hd_err err = { 0 };
+	void *a[MOST], *c[MOST], *joined;
+	int n = 0;
+
+	for (; n < MOST && s->a[n]; n++) {
+		t[n] = one_of(s, n, dtype, acc);
+		a[n] = there(t[n]->in[0], &err);
+		c[n] = there(t[n]->out[0], &err);
+		l[n] = (struct hd_joint){ &t[n]->prep[KT_CPU], &c[n], &a[n], acc };
+	}
+	joined = t[0]->kernel[KT_CPU]->join(l, (size_t)n);
+	ok(!joined == !s->one, "%s%s%s: %s", s->what, dtype == HD_DTYPE_BF16 ? ", bf16" : "", acc ? ", added" : "",
+	   s->one ? "can be joined" : "cannot be joined");
+	if (joined) {
+		run_together(joined, t, n, c);
+		t[0]->kernel[KT_CPU]->unjoin(joined);
+	}
+	while (n--) {
+		kt_device->free(a[n]);
+		kt_device->free(c[n]);
+		kt_free(t[n]);
+	}
+}
+
+/* What must stay one after the other: one adds and one does not, both have one result, or one's result lies over what the next reads. */
+static void stay_apart(void)
+{
+	struct kt *t = one_of(&several[0], 0, HD_DTYPE_F32, 0);
+	struct hd_err err = { 0 };
+	void *a = there(t->in[0], &err), *c = there(t->out[0], &err), *other = there(t->out[0], &err);
+	struct hd_joint x = { &t->prep[KT_CPU], &c, &a, 0 }, y = { &t->prep[KT_CPU], &other, &a, 1 },
+			over = { &t->prep[KT_CPU], &a, &a, 0 };
+	const struct hd_kernel *k = t->kernel[KT_CPU];
+
+	ok(!k->join((struct hd_joint[]){ x, y }, 2), "one adds and one does not");
+	ok(!k->join((struct hd_joint[]){ x, x }, 2), "both have one result");
+	ok(!k->join((struct hd_joint[]){ over, x }, 2), "the first's result lies over what the second reads");
+	ok(!k->join((struct hd_joint[]){ x, over }, 2), "the second's result lies over what the first reads");
+	kt_free(t);
+	kt_device->free(a);
+	kt_device->free(c);
+	kt_device->free(other);
+}
+
+static void joined(void)
+{
+	for (size_t i = 0; i < HD_LEN(several); i++)
+		for (int k = 0; k < 4; k++)
+			check_several(&several[i], k & 1 ? HD_DTYPE_BF16 : HD_DTYPE_F32, k >> 1);
+	stay_apart();
+}
+#endif
+
 int main(void)
 {
 	omp_set_num_threads(2);
@@ -94,5 +217,8 @@ int main(void)
 	threads_do_not_matter("row=9000,col=5", "col=5");
 	threads_do_not_matter("row=5,col=90000", "row=5");
 	refusals();
+#ifdef KT_CUDA
+	joined();
+#endif
 	return done();
 }

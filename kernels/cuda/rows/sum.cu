@@ -3,7 +3,8 @@
  *
  * Neighbouring dims merge to (p kept, r summed, q kept) where they can.  A block sums a row (q = 1), or 32 vectors of columns side
  * by side; long sums are cut into slabs whose sums are added in order by a second launch (columns.h).  Pieces are summed in fp32,
- * what they join in double.  Anything else is summed element by element.
+ * what they join in double.  Anything else is summed element by element.  Sums of columns that are alike and follow each other (of the
+ * biases of queries, keys and values) are one launch.
  */
 #include "kernels/cuda/base/columns.h"
 extern "C" {
@@ -16,6 +17,7 @@ extern "C" {
 #define BLOCKS (3 * 132) /* of columns, which are all there at once */
 #define ROWS 8           /* terms of a column that a thread reads at once */
 #define FEW 4            /* slabs that one thread adds up */
+#define MOST 4           /* sums of columns in one launch */
 #define THREADS (HD_WARP * HD_LANES)
 
 struct sum : hd_sum_prep {
@@ -100,17 +102,24 @@ template <int N, class A> HD_DEV void sum_piece(float *x, const A *a, int64_t *i
 	}
 }
 
-/* 32 times N columns of one p; of its rows each gridDim.y-th group of HD_LANES from blockIdx.y on. */
+/* Tensors of one launch: what blockIdx.z, or the number of an element of all of them, says. */
+template <class T> struct tensors {
+	T *at[MOST];
+};
+
+/* 32 times N columns of one p, of tensor blockIdx.z; of its rows each gridDim.y-th group of HD_LANES from blockIdx.y on. */
 template <int N, class A>
-__global__ void __launch_bounds__(THREADS, 3) sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
+__global__ void __launch_bounds__(THREADS, 3)
+	sum_columns(double *part, tensors<const A> all, int64_t r, int64_t q, int64_t count)
 {
 	HD_SHARED(double, lanes, [HD_LANES][HD_WARP * N]);
 	int64_t tiles = (q + HD_WARP * N - 1) / (HD_WARP * N), p = blockIdx.x / tiles,
 		first = blockIdx.x % tiles * HD_WARP * N, step = (int64_t)gridDim.y * HD_LANES;
 	int lane = (int)threadIdx.x / HD_WARP, mine = (int)threadIdx.x % HD_WARP * N;
+	const A *a = all.at[blockIdx.z] + p * r * q + first + mine;
 	double sum[N] = {};
 
-	a += p * r * q + first + mine;
+	part += (blockIdx.y * gridDim.z + blockIdx.z) * count; /* a slab's sums of all tensors are one row */
 	for (int64_t i = (int64_t)blockIdx.y * HD_LANES + lane; i < r && first + mine < q;) {
 		float x[N] = {};
 
@@ -118,32 +127,36 @@ __global__ void __launch_bounds__(THREADS, 3) sum_columns(double *part, const A 
 		for (int n = 0; n < N; n++)
 			sum[n] += (double)x[n];
 	}
-	hd_join_lanes<N>(part + blockIdx.y * count + p * q + first, lanes, sum, lane, mine, q - first);
+	hd_join_lanes<N>(part + p * q + first, lanes, sum, lane, mine, q - first);
 }
 
 template <class C> struct put_sum {
-	C *c;
+	tensors<C> c;
+	int64_t count;
 	int acc;
 
 	HD_DEV void put(int64_t i, double x) const
 	{
-		::put(c, i, x, acc);
+		int t = 0;
+
+		for (; i >= count; i -= count) /* few times, where a division of 64 bits is a call */
+			t++;
+		::put(c.at[t], i, x, acc);
 	}
 };
 
 template <class C> struct join_slabs {
-	C *c;
+	put_sum<C> to;
 	const double *part;
-	int64_t slabs, count;
-	int acc;
+	int64_t slabs, stride;
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{
 		double x = 0;
 
 		for (int64_t s = 0; s < slabs; s++)
-			x += part[s * count + i];
-		put(c, i, x, acc);
+			x += part[s * stride + i];
+		to.put(i, x);
 	}
 };
 
@@ -175,47 +188,169 @@ template <class C, class A> struct gather {
 	}
 };
 
-template <class C, class A> static void go(const struct sum *s, C *c, const A *a, const struct hd_run *r)
+/* The sums of the slabs, of n tensors, to c. */
+template <class C>
+static void finish(const struct sum *s, const tensors<C> &c, int64_t n, const double *part, const struct hd_run *r)
+{
+	put_sum<C> to = { c, s->count, r->acc };
+
+	if (s->slabs > FEW)
+		hd_join(r, part, s->slabs, n * s->count, n * s->count, to);
+	else
+		hd_each<1>(r, n * s->count, 1, join_slabs<C>{ to, part, s->slabs, n * s->count });
+}
+
+template <class C, class A>
+static void go_columns(const struct sum *s, const tensors<C> &c, const tensors<const A> &a, int64_t n,
+		       const struct hd_run *r)
 {
 	const int V = 16 / sizeof(A);
 	double *part = (double *)hd_cuda_scratch();
-	int wide = hd_aligned(a) && (s->q > 1 ? s->q : s->r) % V == 0;
-	int64_t columns = wide ? HD_WARP * V : HD_WARP;
-	dim3 rows((unsigned)s->p, (unsigned)s->slabs),
-		tiles((unsigned)(s->p * ((s->q + columns - 1) / columns)), (unsigned)s->slabs);
+	int wide = s->q % V == 0;
+	int64_t columns;
 
-	if (!s->simple) {
-		hd_each<1>(r, s->count, 1, gather<C, A>{ c, a, *s, r->acc });
-		return;
-	}
-	if (s->q > 1 && wide)
+	for (int64_t i = 0; i < n; i++)
+		wide &= hd_aligned(a.at[i]);
+	columns = wide ? HD_WARP * V : HD_WARP;
+	dim3 tiles((unsigned)(s->p * ((s->q + columns - 1) / columns)), (unsigned)s->slabs, (unsigned)n);
+
+	if (wide)
 		HD_LAUNCH((sum_columns<V, A>), tiles, THREADS, 0, r, part, a, s->r, s->q, s->count);
-	else if (s->q > 1)
+	else
 		HD_LAUNCH((sum_columns<1, A>), tiles, THREADS, 0, r, part, a, s->r, s->q, s->count);
-	else if (wide)
+	finish(s, c, n, part, r);
+}
+
+template <class C, class A> static void go_row(const struct sum *s, C *c, const A *a, const struct hd_run *r)
+{
+	const int V = 16 / sizeof(A);
+	double *part = (double *)hd_cuda_scratch();
+	dim3 rows((unsigned)s->p, (unsigned)s->slabs);
+
+	if (hd_aligned(a) && s->r % V == 0)
 		HD_LAUNCH((sum_row<V, A>), rows, THREADS, 0, r, part, a, s->r, s->count);
 	else
 		HD_LAUNCH((sum_row<1, A>), rows, THREADS, 0, r, part, a, s->r, s->count);
-	if (s->slabs > FEW)
-		hd_join(r, part, s->slabs, s->count, s->count, put_sum<C>{ c, r->acc });
+	finish(s, tensors<C>{ { c } }, 1, part, r);
+}
+
+/* n of them: one, or columns. */
+template <class C, class A>
+static void go(const struct sum *s, const struct hd_joint *l, int64_t n, const struct hd_run *r)
+{
+	tensors<C> c = {};
+	tensors<const A> a = {};
+
+	for (int64_t i = 0; i < n; i++) {
+		c.at[i] = (C *)l[i].out[0];
+		a.at[i] = (const A *)l[i].in[0];
+	}
+	if (!s->simple)
+		hd_each<1>(r, s->count, 1, gather<C, A>{ c.at[0], a.at[0], *s, r->acc });
+	else if (s->q > 1)
+		go_columns(s, c, a, n, r);
 	else
-		hd_each<1>(r, s->count, 1, join_slabs<C>{ c, part, s->slabs, s->count, r->acc });
+		go_row(s, c.at[0], a.at[0], r);
+}
+
+static void run_some(const struct hd_joint *l, int64_t n, const struct hd_run *r)
+{
+	const struct sum *s = (const struct sum *)l->prep->state;
+
+	if (s->empty) {
+		if (!r->acc)
+			hd_cuda_zero(r, l->out[0], (size_t)(s->count * (int64_t)HD_BITS(s->dtype_c) / 8));
+	} else if (s->dtype_a == HD_DTYPE_F32) {
+		s->dtype_c == HD_DTYPE_F32 ? go<float, float>(s, l, n, r) : go<bf16, float>(s, l, n, r);
+	} else {
+		s->dtype_c == HD_DTYPE_F32 ? go<float, bf16>(s, l, n, r) : go<bf16, bf16>(s, l, n, r);
+	}
 }
 
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct sum *s = (const struct sum *)prep->state;
+	struct hd_joint l = { prep, out, in, r->acc };
 
-	if (s->empty) {
-		if (!r->acc)
-			hd_cuda_zero(r, out[0], (size_t)(s->count * (int64_t)HD_BITS(s->dtype_c) / 8));
-	} else if (s->dtype_a == HD_DTYPE_F32) {
-		s->dtype_c == HD_DTYPE_F32 ? go(s, (float *)out[0], (const float *)in[0], r)
-					   : go(s, (bf16 *)out[0], (const float *)in[0], r);
-	} else {
-		s->dtype_c == HD_DTYPE_F32 ? go(s, (float *)out[0], (const bf16 *)in[0], r)
-					   : go(s, (bf16 *)out[0], (const bf16 *)in[0], r);
+	run_some(&l, 1, r);
+}
+
+/* -- several as one -------------------------------------------------------------------------------------------------------- */
+/* A launch of one sum is over before it has all of the memory's bandwidth.  Slabs are those of each alone, so sums are the same. */
+struct sums_joined {
+	struct hd_joint *l;
+	size_t *lots, n; /* lots: how many launches each has, one after the other */
+};
+
+static int alike(const struct hd_joint *x, const struct hd_joint *y)
+{
+	const struct sum *a = (const struct sum *)x->prep->state, *b = (const struct sum *)y->prep->state;
+
+	return !a->empty && !b->empty && a->simple && b->simple && a->q > 1 && a->p == b->p && a->r == b->r &&
+	       a->q == b->q && a->dtype_a == b->dtype_a && a->dtype_c == b->dtype_c && x->acc == y->acc;
+}
+
+static int meet(const void *a, int64_t abytes, const void *b, int64_t bbytes)
+{
+	return (const char *)a < (const char *)b + bbytes && (const char *)b < (const char *)a + abytes;
+}
+
+/* Neither's result lies where the other's operand or result does. */
+static int apart(const struct hd_joint *x, const struct hd_joint *y)
+{
+	const struct sum *s = (const struct sum *)x->prep->state;
+	int64_t a = s->p * s->r * s->q * (HD_BITS(s->dtype_a) / 8), c = s->count * (HD_BITS(s->dtype_c) / 8);
+
+	return !meet(x->out[0], c, y->out[0], c) && !meet(x->out[0], c, y->in[0], a) &&
+	       !meet(y->out[0], c, x->in[0], a);
+}
+
+static size_t lot_of(const struct hd_joint *l, size_t most)
+{
+	for (size_t n = 1; n < most; n++)
+		for (size_t i = 0; i < n; i++)
+			if (!alike(&l[i], &l[n]) || !apart(&l[i], &l[n]))
+				return n;
+	return most;
+}
+
+static void unjoin(void *state)
+{
+	struct sums_joined *j = (struct sums_joined *)state;
+
+	free(j->l);
+	free(j->lots);
+	free(j);
+}
+
+static void *join(const struct hd_joint *l, size_t n)
+{
+	struct sums_joined *j = (struct sums_joined *)hd_alloc(sizeof(*j));
+
+	j->l = (struct hd_joint *)hd_alloc(n * sizeof(*l));
+	j->lots = (size_t *)hd_alloc(n * sizeof(*j->lots));
+	memcpy(j->l, l, n * sizeof(*l));
+	for (size_t at = 0; at < n; at += j->lots[j->n++]) {
+		const struct sum *s = (const struct sum *)l[at].prep->state;
+
+		j->lots[j->n] = lot_of(l + at, n - at < MOST ? n - at : MOST);
+		hd_cuda_scratch_need(j->lots[j->n] * (size_t)(s->slabs * s->count) * sizeof(double));
+	}
+	if (j->n < n)
+		return j;
+	unjoin(j);
+	return NULL;
+}
+
+static void run_joined(void *state, const struct hd_run *r)
+{
+	const struct sums_joined *j = (const struct sums_joined *)state;
+	const struct hd_joint *l = j->l;
+	struct hd_run mine = *r;
+
+	for (size_t i = 0; i < j->n; l += j->lots[i++]) {
+		mine.acc = l->acc;
+		run_some(l, (int64_t)j->lots[i], &mine);
 	}
 }
 
-HD_CUDA_KERNEL(sum, "sum", HD_K_ACC, prepare, run);
+HD_CUDA_KERNEL_JOINS(sum, "sum", HD_K_ACC, prepare, run, join, run_joined, unjoin);
