@@ -395,17 +395,24 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 	return takes_place(p, n, 0, product, gelu->outs[0]);
 }
 
-/* -- products side by side ------------------------------------------------------------------------------------------------ */
-/* Of products that share an operand a device makes one launch if they follow each other. */
-static int alike(const struct node *a, const struct node *b)
+/* -- products and sums side by side --------------------------------------------------------------------------------------- */
+/* Of products that share an operand, and of sums of one node's results, a device makes one launch if they follow each other. */
+static int has_mates(const struct node *n)
 {
-	return b->is->role == OP_ROLE_EINSUM && !b->only.group && a->v.nin == 2 && b->v.nin == 2 &&
-	       a->v.phase == b->v.phase && a->block == b->block && a->period == b->period &&
-	       (a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1]) && !strcmp(a->attr, b->attr) &&
-	       same_shape(a->outs[0], b->outs[0]);
+	return !n->only.group && (n->is->role == OP_ROLE_SUM ? n->v.nin == 1 && n->ins[0]->v.node
+							     : n->is->role == OP_ROLE_EINSUM && n->v.nin == 2);
 }
 
-/* The last product before n that is like it, and after which all that n reads is made; NULL: there is none. */
+static int alike(const struct node *a, const struct node *b)
+{
+	if (b->is->role != a->is->role || !has_mates(b) || a->v.phase != b->v.phase || a->block != b->block ||
+	    a->period != b->period || strcmp(a->attr, b->attr) != 0 || !same_shape(a->outs[0], b->outs[0]))
+		return 0;
+	return a->is->role == OP_ROLE_SUM ? a->ins[0]->v.node == b->ins[0]->v.node && same_shape(a->ins[0], b->ins[0])
+					  : a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1];
+}
+
+/* The last node before n that is like it, and after which all that n reads is made; NULL: there is none. */
 static struct node *mate(const struct node *n)
 {
 	for (struct node *m = n->prev; m && m->block == n->block; m = m->prev) {
@@ -434,10 +441,11 @@ static int later_result(const struct node *a, const struct node *b)
 	return i > k;
 }
 
+/* Nodes move forward alone, so that all that read them stay behind them. */
 static void side_by_side(struct hd_plan *p)
 {
 	for (struct node *n = p->first, *next; n; n = next) {
-		struct node *m = n->is->role == OP_ROLE_EINSUM && !n->only.group ? mate(n) : NULL, *before;
+		struct node *m = has_mates(n) ? mate(n) : NULL, *before;
 
 		next = n->next;
 		if (!m)
