@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Products on a GPU, in the simulation: the implementation that is fastest when timed is taken, timed once and kept; and those that
-# share an operand (queries, keys and values) are one launch, as are those of one sum where that is faster.  What breaks here costs time on a GPU and is silent.
+# share an operand (queries, keys and values) are one launch, as are those of one sum where that is faster, and sums of the three's
+# gradients.  What breaks here costs time on a GPU and is silent.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -22,6 +23,9 @@ cache() { cat "$tmp"/cache/heddle/*; }
 # micro-batch's are written and the others' added.
 run
 is "q, k and v are one launch each way" "$(state | sed -n 's/^einsum.grouped //p')" "$((2 * 3 * (4 + 1 + 4)))"
+# In each of 2 steps, of 2 layers, of 4 micro-batches: those three as one, and the mlp's.
+HD_TEST_SIM_COUNTS='(sum_columns<V, A>)' run
+is "the gradients of their biases are one launch" "$(sed -n 's/^simulation: \([0-9]*\) times .*/\1/p' out)" "$((2 * 2 * 4 * (1 + 1)))"
 run --set model.family=llama --set model.kv_heads=2
 is "where k and v are fewer heads they are one, and so are the mlp's two forward" "$(state | sed -n 's/^einsum.grouped //p')" \
 	"$((2 * (2 * (4 + 1 + 4) + 2 * (4 + 1))))"
