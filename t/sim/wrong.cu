@@ -422,6 +422,9 @@ static const struct {
 	C(rows_of_two_eights, "a tile that begins in the middle of 8 rows"),
 	C(warps_differ, "warps 0 and 2 of a group make other products"),
 	C(tiles_of_threads, "wrote by a store with no fence.proxy.async"),
+	C(tile_put_with_no_fence, "wrote by a store with no fence.proxy.async"),
+	C(put_not_waited_for, "ends with tiles to memory that it has not waited for"),
+	C(tile_changed_early, "was changed before the copy engine had read it"),
 	C(lanes_read, "which thread .* reads, and no barrier"),
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Of wrong.cu what compute capability 9.0a has: two rounds of one product of four warps whose tiles the copy engine brings.
+ * Of wrong.cu what compute capability 9.0a has: two rounds of one product of four warps whose tiles the copy engine brings, and a
+ * tile that it writes.
  */
 
 #define TILE (64 * HD_ROW_BYTES)
@@ -66,6 +67,28 @@ template <int WRONG> __global__ void tiles_of_threads(float *to, const float *fr
 	to[threadIdx.x] = c[0][0];
 }
 
+/* A tile of 16 rows that threads have written goes to memory. */
+template <int M> __global__ void tile_to_memory(const float *from, const __grid_constant__ hd_tensor_map m)
+{
+	HD_DYNAMIC_SHARED(unsigned char, shared);
+
+	for (int i = (int)threadIdx.x * 4; i < 16 * HD_ROW_BYTES; i += 32 * 4)
+		*(float *)(void *)(shared + i) = from[threadIdx.x];
+	if (M != FENCE)
+		stores_fence();
+	__syncwarp();
+	if (threadIdx.x)
+		return;
+	put_tile(&m, 0, 0, 0, 0, shared);
+	puts_commit();
+	if (M == OVER) {
+		*(float *)(void *)shared = 0;
+		stores_fence();
+	}
+	if (M != SUMS)
+		puts_wait<0>();
+}
+
 /* A warp reads what another has written, and one of its lanes says so. */
 template <int WRONG> __global__ void lanes_read(float *to, const float *from)
 {
@@ -106,6 +129,16 @@ template <int M> static void engine_case(int wrong)
 		HD_LAUNCH((tiles_of_engine<NONE>), 1, 128, 2 * TILE + 16, &run, y, m);
 }
 
+template <int M> static void put_case(int wrong)
+{
+	hd_tensor_map m = { (const char *)y, { 64, 1, 16, 1 }, { 2, 128, 128, 2048 }, 16 };
+
+	if (wrong)
+		HD_LAUNCH((tile_to_memory<M>), 1, 32, 16 * HD_ROW_BYTES, &run, x, m);
+	else
+		HD_LAUNCH((tile_to_memory<NONE>), 1, 32, 16 * HD_ROW_BYTES, &run, x, m);
+}
+
 CASE(tiles_of_threads, tiles_of_threads, 1, 128, 2 * TILE + 16)
 CASE(lanes_read, lanes_read, 1, 64, 0)
 #define tile_read_early_case engine_case<EARLY>
@@ -115,3 +148,6 @@ CASE(lanes_read, lanes_read, 1, 64, 0)
 #define sums_not_waited_for_case engine_case<SUMS>
 #define rows_of_two_eights_case engine_case<ROWS>
 #define warps_differ_case engine_case<OTHERS>
+#define tile_put_with_no_fence_case put_case<FENCE>
+#define put_not_waited_for_case put_case<SUMS>
+#define tile_changed_early_case put_case<OVER>

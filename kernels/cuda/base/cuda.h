@@ -215,6 +215,19 @@ HD_DEV float hd_rsqrt(float x)
 #endif
 }
 
+/* 1 / x, all but the last bit */
+HD_DEV float hd_reciprocal(float x)
+{
+#ifdef HD_SIM
+	return 1 / x;
+#else
+	float y;
+
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+
 template <class T, int N> struct alignas(sizeof(T) * N) pack {
 	T v[N];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/cuda/base/hopper.h - what compute capability 9.0a has beside mma.h: barriers in shared memory that count arrivals and
- * bytes (mbarrier), the copy engine that fetches tiles of a tensor and arrives there (cp.async.bulk.tensor), and products of four
- * warps whose operands stay in shared memory (wgmma).  After the PTX ISA, "mbarrier", "Tensors" and "Asynchronous warpgroup level
+ * bytes (mbarrier), the copy engine that fetches tiles of a tensor and arrives there, or writes them (cp.async.bulk.tensor), and
+ * products of four warps whose operands stay in shared memory (wgmma).  After the PTX ISA, "mbarrier", "Tensors" and "Asynchronous warpgroup level
  * matrix instructions".
  *
  * A tile in shared memory has rows of 64 bf16, 128 bytes: wider ones are several such, one behind the other.  It begins at a multiple
@@ -125,6 +125,28 @@ template <int N> static inline void group_mma_kept(float (*c)[4], const uint32_t
 {
 	hd_sim_group_mma(c, N, 0, a, b, 0, add);
 }
+static inline void put_tile(const hd_tensor_map *m, int c0, int c1, int c2, int c3, const void *from)
+{
+	int at[4] = { c0, c1, c2, c3 };
+
+	hd_sim_put(m, at, from);
+}
+static inline void puts_commit(void)
+{
+	hd_sim_puts_commit();
+}
+template <int LEFT> static inline void puts_wait(void)
+{
+	hd_sim_puts_wait(LEFT);
+}
+static inline void stores_fence(void)
+{
+	hd_sim_proxy_fence();
+}
+HD_SIM_UNSEEN static inline void put_matrices(unsigned char *row, const uint32_t *x)
+{
+	hd_sim_put_matrices(row, x);
+}
 template <int N> static inline void fewer_registers(void)
 {
 	static_assert(N % 8 == 0 && N >= 24 && N <= 256, "registers of setmaxnreg");
@@ -174,6 +196,35 @@ HD_DEV void fetch_tile(void *to, const hd_tensor_map *m, int c0, int c1, int c2,
 		"l"(m), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(hd_shared(b))
 		: "memory");
 }
+/* A tile to where it belongs in the tensor; what lies outside of that is not written. */
+HD_DEV void put_tile(const hd_tensor_map *m, int c0, int c1, int c2, int c3, const void *from)
+{
+	asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
+			     m),
+		     "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(hd_shared(from))
+		     : "memory");
+}
+HD_DEV void puts_commit(void)
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/* Until all but LEFT of this thread's groups have read what they write. */
+template <int LEFT> HD_DEV void puts_wait(void)
+{
+	asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+/* This thread's stores to shared memory come before what the copy engine reads. */
+HD_DEV void stores_fence(void)
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* Four 8x8 matrices in registers as of matrices() go to rows that the lanes 0-7, 8-15, ... point to. */
+HD_DEV void put_matrices(unsigned char *row, const uint32_t *x)
+{
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(hd_shared(row)), "r"(x[0]),
+		     "r"(x[1]), "r"(x[2]), "r"(x[3])
+		     : "memory");
+}
 HD_DEV void group_fence(void)
 {
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -202,12 +253,21 @@ template <int N> HD_DEV void hold(float (*c)[4])
 #define HD_R64 \
 	HD_R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58," \
 	       "%59,%60,%61,%62,%63"
+#define HD_R96 \
+	HD_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89," \
+	       "%90,%91,%92,%93,%94,%95"
 
 /* c (64 x N, sums as of mma) = (add ? c : 0) + a b: rows of both tiles lie along the depth, of which this is 16. */
 template <int N> HD_DEV void group_mma(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
-	static_assert(N == 64 || N == 128, "columns");
-	if (N == 64)
+	static_assert(N == 64 || N == 128 || N == 192, "columns");
+	if (N == 192)
+		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %98, 0;\n\t"
+			     "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" HD_R96
+			     "}, %96, %97, p, 1, 1, 0, 0;\n\t}"
+			     : HD_F32(0), HD_F32(8), HD_F32(16)
+			     : "l"(a), "l"(b), "r"(add));
+	else if (N == 64)
 		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %34, 0;\n\t"
 			     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HD_R32
 			     "}, %32, %33, p, 1, 1, 0, 0;\n\t}"
@@ -223,11 +283,19 @@ template <int N> HD_DEV void group_mma(float (*c)[4], uint64_t a, uint64_t b, in
 /* The same of a b whose rows lie along the columns: 16 rows of the tile. */
 template <int N> HD_DEV void group_mma_turned(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
-	static_assert(N == 128, "columns");
-	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"
-		     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HD_R64 "}, %64, %65, p, 1, 1, 0, 1;\n\t}"
-		     : HD_F32(0), HD_F32(8)
-		     : "l"(a), "l"(b), "r"(add));
+	static_assert(N == 128 || N == 192, "columns");
+	if (N == 192)
+		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %98, 0;\n\t"
+			     "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" HD_R96
+			     "}, %96, %97, p, 1, 1, 0, 1;\n\t}"
+			     : HD_F32(0), HD_F32(8), HD_F32(16)
+			     : "l"(a), "l"(b), "r"(add));
+	else
+		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"
+			     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HD_R64
+			     "}, %64, %65, p, 1, 1, 0, 1;\n\t}"
+			     : HD_F32(0), HD_F32(8)
+			     : "l"(a), "l"(b), "r"(add));
 }
 /* The same of a in registers, fragments as of mma; TURNED: of a b whose rows lie along the columns, 16 rows of the tile. */
 template <int N, int TURNED> HD_DEV void hd_group_mma_of(float (*c)[4], const uint32_t *a, uint64_t b, int add)

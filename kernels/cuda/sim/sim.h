@@ -161,6 +161,12 @@ void hd_sim_arrive(uint64_t *b, int bytes);
 void hd_sim_await(uint64_t *b, int parity);
 void hd_sim_fetch(void *to, const hd_sim_tensor_map *m, const int *at, uint64_t *b);
 void hd_sim_proxy_fence(void);
+/* A tile to memory, read and written as late as may be: when this thread waits for its group. */
+void hd_sim_put(const hd_sim_tensor_map *m, const int *at, const void *from);
+void hd_sim_puts_commit(void);
+void hd_sim_puts_wait(int left);
+/* Four 8x8 matrices, whose rows the lanes 0-7, 8-15, ... point to, out of registers. */
+void hd_sim_put_matrices(void *row, const uint32_t *x);
 void hd_sim_group_fence(void);
 void hd_sim_group_commit(void);
 void hd_sim_group_wait(int left);

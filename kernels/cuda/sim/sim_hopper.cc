@@ -10,6 +10,9 @@
 #define BARRIERS 64
 #define FETCHES 32
 #define PRODUCTS 128
+#define MOST_COLUMNS 256 /* of a product */
+#define PUTS 16          /* tiles to memory of a thread that it has not waited for */
+#define PUT_ROWS 64      /* of one */
 
 struct fetch {
 	char *to;
@@ -142,6 +145,101 @@ void hd_sim_fetch(void *to, const hd_sim_tensor_map *m, const int *at, uint64_t 
 	x->under_way += m->rows * 128;
 }
 
+/* Tiles on their way to memory: what they had when they were asked for must still be there when they are read. */
+struct sent {
+	hd_sim_tensor_map map;
+	int at[4], group;
+	char *from, had[PUT_ROWS * 128];
+};
+static struct {
+	struct sent p[PUTS];
+	int n, groups;
+} puts_of[SIM_THREADS];
+
+void hd_sim_put(const hd_sim_tensor_map *m, const int *at, const void *from)
+{
+	auto *q = &puts_of[sim_who.thread];
+	struct sent *p = &q->p[q->n];
+
+	hd_sim_aligned(from, 1024, "a tile");
+	if (q->n == PUTS || m->rows > PUT_ROWS || sim_offset(from) >= SIM_SHARED_ROOM)
+		sim_fail("%d tiles of %d rows to memory, from %p", q->n + 1, m->rows, from);
+	sim_engine_read(from, (size_t)m->rows * 128, sim_who.thread);
+	p->map = *m;
+	p->group = q->groups;
+	p->from = (char *)from;
+	memcpy(p->at, at, sizeof(p->at));
+	memcpy(p->had, from, (size_t)m->rows * 128);
+	q->n++;
+}
+
+void hd_sim_puts_commit(void)
+{
+	puts_of[sim_who.thread].groups++;
+}
+
+HD_SIM_UNSEEN static void go(const struct sent *p)
+{
+	const hd_sim_tensor_map *m = &p->map;
+
+	sim_engine_read(p->from, (size_t)m->rows * 128, sim_who.thread);
+	if (memcmp(p->had, p->from, (size_t)m->rows * 128))
+		sim_fail("the tile at %p was changed before the copy engine had read it", p->from);
+	for (int r = 0; r < m->rows; r++)
+		for (int i = 0; i < 64; i++) {
+			int64_t at[4] = { p->at[0] + i, p->at[1], p->at[2] + r, p->at[3] };
+			char *to = (char *)m->base + at[0] * 2;
+			int there = 1;
+
+			for (int d = 0; d < 4; d++)
+				there &= at[d] >= 0 && at[d] < m->n[d];
+			for (int d = 1; d < 4; d++)
+				to += at[d] * m->stride[d];
+			if (!there)
+				continue;
+			hd_sim_touch(to, 2, HD_SIM_WRITE);
+			memcpy(to, swizzled(p->from, r * 128 + i * 2), 2);
+		}
+}
+
+void hd_sim_puts_wait(int left)
+{
+	auto *q = &puts_of[sim_who.thread];
+	int done = 0;
+
+	while (done < q->n && q->p[done].group < q->groups - left)
+		go(&q->p[done++]);
+	memmove((void *)q->p, q->p + done, (size_t)(q->n - done) * sizeof(q->p[0]));
+	q->n -= done;
+}
+
+struct matrix_rows {
+	char *row;
+	const uint32_t *x;
+};
+
+static void put_rows_work(void **all)
+{
+	for (int lane = 0; lane < 32; lane++)
+		for (int i = 0; i < 4; i++) {
+			const struct matrix_rows *of = (const struct matrix_rows *)all[i * 8 + lane / 4],
+						 *mine = (const struct matrix_rows *)all[lane];
+
+			if (!of || !mine)
+				sim_fail("stmatrix by some lanes of a warp");
+			memcpy(of->row + lane % 4 * 4, &mine->x[i], 4);
+		}
+}
+
+HD_SIM_UNSEEN void hd_sim_put_matrices(void *row, const uint32_t *x)
+{
+	struct matrix_rows p = { (char *)row, x };
+
+	hd_sim_aligned(row, 16, "a row of stmatrix");
+	hd_sim_touch(row, 16, HD_SIM_WRITE);
+	hd_sim_warp(&p, put_rows_work);
+}
+
 void hd_sim_proxy_fence(void)
 {
 	sim_fence();
@@ -160,7 +258,7 @@ struct mma_call {
 	float (*c)[4];
 };
 struct sums { /* of one c of a thread, while products make it */
-	float (*c)[4], v[32][4];
+	float (*c)[4], v[MOST_COLUMNS / 8][4];
 	int n;
 };
 
@@ -179,6 +277,11 @@ void sim_hopper_block(void)
 
 void sim_hopper_end(void)
 {
+	for (int i = 0; i < SIM_THREADS; i++) {
+		if (puts_of[i].n)
+			sim_fail("thread %d ends with tiles to memory that it has not waited for", i);
+		puts_of[i].groups = 0;
+	}
 	for (int i = 0; grouped && i < SIM_THREADS; i++) {
 		struct thread *t = &threads[i], *first = &threads[i / 128 * 128];
 
@@ -285,7 +388,8 @@ static void read_columns(uint64_t desc, int n, uint32_t thread)
 					thread);
 }
 
-HD_SIM_UNSEEN static void fill_operands(float a[16][16], float b[16][128], struct thread *warp, int i, int number)
+HD_SIM_UNSEEN static void fill_operands(float a[16][16], float b[16][MOST_COLUMNS], struct thread *warp, int i,
+					int number)
 {
 	const struct mma_call *p = &warp->p[i];
 	uint32_t first = (uint32_t)(warp - threads);
@@ -320,7 +424,7 @@ HD_SIM_UNSEEN static void fill_operands(float a[16][16], float b[16][128], struc
 
 HD_SIM_UNSEEN static void multiply(struct thread *warp, int i)
 {
-	static float a[16][16], b[16][128];
+	static float a[16][16], b[16][MOST_COLUMNS];
 
 	fill_operands(a, b, warp, i, (int)(warp - threads) / 32 % 4);
 	for (int lane = 0; lane < 32; lane++) {

@@ -230,7 +230,7 @@ void sim_engine_read(const void *p, size_t n, uint32_t thread)
 
 		if (w->run == sim_who.run && !(w->flags & ENGINE) && fenced[w->thread] <= w->tick)
 			sim_fail(
-				"a product reads %p, which thread %u wrote by a store with no fence.proxy.async behind it",
+				"an engine reads %p, which thread %u wrote by a store with no fence.proxy.async behind it",
 				sim_window + i * 4, w->thread);
 	}
 	touch(p, n, HD_SIM_READ, 0);
