@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/matmul/product.h - matrix products in device memory: by cuBLASLt.
+ * kernels/cuda/matmul/product.h - matrix products in device memory: by cuBLASLt, or gelu_wgmma.cu where that is faster.
  */
 #ifndef HD_KERNELS_CUDA_MATMUL_PRODUCT_H
 #define HD_KERNELS_CUDA_MATMUL_PRODUCT_H
@@ -29,6 +29,13 @@ const struct hd_mm_shape *hd_product_shape(const struct hd_product *p);
 int hd_product_choices(const struct hd_product *p);
 void hd_product_pick(struct hd_product *p, int i);
 size_t hd_product_version(void); /* of the library */
+
+/* The last of the choices is no implementation of the library's but a kernel of Heddle's own (gelu_wgmma.cu). */
+int hd_product_has_own(const struct hd_product *p);
+int hd_gelu_wgmma_has(const struct hd_mm_shape *s); /* this GPU runs it, for this shape */
+/* c = gelu of a b + bias, which goes to aux where it is kept.  0, or HD_ENOTSUP before anything is written. */
+int hd_gelu_wgmma(const struct hd_mm_shape *s, const struct hd_run *r, void *c, const void *a, const void *b,
+		  const void *bias, const void *aux);
 
 /* chain.cu: c = (add ? add : 0) + a[0] b[0] + a[1] b[1] + ... as one launch; add lies as c does and may be c. */
 #define HD_CHAIN_MOST 4

@@ -26,6 +26,7 @@ struct hd_product {
 	cublasLtMatrixLayout_t a, b, c;                     /* in cuBLASLt's roles */
 	cublasLtMatmulAlgo_t wide[HD_PRODUCT_MOST], narrow; /* of operands that all begin at 16 bytes; at an element */
 	int nwide, pick, has_narrow, has_bias;              /* pick: of wide */
+	int has_own, own;                                   /* a kernel of Heddle's own; it is picked */
 	int64_t outer;                                      /* calls: the batch dims but the innermost */
 };
 
@@ -234,6 +235,7 @@ struct hd_product *hd_product_get(const struct hd_mm_shape *s)
 		drop(p);
 		return NULL;
 	}
+	p->has_own = p->nwide && hd_gelu_wgmma_has(s);
 	p->next = here.products;
 	return here.products = p;
 }
@@ -255,11 +257,17 @@ const struct hd_mm_shape *hd_product_shape(const struct hd_product *p)
 
 int hd_product_choices(const struct hd_product *p)
 {
-	return p->nwide;
+	return p->nwide + p->has_own;
+}
+
+int hd_product_has_own(const struct hd_product *p)
+{
+	return p->has_own;
 }
 
 void hd_product_pick(struct hd_product *p, int i)
 {
+	p->own = p->has_own && i == p->nwide;
 	p->pick = i < p->nwide ? i : 0;
 }
 
@@ -316,6 +324,8 @@ int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const 
 {
 	const struct hd_mm_shape *s = &p->s;
 
+	if (p->own && !add && hd_gelu_wgmma(s, r, c, a, b, bias, aux) >= 0)
+		return HD_OK;
 	for (int64_t i = 0; i < p->outer; i++)
 		HD_TRY(run_one(p, (void *)moved(s, HD_MM_C, c, i), moved(s, HD_MM_A, a, i), moved(s, HD_MM_B, b, i),
 			       moved(s, HD_MM_BIAS, bias, i), moved(s, HD_MM_C, add, i), moved(s, HD_MM_C, aux, i),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which of the implementations that cuBLASLt names for a product is the fastest: each is timed once, on operands of the product's
- * own extents, and what was found is kept as text, as on a cpu: a line's key has the GPU's name, the library's version and all that
- * the shape is, so that rank 0 can time a product of another rank.  Its value is the implementation's place among those that were
- * timed, and their number.  Sums of products are timed likewise, behind their products: 0 is those one after the other,
- * what follows one launch.
+ * Which of the implementations that cuBLASLt names for a product is the fastest, or whether a kernel of Heddle's own behind them is
+ * (gelu_wgmma.cu): each is timed once, on operands of the product's own extents, and what was found is kept as text, as on a cpu.
+ * A line's key has the GPU's name, the library's version and all that the shape is, so that rank 0 can time a product of another
+ * rank.  Its value is the implementation's place among those that were timed, and their number.  Sums of products are timed
+ * likewise, behind their products: 0 is those one after the other, what follows one launch.
  */
 #include "kernels/cuda/matmul/product.h"
 extern "C" {
@@ -32,6 +32,8 @@ void hd_product_fixed(int yes)
 /* -- as text -------------------------------------------------------------------------------------------------------------- */
 /* 1: how the library is asked for implementations (product_lt.cu): a list in another order needs another number. */
 #define ONE "gemm1"
+/* With a kernel of Heddle's own (gelu_wgmma.cu) behind them: one place more, and another number where that kernel is another. */
+#define ONE_WGMMA "gemm1w1"
 /* 1: the kernels (chain.cu); with that of 9.0a among them another key, since it is one place more */
 #define SUM "chain1"
 #define SUM_WGMMA "chain1w"
@@ -61,11 +63,11 @@ static int put_shape(char *text, size_t room, const struct hd_mm_shape *s)
 	return (int)at;
 }
 
-static void key_of(char *text, const struct hd_mm_shape *s, const char *gpu)
+static void key_of(char *text, const struct hd_product *p, const char *gpu)
 {
-	int at = prefix_of(text, ONE, gpu);
+	int at = prefix_of(text, hd_product_has_own(p) ? ONE_WGMMA : ONE, gpu);
 
-	put_shape(text + at, KEY - (size_t)at, s);
+	put_shape(text + at, KEY - (size_t)at, hd_product_shape(p));
 }
 
 static void chain_key(char *text, const struct hd_chain *c, const char *gpu)
@@ -148,7 +150,8 @@ static void keep(const char *key, size_t n, int pick, int of)
 
 static int is_ours(const char *key)
 {
-	return !strncmp(key, ONE ":", strlen(ONE) + 1) || !strncmp(key, SUM, strlen(SUM));
+	return !strncmp(key, ONE ":", strlen(ONE) + 1) || !strncmp(key, ONE_WGMMA ":", strlen(ONE_WGMMA) + 1) ||
+	       !strncmp(key, SUM, strlen(SUM));
 }
 
 /* over 0: what is known stays. */
@@ -253,7 +256,7 @@ static void pick_product(struct hd_product *p, const char *gpu)
 	char key[KEY];
 	struct choice *c;
 
-	key_of(key, hd_product_shape(p), gpu);
+	key_of(key, p, gpu);
 	c = find_choice(key, strlen(key));
 	hd_product_pick(p, c && !fixed && c->of == hd_product_choices(p) ? c->pick : 0);
 }
@@ -266,6 +269,7 @@ static void measure(const char *key, size_t n, cudaStream_t queue, const char *g
 
 	memset(&t, 0, sizeof(t));
 	t.n = products_of(t.p, ONE, key, gpu);
+	t.n = t.n ? t.n : products_of(t.p, ONE_WGMMA, key, gpu);
 	if (!t.n && ((t.n = products_of(t.p, SUM, key, gpu)) || (t.n = products_of(t.p, SUM_WGMMA, key, gpu))))
 		t.chain = hd_chain_get(t.p, t.n);
 	for (int i = 0; i < t.n; i++) {
@@ -303,7 +307,7 @@ static char *wanted_keys(const char *gpu)
 	for (struct hd_product *p = hd_product_next(NULL); p; p = hd_product_next(p)) {
 		if (hd_product_choices(p) < 2)
 			continue;
-		key_of(key, hd_product_shape(p), gpu);
+		key_of(key, p, gpu);
 		hd_append(&text, "%s\n", key);
 	}
 	for (struct hd_chain *c = hd_chain_next(NULL); c; c = hd_chain_next(c)) {
