@@ -268,7 +268,7 @@ static int same_norm(const struct node *d, const struct node *dw)
 	return 1;
 }
 
-/* Gradients of a norm's weights are made beside that of its input, of which they read the same, where that stands in front of them:
+/* Gradients of a norm's weights are made beside that of its input, of which they read the same.  That stands in front of them, because
  * what reads them stands behind them. */
 static void weights_beside(struct hd_plan *p)
 {
