@@ -267,6 +267,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			barrier_wait(&m.s[now.at()].v_there, now.parity() | r.negative());
 			group_wait<0>();
 			hold<D>(sum);
+			hold_operands<KEYS>(p);
 			if (open >= 0)
 				let_go(&m.s[now.before()].v_free);
 			pack_scores<KEYS>(p, s);

@@ -127,6 +127,7 @@ HD_DEV void turn_of_keys(const hd_att &t, const held<N, D> &m, own_rows<N, D> &o
 	r.gradients(s, d);
 	group_wait<0>();
 	hold<D>(sum);
+	hold_operands<N>(p);
 	if (c.open >= 0)
 		let_go(&m.free[now.before()]);
 	pack_scores<N>(p, s);

@@ -223,6 +223,8 @@ HD_DEV void turn_narrow(const hd_att &t, const hd_att_d &x, keys_at<N, D> &k, co
 	group_wait<0>();
 	hold<D>(dk);
 	hold<D>(dv);
+	hold_operands<N>(p);
+	hold_operands<N>(ds);
 	__syncwarp(); /* the floats, which lanes have read */
 	if (k.c.open >= 0)
 		let_go(&k.m.free[k.now.before()]);
@@ -267,6 +269,7 @@ HD_DEV void turn_wide(const hd_att &t, keys_at<N, D> &k, const key_rows<N> &r, f
 	r.gradients(s, d, lse + N);
 	group_wait<0>();
 	hold<D>(dv);
+	hold_operands<N>(p);
 	pack_scores<N>(p, d);
 	__syncwarp(); /* the floats, which lanes have read */
 }

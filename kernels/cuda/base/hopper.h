@@ -109,6 +109,9 @@ template <int LEFT> static inline void group_wait(void)
 template <int N> static inline void hold(float (*)[4])
 {
 }
+template <int N> static inline void hold_operands(uint32_t (*)[4])
+{
+}
 template <int N> static inline void group_mma(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
 	hd_sim_group_mma(c, N, a, NULL, b, 0, add);
@@ -243,6 +246,14 @@ template <int N> HD_DEV void hold(float (*c)[4])
 #pragma unroll
 	for (int i = 0; i < N / 8; i++)
 		asm volatile("" : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])::"memory");
+}
+/* Likewise operands in registers, N of the depth, behind the wait: the compiler takes a product for done with them where it begins, and
+ * would put what is computed beside it in their places. */
+template <int N> HD_DEV void hold_operands(uint32_t (*a)[4])
+{
+#pragma unroll
+	for (int i = 0; i < N / 16; i++)
+		asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
 }
 
 #define HD_F4(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
