@@ -227,14 +227,19 @@ static int is_norm_d(const struct node *n)
 	return n->is->role == OP_ROLE_NORM_D || n->is->role == OP_ROLE_NORM_D_ADD;
 }
 
+/* A norm over the last dim sums over all others: not what belongs to each head. */
+static int may_sum(const struct hd_plan *p, const struct node *n, const struct node *sum)
+{
+	return is_norm_d(n) && !p->residuals_apart && sum->outs[0]->v.ndim == 1;
+}
+
 /* -> 1: it has taken the sum's place. */
 static int sum_beside(struct hd_plan *p, struct node *sum)
 {
 	struct node *n = summed(p, sum);
 	char attr[300];
 
-	if (!n || hd_attr_text(n->attr, "out") ||
-	    !(n->is->role == OP_ROLE_GELU_SLOPE_D || (is_norm_d(n) && !p->residuals_apart)))
+	if (!n || hd_attr_text(n->attr, "out") || !(n->is->role == OP_ROLE_GELU_SLOPE_D || may_sum(p, n, sum)))
 		return HD_OK;
 	snprintf(attr, sizeof(attr), "out=%s", sum->outs[0]->spec);
 	return with_results(p, n, attr, sum->outs, 1) ? 1 : p->err->code;
@@ -272,7 +277,9 @@ static int same_norm(const struct node *d, const struct node *dw)
  * what reads them stands behind them. */
 static void weights_beside(struct hd_plan *p)
 {
-	struct node **of = hd_alloc((p->ntensors + 1) * sizeof(*of)); /* by id of what is differentiated by */
+	/* By id of what is differentiated by, which may be a result of such a node itself. */
+	size_t ids = p->ntensors + 4 * (size_t)p->nnodes + 1;
+	struct node **of = hd_alloc(ids * sizeof(*of));
 	int some = 0;
 
 	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {
