@@ -227,10 +227,11 @@ static int is_norm_d(const struct node *n)
 	return n->is->role == OP_ROLE_NORM_D || n->is->role == OP_ROLE_NORM_D_ADD;
 }
 
-/* A norm over the last dim sums over all others: not what belongs to each head. */
+/* A norm over the last dim sums over all others: not what belongs to each head.  Beside a GPU's launches the pass over memory counts;
+ * a processor gains little, and buckets of gradients would be complete in another order, of which fewer move beside products. */
 static int may_sum(const struct hd_plan *p, const struct node *n, const struct node *sum)
 {
-	return is_norm_d(n) && !p->residuals_apart && sum->outs[0]->v.ndim == 1;
+	return p->own_memory && is_norm_d(n) && !p->residuals_apart && sum->outs[0]->v.ndim == 1;
 }
 
 /* -> 1: it has taken the sum's place. */
