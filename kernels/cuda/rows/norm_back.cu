@@ -229,19 +229,6 @@ __global__ void __launch_bounds__(HD_WARP *HD_LANES, 3)
 	hd_join_lanes<N>(part + cols, lanes, bias, lane, c, cols - first);
 }
 
-struct put_dw {
-	float *dw, *db;
-	int64_t cols;
-	int acc;
-
-	HD_DEV void put(int64_t i, float x) const
-	{
-		float *to = i < cols ? dw + i : db + (i - cols);
-
-		*to = acc ? *to + x : x;
-	}
-};
-
 /* -- launches --------------------------------------------------------------------------------------------------------------- */
 /* add: in[-1] is added. */
 template <class T, class W>
@@ -308,7 +295,7 @@ template <class T> static void go_dw(const struct hd_prep *p, void *const *out, 
 {
 	int rms = p->n[2] != 0;
 	int64_t cols = p->n[1];
-	put_dw to = { (float *)out[0], p->n[3] ? (float *)out[1] : NULL, cols, r->acc };
+	put_each to = { { (float *)out[0], p->n[3] ? (float *)out[1] : NULL, NULL }, cols, r->acc };
 
 	if (!cols)
 		return;
