@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products on the tiles of x86-64 (AMX), forced for every shape, against ref.  What breaks here: a tail of rows, of columns or of
  * k that is not zero in a tile, a transposed operand that is packed as the other kind, sums over blocks of k that are set where
- * they should be added to, a block that is packed again while another thread still reads it, bits that depend on the threads.
+ * they should be added to or belong to another block of c, lines that go past the caches where c has a tail, bits that depend on the
+ * threads.
  */
 #include <config.h>
 #include <omp.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include "t/lib/tap.h"
 #include "t/lib/kernel_test.h"
-#include "kernels/cpu/matmul/amx.h"
+#include "kernels/cpu/tiles/tiles.h"
 
 extern const struct hd_kernel hd_cpu_einsum, hd_ref_einsum;
 
@@ -29,6 +30,10 @@ static const struct product {
 	{ "several blocks of columns", "seq=70,in=400", "out=2111,in=400", "seq=70,out=2111", "out=2111", 400, 0 },
 	{ "several of both", "out=37,seq=2500", "seq=2500,in=600", "out=37,in=600", NULL, 2500, 1 },
 	{ "many rows that lie across k", "seq=70,out=615", "seq=70,in=40", "out=615,in=40", NULL, 70, 0 },
+	{ "several blocks of rows, columns and k", "seq=1100,out=1500", "seq=1100,in=500", "out=1500,in=500", NULL,
+	  1100, 0 },
+	{ "fp32 past the caches, tails", "seq=70,out=1003", "seq=70,in=656", "out=1003,in=656", NULL, 70, 0 },
+	{ "bf16 past the caches, tails", "seq=2601,in=9", "in=9,out=3264", "seq=2601,out=3264", "out=3264", 9, 0 },
 	{ "batches", "expert=5,slot=37,in=40", "expert=5,in=40,ff=75", "expert=5,slot=37,ff=75", "expert=5,ff=75", 40,
 	  0 },
 	{ "batches inside", "slot=37,expert=5,in=40", "expert=5,in=40,ff=75", "slot=37,expert=5,ff=75", NULL, 40, 1 },

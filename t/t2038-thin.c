@@ -13,7 +13,7 @@
 #include "t/lib/kernel_test.h"
 #include "engine/base/half.h"
 #include "kernels/cpu/base/pairs.h"
-#include "kernels/cpu/matmul/amx.h"
+#include "kernels/cpu/tiles/tiles.h"
 #include "kernels/cpu/thin/thin.h"
 
 extern const struct hd_kernel hd_cpu_einsum, hd_ref_einsum;

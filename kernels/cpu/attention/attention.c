@@ -130,6 +130,12 @@ static float *own(const struct attention *a)
 	return (float *)hd_scratch() + omp_get_thread_num() * a->each;
 }
 
+/* Tasks that a thread takes together: where sequences are many, all of one, because a token's heads lie side by side. */
+static int at_once(const struct hd_attention *t, int64_t threads, int64_t pieces)
+{
+	return t->batch >= 2 * threads && pieces ? (int)(t->kv_heads * pieces) : 1;
+}
+
 /* Where heads are few for the threads, each is cut into pieces of its queries, which changes no result. */
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
@@ -141,7 +147,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	int64_t each = pieces ? (most + pieces - 1) / pieces * HD_ATT_PIECE : 0;
 
 	(void)r;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#pragma omp parallel for schedule(dynamic, at_once(t, threads, pieces)) num_threads(threads)
 	for (int64_t i = 0; i < heads * pieces; i++) {
 		int64_t head = i / pieces, from = (pieces - 1 - i % pieces) * each; /* the one with most keys first */
 		struct hd_att_task task = { head / t->kv_heads, head % t->kv_heads, from,
@@ -158,7 +164,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	const struct hd_attention *t = &s->t;
 
 	(void)r;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_of(s))
+#pragma omp parallel for schedule(dynamic, at_once(t, threads_of(s), 1)) num_threads(threads_of(s))
 	for (int64_t i = 0; i < t->batch * t->kv_heads; i++)
 		s->isa->backward(t, own(s), out, in,
 				 &(struct hd_att_task){ i / t->kv_heads, i % t->kv_heads, 0, t->seq });

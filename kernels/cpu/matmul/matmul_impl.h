@@ -5,7 +5,7 @@
 #ifndef HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
 #define HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
 #include <oneapi/dnnl/dnnl.h>
-#include "kernels/cpu/matmul/amx.h"
+#include "kernels/cpu/tiles/tiles.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/cpu/thin/thin.h"
 

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/base/parse.h"
-#include "kernels/cpu/matmul/amx.h"
+#include "kernels/cpu/tiles/tiles.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <omp.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static char *put_list(char *at, const char *end, const char *name, const int64_t
 	return at;
 }
 
-/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63:own=4"; own: the version of
+/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63:own=5"; own: the version of
  * our own rivals, which were timed too */
 void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum)
 {
@@ -33,7 +33,7 @@ void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum)
 	at = put_list(at, end, "n", s->n, s->ndim);
 	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
 		at = put_list(at, end, names[o], s->stride[o], s->ndim);
-	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d:own=4", sum, omp_get_max_threads(),
+	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d:own=5", sum, omp_get_max_threads(),
 		 (int)dnnl_get_effective_cpu_isa());
 }
 

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/base/hash.h"
-#include "kernels/cpu/matmul/amx.h"
+#include "kernels/cpu/tiles/tiles.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <omp.h>
 #include <pthread.h>

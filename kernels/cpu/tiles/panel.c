@@ -2,11 +2,12 @@
  * What one thread does in a product on tiles: the products of a panel, and their way to c.
  */
 #include <config.h>
-#include "kernels/cpu/matmul/amx.h"
+#include "kernels/cpu/tiles/tiles.h"
 #if HD_AMX
 #include <immintrin.h>
 #include <string.h>
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,amx-tile,amx-bf16,prefer-vector-width=512")
+#pragma GCC target( \
+	"avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,amx-tile,amx-bf16,prefer-vector-width=512,prfchw")
 
 #define SIDE HD_AMX_SIDE
 #define TILE 512 /* elements of bf16 */
@@ -60,8 +61,13 @@ static inline __attribute__((always_inline)) void finish_any(const struct amx_re
 			x0 = _mm512_add_ps(x0, read_row(o->c, low, at, left));
 			x1 = _mm512_add_ps(x1, read_row(o->c, low, at + 16, right));
 		}
-		if (low) {
+		if (low && whole && o->past) {
+			_mm512_stream_si512((__m512i *)((uint16_t *)o->c + at), (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
+		} else if (low) {
 			_mm512_mask_storeu_epi16((uint16_t *)o->c + at, mask, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
+		} else if (whole && o->past) {
+			_mm512_stream_ps((float *)o->c + at, x0);
+			_mm512_stream_ps((float *)o->c + at + 16, x1);
 		} else {
 			_mm512_mask_storeu_ps((float *)o->c + at, left, x0);
 			_mm512_mask_storeu_ps((float *)o->c + at + 16, right, x1);
@@ -128,10 +134,13 @@ static inline __attribute__((always_inline)) void multiply_first(const uint16_t 
 	_tile_dpbf16ps(3, 5, 7);
 }
 
-static inline void fetch(struct hd_amx_ahead *f)
+static inline __attribute__((always_inline)) void fetch_one(struct hd_amx_ahead *f, const int write)
 {
 	for (f->due += f->lines; f->due >= HD_AMX_LINE && f->rows > 0; f->due -= HD_AMX_LINE) {
-		__builtin_prefetch(f->row + f->at, 0, 2);
+		if (write)
+			__builtin_prefetch(f->row + f->at, 1, 2);
+		else
+			__builtin_prefetch(f->row + f->at, 0, 2);
 		f->at += 64;
 		if (f->at >= f->width) {
 			f->at = 0;
@@ -141,9 +150,16 @@ static inline void fetch(struct hd_amx_ahead *f)
 	}
 }
 
+static inline void fetch(struct hd_amx_next *next)
+{
+	fetch_one(&next->a, 0);
+	fetch_one(&next->b, 0);
+	fetch_one(&next->c, 1);
+}
+
 /* Tiles work beside the other units: between them, what is ready of the block before goes to c. */
 static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles, struct amx_ready *before,
-			    struct hd_amx_ahead *next)
+			    struct hd_amx_next *next)
 {
 	int64_t each = before && tiles ? (SIDE + tiles - 1) / tiles : 0;
 
@@ -173,7 +189,7 @@ static inline void store_sums(float *to)
 }
 
 void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
-		  int first, const struct hd_amx_out *out, struct hd_amx_ahead *next)
+		  int first, const struct hd_amx_out *out, struct hd_amx_next *next)
 {
 	float whole[2][HD_AMX_PANEL] __attribute__((aligned(64)));
 	float *done = NULL;
@@ -190,5 +206,10 @@ void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t 
 	store_sums(done);
 	if (out)
 		finish(&(struct amx_ready){ done, out, (blocks - 1) * SIDE, 0 }, SIDE);
+}
+
+void hd_amx_settle(void)
+{
+	_mm_sfence();
 }
 #endif

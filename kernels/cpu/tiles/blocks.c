@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How a product on tiles is cut: shares of c for the threads, and blocks that fit a part of L2.  Of all ways to cut it the one that
+ * takes the fewest cycles is chosen, as a model of one thread counts them; what it counts was measured on a processor with 48 KB
+ * of L1 and 2 MB of L2, as all with tiles have so far.
+ */
+#include <config.h>
+#include "kernels/cpu/tiles/tiles.h"
+#if HD_AMX
+
+#define SIDE HD_AMX_SIDE
+#define WIDEST 2048               /* columns of a block, at most */
+#define L2 ((int64_t)1536 * 1024) /* bytes of a packed block of b and of the sums of a block of c, at most */
+#define ACROSS 8                  /* panels of an a that lies across k, which are packed together */
+
+/* cycles */
+#define PRODUCT 64.0 /* of two pairs of tiles: 32 x 32 x 32 */
+#define FINISH 120.0 /* a block of 32 x 32 that goes to c */
+#define SUMS 200.0   /* one whose sums are set aside and taken up again */
+#define COPY 0.15    /* an element of a that lies along k, with what is not hidden of its way from memory */
+#define TURN 0.30    /* of one that lies across k */
+#define PAIR 0.30    /* an element of b */
+
+static int64_t up(int64_t n, int64_t unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
+
+static int64_t pieces(int64_t n, int64_t each)
+{
+	return (n + each - 1) / each;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* n cut into equal parts of at most `most`, multiples of 32 */
+static int64_t part(int64_t n, int64_t most)
+{
+	int64_t count = pieces(up(n, SIDE), most);
+
+	return up(pieces(n, count), SIDE);
+}
+
+int64_t hd_amx_block_bytes(const struct hd_amx_blocks *b)
+{
+	return b->cols * b->deep * 2;
+}
+
+/* Of a block of c, if k is cut; else of the panels that are packed together, if they are used in parts. */
+int64_t hd_amx_sums_bytes(const struct hd_amx_blocks *b)
+{
+	if (b->chunks > 1)
+		return b->rows * b->cols * 4;
+	return b->deep > b->kept ? b->group * SIDE * b->cols * 4 : 0;
+}
+
+/* What a thread does that has the largest share. */
+static double cost(const struct hd_amx_size *s, const struct hd_amx_blocks *b, int64_t threads)
+{
+	int64_t rows = pieces(pieces(s->m, SIDE), b->along) * SIDE, cols = pieces(pieces(s->n, SIDE), b->across) * SIDE;
+	double tiles = (double)(rows / SIDE * (cols / SIDE)), k = (double)up(s->k, SIDE);
+	double a = (double)rows * k * (double)pieces(cols, b->cols),
+	       c = (double)cols * k * (double)pieces(rows, b->rows);
+	int64_t pauses = b->chunks > 1 ? b->chunks - 1 : pieces(b->deep, b->kept) - 1;
+	double one = tiles * (k / SIDE * PRODUCT + FINISH + SUMS * (double)pauses) + a * (s->a_across ? TURN : COPY) +
+		     c * PAIR;
+
+	return (double)pieces(s->batches * b->along * b->across, threads) * one;
+}
+
+/* Blocks of at most `wide` columns, all k at once or in chunks that stay in L1.  -> 0: they do not fit. */
+static int cut(const struct hd_amx_size *s, struct hd_amx_blocks *b, int64_t wide, int chunked)
+{
+	int64_t rows = pieces(pieces(s->m, SIDE), b->along) * SIDE, cols = pieces(pieces(s->n, SIDE), b->across) * SIDE,
+		left;
+
+	b->cols = part(cols, wide);
+	b->deep = chunked ? part(s->k, HD_AMX_KEPT) : up(s->k, SIDE);
+	b->kept = part(b->deep, HD_AMX_KEPT);
+	b->chunks = pieces(s->k, b->deep);
+	b->group = s->a_across ? least(ACROSS, pieces(rows, SIDE)) : 1;
+	b->rows = rows;
+	if (chunked && b->chunks == 1)
+		return 0;
+	left = L2 - hd_amx_block_bytes(b);
+	if (b->chunks > 1 && left > 0)
+		b->rows =
+			part(rows, left / (b->cols * 4) / SIDE * SIDE > 0 ? left / (b->cols * 4) / SIDE * SIDE : SIDE);
+	return hd_amx_block_bytes(b) + hd_amx_sums_bytes(b) <= L2;
+}
+
+static void keep_best(const struct hd_amx_size *s, const struct hd_amx_blocks *b, int64_t threads, double *best,
+		      struct hd_amx_blocks *kept)
+{
+	double cycles = cost(s, b, threads);
+
+	if (cycles < *best) {
+		*best = cycles;
+		*kept = *b;
+	}
+}
+
+/* Narrow ones of one panel fit always. */
+void hd_amx_cut(const struct hd_amx_size *s, int64_t threads, struct hd_amx_blocks *kept)
+{
+	int64_t panels = pieces(s->m, SIDE), strips = pieces(s->n, SIDE);
+	double best = 1e300;
+
+	for (int64_t along = 1; along <= least(threads, panels); along++)
+		for (int64_t across = 1; across <= least(threads / along, strips); across++)
+			for (int64_t wide = SIDE; wide <= WIDEST; wide += SIDE)
+				for (int chunked = 0; chunked < 2; chunked++) {
+					struct hd_amx_blocks b = { .along = along, .across = across };
+
+					if (cut(s, &b, wide, chunked))
+						keep_best(s, &b, threads, &best, kept);
+				}
+}
+#endif
