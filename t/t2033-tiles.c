@@ -6,10 +6,12 @@
  */
 #include <config.h>
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "t/lib/tap.h"
 #include "t/lib/kernel_test.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/tiles/tiles.h"
 
 extern const struct hd_kernel hd_cpu_einsum, hd_ref_einsum;
@@ -17,7 +19,8 @@ extern const struct hd_kernel hd_cpu_einsum, hd_ref_einsum;
 static const struct product {
 	const char *what, *a, *b, *c, *bias;
 	int64_t terms;
-	int acc;
+	int acc;         /* added to what c holds */
+	const char *add; /* added to another operand */
 } products[] = {
 	{ "whole tiles", "seq=64,in=64", "out=96,in=64", "seq=64,out=96", NULL, 64, 0 },
 	{ "tails, [out,in], bias", "seq=77,in=83", "out=51,in=83", "seq=77,out=51", "out=51", 83, 0 },
@@ -36,6 +39,12 @@ static const struct product {
 	{ "bf16 past the caches, tails", "seq=2601,in=9", "in=9,out=3264", "seq=2601,out=3264", "out=3264", 9, 0 },
 	{ "batches", "expert=5,slot=37,in=40", "expert=5,in=40,ff=75", "expert=5,slot=37,ff=75", "expert=5,ff=75", 40,
 	  0 },
+	{ "beside an operand", "seq=77,in=83", "in=83,out=51", "seq=77,out=51", NULL, 83, 0, "seq=77,out=51" },
+	{ "beside an operand that lies otherwise", "seq=77,in=83", "in=83,out=51", "seq=77,out=51", NULL, 83, 0,
+	  "out=51,seq=77" },
+
+	{ "beside an operand, bias", "seq=70,in=400", "in=400,out=96", "seq=70,out=96", "out=96", 400, 0,
+	  "seq=70,out=96" },
 	{ "batches inside", "slot=37,expert=5,in=40", "expert=5,in=40,ff=75", "slot=37,expert=5,ff=75", NULL, 40, 1 },
 	{ "two batch dims", "a=2,b=3,m=35,k=50", "a=2,b=3,k=50,n=66", "b=3,a=2,m=35,n=66", NULL, 50, 0 },
 	{ "a row of few heads", "seq=5,in=70", "head=3,hd=24,in=70", "seq=5,head=3,hd=24", NULL, 70, 0 },
@@ -45,12 +54,18 @@ static const struct product {
 
 static struct kt *einsum(const struct product *p, uint32_t to)
 {
-	struct kt *t = kt_new(&hd_cpu_einsum, &hd_ref_einsum, p->bias ? "bias=1" : "");
+	char attr[20];
+	struct kt *t;
+
+	snprintf(attr, sizeof(attr), "%s%s", p->bias ? "bias=1 " : "", p->add ? "add=1" : "");
+	t = kt_new(&hd_cpu_einsum, &hd_ref_einsum, attr);
 
 	kt_reals(kt_in(t, HD_DTYPE_BF16, p->a), -1, 1);
 	kt_reals(kt_in(t, HD_DTYPE_BF16, p->b), -1, 1);
 	if (p->bias)
 		kt_reals(kt_in(t, p->acc ? HD_DTYPE_BF16 : HD_DTYPE_F32, p->bias), -1, 1);
+	if (p->add)
+		kt_reals(kt_in(t, to, p->add), -1, 1);
 	kt_reals(kt_out(t, to, p->c), -1, 1);
 	t->run.acc = p->acc;
 	kt_prepare(t, KT_CPU);
@@ -92,6 +107,96 @@ static void check(const struct product *p, uint32_t to)
 	free(one);
 }
 
+/* Products with one a, made together: the bits that each has alone.  What breaks: columns of one that go to another, a block over the
+ * end of one, what another thread's share begins with. */
+enum { SEVERAL = 3 };
+
+static void run_alone(struct kt *const *t, struct hd_joint *l)
+{
+	for (int i = 0; i < SEVERAL; i++)
+		hd_cpu_einsum.run(l[i].prep, l[i].out, l[i].in, &t[i]->run);
+}
+
+static void check_together(const struct product *p, uint32_t to)
+{
+	struct kt *t[SEVERAL];
+	struct hd_joint l[SEVERAL];
+	void *in[SEVERAL][3], *out[SEVERAL], *begun[SEVERAL], *alone[SEVERAL], *joined;
+
+	for (int i = 0; i < SEVERAL; i++) {
+		t[i] = einsum(p, to);
+		in[i][0] = t[0]->in[0]->mem[KT_CPU];
+		in[i][1] = t[i]->in[1]->mem[KT_CPU];
+		in[i][2] = p->bias ? t[i]->in[2]->mem[KT_CPU] : NULL;
+		out[i] = t[i]->out[0]->mem[KT_CPU];
+		l[i] = (struct hd_joint){ &t[i]->prep[KT_CPU], &out[i], in[i], p->acc };
+		begun[i] = memcpy(malloc(t[i]->out[0]->bytes[KT_CPU]), out[i], t[i]->out[0]->bytes[KT_CPU]);
+	}
+	run_alone(t, l);
+	for (int i = 0; i < SEVERAL; i++) {
+		alone[i] = memcpy(malloc(t[i]->out[0]->bytes[KT_CPU]), out[i], t[i]->out[0]->bytes[KT_CPU]);
+		memcpy(out[i], begun[i], t[i]->out[0]->bytes[KT_CPU]);
+	}
+	joined = hd_cpu_einsum.join(l, SEVERAL);
+	ok(joined != NULL, "%s to %s: three with one a are joined", p->what, hd_dtype_name(to));
+	hd_cpu_einsum.run_joined(joined, &t[0]->run);
+	for (int i = 0; i < SEVERAL; i++)
+		ok(!memcmp(alone[i], out[i], t[i]->out[0]->bytes[KT_CPU]), "%d of them has the bits that it has alone",
+		   i);
+	hd_cpu_einsum.unjoin(joined);
+	for (int i = 0; i < SEVERAL; i++) {
+		free(alone[i]), free(begun[i]);
+		kt_free(t[i]);
+	}
+}
+
+/* What may not be one: another a, a result that another reads, one that adds beside one that does not. */
+static void check_apart(void)
+{
+	const struct product p = { "apart", "seq=70,in=96", "in=96,out=96", "seq=70,out=96", NULL, 96, 0 };
+	struct kt *t[2] = { einsum(&p, HD_DTYPE_BF16), einsum(&p, HD_DTYPE_BF16) };
+	void *a = t[0]->in[0]->mem[KT_CPU], *c0 = t[0]->out[0]->mem[KT_CPU], *c1 = t[1]->out[0]->mem[KT_CPU];
+	void *in[2][2] = { { a, t[0]->in[1]->mem[KT_CPU] }, { a, t[1]->in[1]->mem[KT_CPU] } };
+	struct hd_joint l[2] = { { &t[0]->prep[KT_CPU], &c0, in[0], 0 }, { &t[1]->prep[KT_CPU], &c1, in[1], 0 } };
+	void *joined = hd_cpu_einsum.join(l, 2);
+
+	ok(joined != NULL, "two with one a are joined");
+	hd_cpu_einsum.unjoin(joined);
+	l[1].acc = 1;
+	ok(!hd_cpu_einsum.join(l, 2), "not one that adds");
+	l[1].acc = 0;
+	in[1][0] = t[1]->in[0]->mem[KT_CPU];
+	ok(!hd_cpu_einsum.join(l, 2), "not with another a");
+	in[1][0] = a;
+	in[1][1] = c0;
+	ok(!hd_cpu_einsum.join(l, 2), "not one that reads the other's result");
+	in[1][1] = t[1]->in[1]->mem[KT_CPU];
+	c1 = c0;
+	ok(!hd_cpu_einsum.join(l, 2), "not with one result");
+	kt_free(t[0]), kt_free(t[1]);
+}
+
+static void check_several(void)
+{
+	const struct product ps[] = {
+		{ "wide", "seq=77,in=130", "in=130,out=700", "seq=77,out=700", "out=700", 130, 0 },
+		{ "narrow", "seq=150,in=70", "in=70,out=37", "seq=150,out=37", NULL, 70, 1 },
+		{ "gradients of weights", "seq=1200,in=90", "seq=1200,out=83", "in=90,out=83", NULL, 1200, 0 },
+	};
+	struct hd_err err = { 0 };
+
+	hd_scratch_join(64 << 20, "test", &err); /* else there may be no room for several */
+	for (int threads = 1; threads <= 5; threads += 2) {
+		omp_set_num_threads(threads);
+		for (size_t i = 0; i < HD_LEN(ps); i++) {
+			check_together(&ps[i], HD_DTYPE_F32);
+			check_together(&ps[i], HD_DTYPE_BF16);
+		}
+	}
+	check_apart();
+	hd_scratch_leave();
+}
+
 int main(void)
 {
 	struct hd_err err = { 0 };
@@ -103,5 +208,6 @@ int main(void)
 		check(&products[i], HD_DTYPE_F32);
 		check(&products[i], HD_DTYPE_BF16);
 	}
+	check_several();
 	return done();
 }

@@ -498,8 +498,8 @@ int hd_pass_fuse(struct hd_plan *p)
 			if (!n->only.group && (n->is->role == OP_ROLE_GELU || n->is->role == OP_ROLE_GELU_D))
 				rc = fuse_gelu(p, n, reads);
 		}
-		side_by_side(p);
 	}
+	side_by_side(p);
 	for (n = p->first; n; n = n->next)
 		if (n->is->role == OP_ROLE_TOTAL)
 			merge_accumulators(p, n, reads);

@@ -67,7 +67,7 @@ int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
 		HD_TRY(hd_comm_finish(g->device, &g->why));
 		t.seconds = hd_seconds();
 		for (int k = 0; k < repeats; k++)
-			HD_TRY(hd_run_commands(g, i, to, run));
+			HD_TRY(hd_run_commands(g, i, to, run, NULL, NULL));
 		HD_TRY(hd_comm_finish(g->device, &g->why));
 		t.seconds = (hd_seconds() - t.seconds) / repeats;
 		each(ctx, &t);

@@ -63,7 +63,7 @@ static inline int hd_in_host(const struct hd_program *g)
 /* -- run.c ------------------------------------------------------------------------------------------------------------------- */
 int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx);
 /* Of kernels; joined ones as one. */
-int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run);
+int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx);
 
 /* -- staging.c --------------------------------------------------------------------------------------------------------------- */
 /* A call that is given the device's memory is to work on staging memory from `at` on.  -> where the next can begin */

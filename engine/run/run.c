@@ -64,7 +64,7 @@ int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run 
 	}
 }
 
-int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run)
+int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
 	const struct joined *j = g->joined, *end = j + g->njoined;
 
@@ -76,7 +76,7 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 			from = j++->to;
 			continue;
 		}
-		HD_TRY(hd_run_command(g, &g->commands[from++], run, NULL, NULL));
+		HD_TRY(hd_run_command(g, &g->commands[from++], run, fill, ctx));
 	}
 	return HD_OK;
 }
@@ -85,12 +85,12 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 static int run_kept(struct hd_program *g, struct recording *r, struct hd_run *run)
 {
 	if (g->runs == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
-		int rc = hd_run_commands(g, r->from, r->to, run);
+		int rc = hd_run_commands(g, r->from, r->to, run, NULL, NULL);
 
 		r->kept = g->device->recorded();
 		HD_TRY(rc);
 	}
-	return r->kept ? g->device->replay(r->kept) : hd_run_commands(g, r->from, r->to, run);
+	return r->kept ? g->device->replay(r->kept) : hd_run_commands(g, r->from, r->to, run, NULL, NULL);
 }
 
 static int run_on_device(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
@@ -113,19 +113,19 @@ static int run_on_device(struct hd_program *g, size_t from, size_t to, struct hd
 
 static int run_part(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
-	if (!hd_in_host(g) && !g->tracing)
-		return run_on_device(g, from, to, run, fill, ctx);
+	if (!g->tracing)
+		return hd_in_host(g) ? hd_run_commands(g, from, to, run, fill, ctx)
+				     : run_on_device(g, from, to, run, fill, ctx);
 	if (!hd_in_host(g))
 		g->device->begin(run);
 	for (size_t i = from; i < to; i++) {
 		const struct command *c = &g->commands[i];
-		double begin = g->tracing ? hd_seconds() : 0;
+		double begin = hd_seconds();
 
 		HD_TRY(hd_run_command(g, c, run, fill, ctx));
-		if (g->tracing && !hd_in_host(g)) /* a trace of the kernels' times, not of their launches */
+		if (!hd_in_host(g)) /* a trace of the kernels' times, not of their launches */
 			HD_TRY(hd_comm_finish(g->device, &g->why));
-		if (g->tracing)
-			trace(g, c, begin);
+		trace(g, c, begin);
 	}
 	return HD_OK;
 }

@@ -294,4 +294,26 @@ static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsu
 	return 0;
 }
 
+/* -- where operands lie ---------------------------------------------------------------------------- */
+struct hd_range {
+	const char *from, *to;
+};
+
+/* Of operand o at p. */
+static inline struct hd_range hd_range_of(const struct hd_mm_shape *s, int o, const void *p)
+{
+	struct hd_range r = { (const char *)p, (const char *)p };
+	int64_t last = 0;
+
+	for (int d = 0; d < s->ndim; d++)
+		last += (s->n[d] - 1) * s->stride[o][d];
+	r.to += (last + 1) * (HD_BITS(s->dtype[o]) / 8);
+	return r;
+}
+
+static inline int hd_meet(struct hd_range a, struct hd_range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
+
 #endif

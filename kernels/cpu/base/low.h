@@ -12,6 +12,8 @@
 
 /* low[0..n-1] = x, rounded to the nearest, ties to even; subnormal numbers stay, NaN stays NaN.  The same bits on every processor. */
 void hd_store_bf16(uint16_t *low, const float *x, int64_t n);
+/* The same for what is not read soon: where the processor can, past the caches, whose lines need not be read first. */
+void hd_store_bf16_past(uint16_t *low, const float *x, int64_t n);
 
 HD_CLONES __attribute__((unused)) static void hd_raise(float *y, const uint16_t *x, int64_t n)
 {

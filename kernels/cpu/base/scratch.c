@@ -47,6 +47,11 @@ void hd_scratch_table(int64_t bytes)
 	tables += bytes;
 }
 
+int64_t hd_scratch_room(void)
+{
+	return pool.bytes;
+}
+
 int64_t hd_scratch_bytes(void)
 {
 	return pool.bytes + tables;

@@ -14,6 +14,7 @@
 int hd_scratch_join(int64_t bytes, const char *kernel, struct hd_err *err);
 void hd_scratch_leave(void); /* the last one frees it */
 void *hd_scratch(void);
+int64_t hd_scratch_room(void);        /* what a launch may use now */
 int64_t hd_scratch_bytes(void);       /* with what tables have */
 void hd_scratch_table(int64_t bytes); /* of slot kept: a new one; less than 0: one is gone */
 

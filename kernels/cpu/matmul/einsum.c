@@ -10,6 +10,7 @@
 #include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/cpu/thin/thin.h"
+#include "kernels/cpu/tiles/tiles.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -353,6 +354,20 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	(p->widened ? run_widened : run_product)(p, out, in, r);
 }
 
+/* The product itself adds what lies as c does. */
+static int adds_in_place(const struct cpu_product *p, void *const *mem, int keep)
+{
+	const struct einsum *e = &p->e;
+
+	if (!mem[OP_ADD] || keep || !p->mm || p->thin || e->nouter || e->dtype[OP_ADD] != e->dtype[OP_C] ||
+	    (mem[OP_BIAS] && !p->bias_inside))
+		return 0;
+	for (int d = 0; d < e->nout; d++)
+		if (e->out[d].stride[OP_ADD] != e->out[d].stride[OP_C])
+			return 0;
+	return hd_mm_adds(p->mm);
+}
+
 static void run_product(const struct cpu_product *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct einsum *e = &p->e;
@@ -375,6 +390,11 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 			start(e, mem, keep);
 		return;
 	}
+	if (adds_in_place(p, mem, keep)) {
+		hd_mm_add(p->mm, mem[OP_ADD], out[0], mem[e->swapped ? OP_B : OP_A], mem[e->swapped ? OP_A : OP_B],
+			  mem[OP_BIAS]);
+		return;
+	}
 	first[OP_ADD] = mem[OP_ADD];
 	first[OP_BIAS] = p->bias_inside ? NULL : mem[OP_BIAS];
 	if (first[OP_ADD] || first[OP_BIAS]) {
@@ -395,6 +415,142 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 	}
 }
 
+/* ---- several as one -------------------------------------------------------------------------- */
+/* Products of one shape that follow each other and read the same a, as those of queries, keys and values do, and the gradients of
+ * their weights: on tiles a is read and packed once for all of them. */
+enum { MOST = 8 };
+
+struct lot {
+	size_t from, n;
+	struct hd_amx *as_one; /* NULL: one after the other */
+	int tried;
+};
+
+struct joined {
+	struct hd_joint *l;
+	struct lot *lots;
+	size_t n;
+};
+
+static const struct cpu_product *product_of(const struct hd_joint *l)
+{
+	return l->prep->state;
+}
+
+/* Operand o of the product's roles; HD_MM_BIAS: NULL if there is none. */
+static void *operand(const struct hd_joint *l, int o)
+{
+	const struct einsum *e = &product_of(l)->e;
+
+	if (o == HD_MM_C)
+		return l->out[0];
+	if (o == HD_MM_BIAS)
+		return e->dtype[OP_BIAS] ? l->in[2] : NULL;
+	return l->in[(o == HD_MM_B) != e->swapped];
+}
+
+/* One product, and nothing else. */
+static int is_plain(const struct hd_joint *l)
+{
+	const struct cpu_product *p = product_of(l);
+
+	return p->mm && !p->widened && !p->e.nouter && !p->e.dtype[OP_ADD] && (!p->e.dtype[OP_BIAS] || p->bias_inside);
+}
+
+static int is_mate(const struct hd_joint *a, const struct hd_joint *b)
+{
+	return is_plain(b) && product_of(a)->mm == product_of(b)->mm && a->acc == b->acc &&
+	       product_of(a)->e.swapped == product_of(b)->e.swapped && operand(a, HD_MM_A) == operand(b, HD_MM_A);
+}
+
+/* The result of a lies where no operand nor the result of b does. */
+static int is_apart(const struct hd_joint *a, const struct hd_joint *b)
+{
+	const struct hd_mm_shape *s = hd_mm_shape_of(product_of(a)->mm);
+	struct hd_range c = hd_range_of(s, HD_MM_C, operand(a, HD_MM_C));
+
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		if (s->dtype[o] && hd_meet(c, hd_range_of(s, o, operand(b, o))))
+			return 0;
+	return 1;
+}
+
+static struct lot lot_of(const struct hd_joint *l, size_t at, size_t end)
+{
+	struct lot lot = { .from = at, .n = 1 };
+
+	while (at + lot.n < end && lot.n < MOST && is_plain(&l[at]) && is_mate(&l[at], &l[at + lot.n])) {
+		for (size_t i = at; i < at + lot.n; i++)
+			if (!is_apart(&l[i], &l[at + lot.n]) || !is_apart(&l[at + lot.n], &l[i]))
+				return lot;
+		lot.n++;
+	}
+	return lot;
+}
+
+static void unjoin(void *state)
+{
+	struct joined *j = state;
+
+	for (size_t i = 0; i < j->n; i++)
+		hd_amx_destroy(j->lots[i].as_one);
+	free(j->l);
+	free(j->lots);
+	free(j);
+}
+
+static void *join(const struct hd_joint *l, size_t n)
+{
+	struct joined *j = hd_alloc(sizeof(*j));
+
+	j->l = hd_alloc(n * sizeof(*l));
+	j->lots = hd_alloc(n * sizeof(*j->lots));
+	memcpy(j->l, l, n * sizeof(*l));
+	for (size_t at = 0; at < n; at += j->lots[j->n++].n)
+		j->lots[j->n] = lot_of(l, at, n);
+	if (j->n < n)
+		return j;
+	unjoin(j);
+	return NULL;
+}
+
+static void run_as_one(const struct lot *t, const struct hd_joint *l)
+{
+	struct hd_amx_operands o[MOST];
+
+	for (size_t i = 0; i < t->n; i++)
+		o[i] = (struct hd_amx_operands){ .c = l[i].out[0],
+						 .from = l[i].acc ? l[i].out[0] : NULL,
+						 .b = operand(&l[i], HD_MM_B),
+						 .bias = operand(&l[i], HD_MM_BIAS) };
+	hd_amx_run(t->as_one, hd_scratch(), operand(l, HD_MM_A), o);
+}
+
+/* Which implementations are chosen is known at the first run. */
+static void run_joined(void *state, const struct hd_run *r)
+{
+	struct joined *j = state;
+	struct hd_run mine = *r;
+
+	for (size_t i = 0; i < j->n; i++) {
+		struct lot *t = &j->lots[i];
+		const struct hd_joint *l = &j->l[t->from];
+
+		if (t->n > 1 && !t->tried) {
+			t->tried = 1;
+			t->as_one = hd_mm_several(product_of(l)->mm, l->acc != 0, (int64_t)t->n);
+		}
+		if (t->as_one) {
+			run_as_one(t, l);
+			continue;
+		}
+		for (size_t k = 0; k < t->n; k++) {
+			mine.acc = l[k].acc;
+			run(l[k].prep, l[k].out, l[k].in, &mine);
+		}
+	}
+}
+
 static double bound(const struct hd_prep *prep, int any)
 {
 	const struct cpu_product *p = prep->state;
@@ -411,6 +567,12 @@ static double bound(const struct hd_prep *prep, int any)
 	return times * hd_mm_least(&s, any);
 }
 
-const struct hd_kernel hd_cpu_einsum = {
-	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .scratch = scratch, .run = run, .bound = bound
-};
+const struct hd_kernel hd_cpu_einsum = { .name = "einsum",
+					 .flags = HD_K_ACC,
+					 .prepare = prepare,
+					 .scratch = scratch,
+					 .run = run,
+					 .join = join,
+					 .run_joined = run_joined,
+					 .unjoin = unjoin,
+					 .bound = bound };

@@ -34,7 +34,7 @@ static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int su
 {
 	if (!hd_mm_create(p, s, sum, swap, want))
 		return 0;
-	if ((int64_t)p->scratch_bytes <= hd_scratch_bytes())
+	if ((int64_t)p->scratch_bytes <= hd_scratch_room())
 		return 1;
 	hd_mm_drop(p);
 	return 0;
@@ -42,7 +42,7 @@ static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int su
 
 static int in_pieces(struct hd_mm *mm, int sum, struct hd_mm_pieces *pieces)
 {
-	if (pieces && hd_mm_pieces_taken(pieces) <= hd_scratch_bytes()) {
+	if (pieces && hd_mm_pieces_taken(pieces) <= hd_scratch_room()) {
 		mm->pieces[sum] = pieces;
 		return 1;
 	}
@@ -56,7 +56,7 @@ static int in_pieces(struct hd_mm *mm, int sum, struct hd_mm_pieces *pieces)
 static int make(struct hd_mm *mm, int sum, int swap, const char *want)
 {
 	if (want && !strncmp(want, "own:", 4))
-		return hd_mm_own_bytes(&mm->shape, want, omp_get_max_threads()) <= hd_scratch_bytes() &&
+		return hd_mm_own_bytes(&mm->shape, want, omp_get_max_threads()) <= hd_scratch_room() &&
 		       hd_mm_own_make(&mm->own[sum], &mm->shape, want);
 	if (create(&mm->made[sum], &mm->shape, sum, swap, want))
 		return 1;
@@ -156,7 +156,7 @@ static double time_once(struct rival *r, struct arena *a)
 		at[o] = a->span[o] ? (char *)a->mem[o] + set * a->span[o] : NULL;
 	t = hd_seconds();
 	if (r->is_own)
-		hd_mm_own_run(&r->own, a->scratch, r->sum, (void *const *)at, r->bias_dtype);
+		hd_mm_own_run(&r->own, a->scratch, r->sum ? at[HD_MM_C] : NULL, (void *const *)at, r->bias_dtype);
 	else
 		hd_mm_execute(r->p.prim, &r->p.bound, a->scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
 			      at[HD_MM_BIAS]);
@@ -495,6 +495,31 @@ void hd_mm_put(struct hd_mm *mm)
 	free(mm);
 }
 
+const struct hd_mm_shape *hd_mm_shape_of(const struct hd_mm *mm)
+{
+	return &mm->shape;
+}
+
+struct hd_amx *hd_mm_several(struct hd_mm *mm, int sum, int64_t several)
+{
+	struct hd_amx *x = ensure(mm, sum) && mm->own[sum].tiles ? hd_amx_create(&mm->shape, several) : NULL;
+
+	if (!x || hd_amx_taken(x) <= hd_scratch_room())
+		return x;
+	hd_amx_destroy(x);
+	return NULL;
+}
+
+int hd_mm_adds(struct hd_mm *mm)
+{
+	return ensure(mm, 1) && mm->own[1].tiles;
+}
+
+void hd_mm_add(struct hd_mm *mm, const void *from, void *c, const void *a, const void *b, const void *bias)
+{
+	hd_amx_run(mm->own[1].tiles, hd_scratch(), a, &(struct hd_amx_operands){ c, from, b, bias });
+}
+
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias)
 {
 	struct hd_mm_primitive *p = &mm->made[sum];
@@ -505,7 +530,7 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 	if (!ensure(mm, sum)) /* never timed: the first implementation offered */
 		return HD_ENOTSUP;
 	if (is_own(mm, sum)) {
-		hd_mm_own_run(&mm->own[sum], hd_scratch(), sum, mem, mm->shape.dtype[HD_MM_BIAS]);
+		hd_mm_own_run(&mm->own[sum], hd_scratch(), sum ? c : NULL, mem, mm->shape.dtype[HD_MM_BIAS]);
 		return 0;
 	}
 	if (mm->pieces[sum])

@@ -22,6 +22,18 @@ void hd_mm_put(struct hd_mm *mm);
 /* sum 1: added to what c holds.  0, or HD_ENOTSUP: oneDNN refused at run time. */
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias);
 
+const struct hd_mm_shape *hd_mm_shape_of(const struct hd_mm *mm);
+
+/* So many products of this shape with one a, made together; NULL: the implementation that was chosen cannot, or there is no
+ * scratch for it.  Owned by the caller. */
+struct hd_amx;
+struct hd_amx *hd_mm_several(struct hd_mm *mm, int sum, int64_t several);
+
+/* 1: products that add may add to something else than c holds. */
+int hd_mm_adds(struct hd_mm *mm);
+/* c = from + product; from lies as c does.  Where hd_mm_adds() says so. */
+void hd_mm_add(struct hd_mm *mm, const void *from, void *c, const void *a, const void *b, const void *bias);
+
 /* bound.c: the least seconds that a product of this shape is known to take, measured at the first call; 0: not known.  Bias, and
  * adding to c, are left out.  any: in whatever layout of the operands; else as they lie, or b packed. */
 double hd_mm_least(const struct hd_mm_shape *s, int any);

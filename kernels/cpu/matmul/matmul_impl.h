@@ -70,8 +70,8 @@ int64_t hd_mm_own_bytes(const struct hd_mm_shape *s, const char *name,
 			int threads); /* of scratch; 0: not for this shape */
 /* 1, or 0: not for this shape, or not here. */
 int hd_mm_own_make(struct hd_mm_own *o, const struct hd_mm_shape *s, const char *name);
-/* mem: by HD_MM_A.. */
-void hd_mm_own_run(const struct hd_mm_own *o, void *scratch, int sum, void *const *mem, uint32_t bias_dtype);
+/* mem: by HD_MM_A..; from: what is added, c or nothing (NULL); tiles: or something else */
+void hd_mm_own_run(const struct hd_mm_own *o, void *scratch, const void *from, void *const *mem, uint32_t bias_dtype);
 void hd_mm_own_drop(struct hd_mm_own *o);
 
 /* -- matmul_scratch.c: what is chosen among, so that the most of it is known before -- */

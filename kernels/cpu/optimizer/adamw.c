@@ -73,7 +73,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 		update(&s, i, to);
 		if (s.low)
-			hd_store_bf16(s.low + i, s.w1 + i, to - i);
+			hd_store_bf16_past(s.low + i, s.w1 + i, to - i);
 	}
 }
 

@@ -58,8 +58,8 @@ static inline __attribute__((always_inline)) void finish_any(const struct amx_re
 		__m512 x0 = _mm512_add_ps(_mm512_load_ps(row), b0), x1 = _mm512_add_ps(_mm512_load_ps(row + 256), b1);
 
 		if (sum) {
-			x0 = _mm512_add_ps(x0, read_row(o->c, low, at, left));
-			x1 = _mm512_add_ps(x1, read_row(o->c, low, at + 16, right));
+			x0 = _mm512_add_ps(x0, read_row(o->from, low, at, left));
+			x1 = _mm512_add_ps(x1, read_row(o->from, low, at + 16, right));
 		}
 		if (low && whole && o->past) {
 			_mm512_stream_si512((__m512i *)((uint16_t *)o->c + at), (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
@@ -91,11 +91,11 @@ static void finish(struct amx_ready *r, int64_t end)
 	end = least(end, o->rows);
 	if (r->row >= end)
 		return;
-	if (o->low && o->sum)
+	if (o->low && o->from)
 		finish_sum(r, end, 1, 1);
 	else if (o->low)
 		finish_sum(r, end, 1, 0);
-	else if (o->sum)
+	else if (o->from)
 		finish_sum(r, end, 0, 1);
 	else
 		finish_sum(r, end, 0, 0);

@@ -27,14 +27,14 @@ struct hd_amx {
 	struct hd_mm_shape s;
 	struct hd_amx_size size;
 	struct hd_amx_blocks blocks;
-	int64_t threads; /* that there is scratch for */
+	int64_t several, each; /* products, whose columns follow each other; columns of one, a multiple of 32 */
+	int64_t threads;       /* that there is scratch for */
 };
 
 struct amx_run {
 	const struct hd_amx *x;
-	const char *a, *b, *bias;
-	char *c;
-	int sum;
+	const char *a;
+	const struct hd_amx_operands *o;
 	char *scratch;
 };
 
@@ -83,16 +83,17 @@ static int fits(const struct hd_mm_shape *s)
 	       s->n[n] > 1 && is_dense(s, HD_MM_A, m, k) && is_dense(s, HD_MM_B, n, k);
 }
 
-static int plan(struct hd_amx *x, const struct hd_mm_shape *s, int threads)
+static int plan(struct hd_amx *x, const struct hd_mm_shape *s, int64_t several, int threads)
 {
 	if (!fits(s) || !hd_amx_here())
 		return 0;
-	*x = (struct hd_amx){ .s = *s, .threads = threads };
+	*x = (struct hd_amx){ .s = *s, .several = several, .each = up(s->n[s->ndim - 2], SIDE), .threads = threads };
 	x->size = (struct hd_amx_size){ .batches = 1,
 					.m = s->n[s->ndim - 3],
-					.n = s->n[s->ndim - 2],
+					.n = several * x->each,
 					.k = s->n[s->ndim - 1],
-					.a_across = s->stride[HD_MM_A][s->ndim - 1] > 1 };
+					.a_across = s->stride[HD_MM_A][s->ndim - 1] > 1,
+					.b_across = s->stride[HD_MM_B][s->ndim - 1] > 1 };
 	for (int d = 0; d < s->ndim - 3; d++)
 		x->size.batches *= s->n[d];
 	hd_amx_cut(&x->size, threads, &x->blocks);
@@ -110,18 +111,23 @@ static int64_t thread_bytes(const struct hd_amx *x)
 	return up(hd_amx_block_bytes(&x->blocks) + panels_bytes(x) + hd_amx_sums_bytes(&x->blocks), 4096);
 }
 
+int64_t hd_amx_taken(const struct hd_amx *x)
+{
+	return x->threads * thread_bytes(x);
+}
+
 int64_t hd_amx_bytes(const struct hd_mm_shape *s, int threads)
 {
 	struct hd_amx x;
 
-	return plan(&x, s, threads) ? x.threads * thread_bytes(&x) : 0;
+	return plan(&x, s, 1, threads) ? hd_amx_taken(&x) : 0;
 }
 
-struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
+struct hd_amx *hd_amx_create(const struct hd_mm_shape *s, int64_t several)
 {
 	struct hd_amx *x = hd_alloc(sizeof(*x));
 
-	if (plan(x, s, omp_get_max_threads()))
+	if (plan(x, s, several, omp_get_max_threads()))
 		return x;
 	free(x);
 	return NULL;
@@ -154,43 +160,69 @@ static const uint16_t *a_at(const struct amx_run *r, const struct amx_share *h, 
 	return (const uint16_t *)r->a + batch_at(r->x, h->batch, HD_MM_A) + i * step[0] + k * step[2];
 }
 
-static const uint16_t *b_at(const struct amx_run *r, const struct amx_share *h, int64_t i, int64_t k)
+/* Columns of one product, of those of a block: its first one is column `from` there. */
+struct amx_piece {
+	const struct hd_amx_operands *o;
+	int64_t from, col, n; /* col: the first column of the product, n: how many */
+};
+
+/* The piece that begins at column v of all; end: of the block */
+static struct amx_piece piece_at(const struct amx_run *r, int64_t v, int64_t end)
+{
+	const struct hd_amx *x = r->x;
+	struct amx_piece p = { .o = r->o + v / x->each, .from = v, .col = v % x->each };
+
+	p.n = least(end - v, x->s.n[x->s.ndim - 2] - p.col);
+	return p;
+}
+
+static int64_t panels_of(int64_t n)
+{
+	return (n + SIDE - 1) / SIDE;
+}
+
+/* Where the next piece begins */
+static int64_t behind(const struct amx_piece *p)
+{
+	return p->from + panels_of(p->n) * SIDE;
+}
+
+static const uint16_t *b_at(const struct amx_run *r, const struct amx_share *h, const struct amx_piece *p, int64_t k)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_B] + r->x->s.ndim - 3;
 
-	return (const uint16_t *)r->b + batch_at(r->x, h->batch, HD_MM_B) + i * step[1] + k * step[2];
+	return (const uint16_t *)p->o->b + batch_at(r->x, h->batch, HD_MM_B) + p->col * step[1] + k * step[2];
 }
 
 /* Whole lines of 64 bytes only */
-static int goes_past(const struct amx_run *r)
+static int goes_past(const struct hd_amx *x, const struct hd_amx_operands *o)
 {
-	const struct hd_amx *x = r->x;
 	int low = x->s.dtype[HD_MM_C] == HD_DTYPE_BF16;
-	int64_t size = low ? 2 : 4, bytes = x->size.m * x->size.n * size;
+	int64_t size = low ? 2 : 4, bytes = x->size.m * x->s.n[x->s.ndim - 2] * size;
 
-	return !r->sum && x->s.ndim == 3 && bytes >= (low ? PAST_BF16 : PAST_F32) && !((uintptr_t)r->c % 64) &&
+	return !o->from && x->s.ndim == 3 && bytes >= (low ? PAST_BF16 : PAST_F32) && !((uintptr_t)o->c % 64) &&
 	       !(x->s.stride[HD_MM_C][0] * size % 64);
 }
 
-/* Where rows of c from `row` on go. */
-static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t,
-				int64_t row)
+/* Where rows of a piece from `row` to at most row_end - 1 go. */
+static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_share *h, const struct amx_piece *p,
+				int64_t row, int64_t row_end)
 {
 	const struct hd_amx *x = r->x;
 	const struct hd_mm_shape *s = &x->s;
-	int64_t step = s->stride[HD_MM_C][s->ndim - 3], c = batch_at(x, h->batch, HD_MM_C) + row * step + t->col;
-	int64_t bias = batch_at(x, h->batch, HD_MM_BIAS) + t->col;
+	int64_t step = s->stride[HD_MM_C][s->ndim - 3], c = batch_at(x, h->batch, HD_MM_C) + row * step + p->col;
+	int64_t bias = batch_at(x, h->batch, HD_MM_BIAS) + p->col;
 	int low = s->dtype[HD_MM_C] == HD_DTYPE_BF16, bias_low = s->dtype[HD_MM_BIAS] == HD_DTYPE_BF16;
 
-	return (struct hd_amx_out){ .c = r->c + c * (low ? 2 : 4),
+	return (struct hd_amx_out){ .c = (char *)p->o->c + c * (low ? 2 : 4),
+				    .from = p->o->from ? (const char *)p->o->from + c * (low ? 2 : 4) : NULL,
 				    .step = step,
-				    .bias = r->bias ? r->bias + bias * (bias_low ? 2 : 4) : NULL,
+				    .bias = p->o->bias ? (const char *)p->o->bias + bias * (bias_low ? 2 : 4) : NULL,
 				    .low = low,
 				    .bias_low = bias_low,
-				    .sum = r->sum,
-				    .past = goes_past(r),
-				    .rows = least(SIDE, t->row_end - row),
-				    .cols = t->col_end - t->col };
+				    .past = goes_past(x, p->o),
+				    .rows = least(SIDE, row_end - row),
+				    .cols = p->n };
 }
 
 /* ---- what is fetched ahead ------------------------------------------------------------------- */
@@ -216,19 +248,21 @@ static struct hd_amx_ahead a_ahead(const struct amx_run *r, const struct amx_sha
 	return ahead(a_at(r, h, row, k), step[0], step[2], row_end - row, k_end - k, tiles);
 }
 
+/* Of a block its first piece */
 static struct hd_amx_ahead b_ahead(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t,
 				   int64_t tiles)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_B] + r->x->s.ndim - 3;
+	struct amx_piece p = piece_at(r, t->col, t->col_end);
 
-	return ahead(b_at(r, h, t->col, t->k), step[1], step[2], t->col_end - t->col, t->k_end - t->k, tiles);
+	return ahead(b_at(r, h, &p, t->k), step[1], step[2], p.n, t->k_end - t->k, tiles);
 }
 
-/* The rows of c behind these */
+/* The rows behind these, of c, or of what is added to it */
 static struct hd_amx_ahead c_ahead(const struct hd_amx_out *o, int64_t rows, int64_t tiles)
 {
 	int64_t bytes = o->low ? 2 : 4;
-	struct hd_amx_ahead f = { .row = (const char *)o->c + SIDE * o->step * bytes,
+	struct hd_amx_ahead f = { .row = (const char *)(o->from ? o->from : o->c) + SIDE * o->step * bytes,
 				  .step = o->step * bytes,
 				  .width = o->cols * bytes,
 				  .rows = o->past ? 0 : least(rows, SIDE) };
@@ -261,25 +295,25 @@ static void pack_panels(const struct amx_pack *p)
 static void pack_block(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_B] + r->x->s.ndim - 3;
+	int64_t deep = up(t->k_end - t->k, SIDE);
+	struct amx_piece p;
 
-	pack_panels(&(struct amx_pack){ .to = h->block,
-					.to_step = up(t->k_end - t->k, SIDE) * SIDE,
-					.from = b_at(r, h, t->col, t->k),
-					.step = step[1],
-					.k_step = step[2],
-					.n = t->col_end - t->col,
-					.k = t->k_end - t->k,
-					.pairs = 1 });
+	for (int64_t v = t->col; v < t->col_end; v = behind(&p)) {
+		p = piece_at(r, v, t->col_end);
+		pack_panels(&(struct amx_pack){ .to = h->block + (v - t->col) * deep,
+						.to_step = deep * SIDE,
+						.from = b_at(r, h, &p, t->k),
+						.step = step[1],
+						.k_step = step[2],
+						.n = p.n,
+						.k = t->k_end - t->k,
+						.pairs = 1 });
+	}
 }
 
 struct amx_part { /* of a block's a: rows row to row_end - 1, and k to k_end - 1 */
 	int64_t row, row_end, k, k_end;
 };
-
-static int64_t panels_of(int64_t n)
-{
-	return (n + SIDE - 1) / SIDE;
-}
 
 static struct amx_part first_part(const struct hd_amx *x, const struct amx_step *t)
 {
@@ -300,15 +334,35 @@ static int next_part(const struct hd_amx *x, const struct amx_step *t, struct am
 	return p->row < t->row_end;
 }
 
+/* A packed panel of a, rows from `row` on, times the block */
+static void use_panel(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t,
+		      const struct amx_part *p, int64_t row, struct hd_amx_next *next)
+{
+	const struct hd_amx *x = r->x;
+	const uint16_t *a = h->a + (row - p->row) * x->blocks.kept;
+	int64_t deep = up(t->k_end - t->k, SIDE), tiles = panels_of(p->k_end - p->k);
+	int first = p->k == 0, last = p->k_end == x->size.k;
+	float *sums = h->sums + (row - (x->blocks.chunks > 1 ? t->row : p->row)) * x->blocks.cols;
+	struct amx_piece piece;
+
+	for (int64_t v = t->col; v < t->col_end; v = behind(&piece)) {
+		struct hd_amx_out out;
+
+		piece = piece_at(r, v, t->col_end);
+		out = out_of(r, h, &piece, row, t->row_end);
+		next->c = last ? c_ahead(&out, t->row_end - row - SIDE, tiles * panels_of(piece.n))
+			       : (struct hd_amx_ahead){ .rows = 0 };
+		hd_amx_panel(a, h->block + (v - t->col) * deep + (p->k - t->k) * SIDE, deep * SIDE, tiles,
+			     panels_of(piece.n), first && last ? NULL : sums + (v - t->col) * SIDE, first,
+			     last ? &out : NULL, next);
+	}
+}
+
 static void use_part(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t,
 		     const struct amx_part *p, struct hd_amx_next *next)
 {
 	const struct hd_amx *x = r->x;
 	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
-	int64_t b_step = up(t->k_end - t->k, SIDE) * SIDE, blocks = panels_of(t->col_end - t->col),
-		tiles = panels_of(p->k_end - p->k);
-	int first = p->k == 0, last = p->k_end == x->size.k;
-	int64_t sums_from = x->blocks.chunks > 1 ? t->row : p->row;
 
 	pack_panels(&(struct amx_pack){ .to = h->a,
 					.to_step = SIDE * x->blocks.kept,
@@ -317,15 +371,8 @@ static void use_part(const struct amx_run *r, const struct amx_share *h, const s
 					.k_step = step[2],
 					.n = p->row_end - p->row,
 					.k = p->k_end - p->k });
-	for (int64_t row = p->row; row < p->row_end; row += SIDE) {
-		struct hd_amx_out out = out_of(r, h, t, row);
-		float *sums = h->sums + (row - sums_from) / SIDE * x->blocks.cols * SIDE;
-
-		next->c = last ? c_ahead(&out, t->row_end - row - SIDE, tiles * blocks)
-			       : (struct hd_amx_ahead){ .rows = 0 };
-		hd_amx_panel(h->a + (row - p->row) * x->blocks.kept, h->block + (p->k - t->k) * SIDE, b_step, tiles,
-			     blocks, first && last ? NULL : sums, first, last ? &out : NULL, next);
-	}
+	for (int64_t row = p->row; row < p->row_end; row += SIDE)
+		use_panel(r, h, t, p, row, next);
 }
 
 /* after: the block that comes next, or NULL */
@@ -413,13 +460,12 @@ static void work(const struct amx_run *r)
 		do_share(r, &h);
 	}
 	hd_amx_end();
-	if (goes_past(r))
-		hd_amx_settle();
+	hd_amx_settle();
 }
 
-void hd_amx_run(const struct hd_amx *x, void *scratch, int sum, void *c, const void *a, const void *b, const void *bias)
+void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_amx_operands *o)
 {
-	const struct amx_run r = { x, a, b, bias, c, sum, scratch };
+	const struct amx_run r = { x, a, o, scratch };
 
 #pragma omp parallel num_threads((int)x->threads)
 	work(&r);
@@ -431,21 +477,26 @@ int64_t hd_amx_bytes(const struct hd_mm_shape *s, int threads)
 	(void)s, (void)threads;
 	return 0;
 }
+int64_t hd_amx_taken(const struct hd_amx *x)
+{
+	(void)x;
+	return 0;
+}
 int hd_amx_here(void)
 {
 	return 0;
 }
-struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
+struct hd_amx *hd_amx_create(const struct hd_mm_shape *s, int64_t several)
 {
-	(void)s;
+	(void)s, (void)several;
 	return NULL;
 }
 void hd_amx_destroy(struct hd_amx *x)
 {
 	(void)x;
 }
-void hd_amx_run(const struct hd_amx *x, void *scratch, int sum, void *c, const void *a, const void *b, const void *bias)
+void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_amx_operands *o)
 {
-	(void)x, (void)scratch, (void)sum, (void)c, (void)a, (void)b, (void)bias;
+	(void)x, (void)scratch, (void)a, (void)o;
 }
 #endif

@@ -13,19 +13,26 @@
 struct hd_amx;
 int hd_amx_here(void); /* this processor and its kernel have tiles, and oneDNN may use them too */
 int64_t hd_amx_bytes(const struct hd_mm_shape *s, int threads); /* of scratch; 0: no product for this kernel */
-/* NULL: no product for this kernel.  Owned by the caller. */
-struct hd_amx *hd_amx_create(const struct hd_mm_shape *s);
+/* Several products of this shape with one a, or one; they are made together, and each has the bits that it has alone.  NULL: no product
+ * for this kernel.  Owned by the caller. */
+struct hd_amx *hd_amx_create(const struct hd_mm_shape *s, int64_t several);
 void hd_amx_destroy(struct hd_amx *x);
-/* scratch: of hd_amx_bytes, for as many threads as there were at create. */
-void hd_amx_run(const struct hd_amx *x, void *scratch, int sum, void *c, const void *a, const void *b,
-		const void *bias);
+int64_t hd_amx_taken(const struct hd_amx *x); /* bytes of scratch */
+
+/* c = from + a b + bias.  from: NULL (nothing), c, or what lies as c does; bias: NULL if there is none. */
+struct hd_amx_operands {
+	void *c;
+	const void *from, *b, *bias;
+};
+/* o: of each product; no c lies where another's operand does.  scratch: of hd_amx_taken. */
+void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_amx_operands *o);
 
 /* -- blocks.c: how it is cut */
 #define HD_AMX_KEPT 512 /* k of a panel of a, at most: 32 KB of L1 */
 
 struct hd_amx_size {
 	int64_t batches, m, n, k;
-	int a_across; /* elements of a lie side by side across k */
+	int a_across, b_across; /* elements of a, of b, lie side by side across k */
 };
 
 /* c is shared out among threads, `along` shares of its rows and `across` of its columns, of each batch.  A thread takes its share
@@ -43,10 +50,10 @@ int64_t hd_amx_sums_bytes(const struct hd_amx_blocks *b);  /* what is set aside 
 /* -- panel.c: what one thread does */
 struct hd_amx_out { /* where a panel of 32 rows goes when its sums are whole */
 	void *c;
-	int64_t step; /* elements between rows */
+	const void *from; /* added; NULL: nothing */
+	int64_t step;     /* elements between rows */
 	const void *bias;
 	int low, bias_low; /* c, bias: bf16 */
-	int sum;           /* added to c */
 	int past;          /* c goes past the caches */
 	int64_t rows, cols;
 };

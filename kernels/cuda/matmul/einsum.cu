@@ -261,24 +261,6 @@ struct joined {
 	size_t n;
 };
 
-struct range {
-	const char *from, *to;
-};
-
-static struct range range_of(const struct hd_mm_shape *s, int o, const void *p)
-{
-	int64_t last = 0;
-
-	for (int d = 0; d < s->ndim; d++)
-		last += (s->n[d] - 1) * s->stride[o][d];
-	return range{ (const char *)p, (const char *)p + (last + 1) * (HD_BITS(s->dtype[o]) / 8) };
-}
-
-static int meet(struct range a, struct range b)
-{
-	return a.from < b.to && b.from < a.to;
-}
-
 static const struct product *product_of(const struct hd_joint *l)
 {
 	return (const struct product *)l->prep->state;
@@ -310,8 +292,8 @@ static int apart(const struct hd_joint *l, size_t n, const struct hd_mm_shape *s
 		for (size_t j = 0; j < n; j++)
 			for (int o = 0; o <= HD_MM_BIAS; o++)
 				if (i != j && (o < HD_MM_BIAS || s->dtype[o]) &&
-				    meet(range_of(s, HD_MM_C, operand(&l[i], HD_MM_C)),
-					 range_of(s, o, operand(&l[j], o))))
+				    hd_meet(hd_range_of(s, HD_MM_C, operand(&l[i], HD_MM_C)),
+					    hd_range_of(s, o, operand(&l[j], o))))
 					return 0;
 	return 1;
 }
@@ -379,8 +361,8 @@ static struct hd_chain *as_sum(const struct hd_joint *l, size_t n)
 	}
 	for (size_t i = 0; i < n; i++)
 		for (int o = 0; o < HD_MM_C; o++) /* c is written when all are read */
-			if (meet(range_of(hd_product_shape(p[0]), HD_MM_C, l->out[0]),
-				 range_of(hd_product_shape(p[i]), o, operand(&l[i], o))))
+			if (hd_meet(hd_range_of(hd_product_shape(p[0]), HD_MM_C, l->out[0]),
+				    hd_range_of(hd_product_shape(p[i]), o, operand(&l[i], o))))
 				return NULL;
 	return hd_chain_get(p, (int)n);
 }
