@@ -411,13 +411,23 @@ static int has_mates(const struct node *n)
 							     : n->is->role == OP_ROLE_EINSUM && n->v.nin == 2);
 }
 
+/* Of two products: what they do not share is a result of communication, which moves beside the product before it. */
+static int comes_late(const struct node *a, const struct node *b)
+{
+	int own = a->ins[0] == b->ins[0];
+
+	return (a->ins[own]->v.node && hd_node_moves(N(a->ins[own]->v.node))) ||
+	       (b->ins[own]->v.node && hd_node_moves(N(b->ins[own]->v.node)));
+}
+
 static int alike(const struct node *a, const struct node *b)
 {
 	if (b->is->role != a->is->role || !has_mates(b) || a->v.phase != b->v.phase || a->block != b->block ||
 	    a->period != b->period || strcmp(a->attr, b->attr) != 0 || !same_shape(a->outs[0], b->outs[0]))
 		return 0;
-	return a->is->role == OP_ROLE_SUM ? a->ins[0]->v.node == b->ins[0]->v.node && same_shape(a->ins[0], b->ins[0])
-					  : a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1];
+	if (a->is->role == OP_ROLE_SUM)
+		return a->ins[0]->v.node == b->ins[0]->v.node && same_shape(a->ins[0], b->ins[0]);
+	return (a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1]) && !comes_late(a, b);
 }
 
 /* The last node before n that is like it, and after which all that n reads is made; NULL: there is none. */

@@ -426,7 +426,7 @@ struct lot {
 	int tried;
 };
 
-struct joined {
+struct product_lots {
 	struct hd_joint *l;
 	struct lot *lots;
 	size_t n;
@@ -490,7 +490,7 @@ static struct lot lot_of(const struct hd_joint *l, size_t at, size_t end)
 
 static void unjoin(void *state)
 {
-	struct joined *j = state;
+	struct product_lots *j = state;
 
 	for (size_t i = 0; i < j->n; i++)
 		hd_amx_destroy(j->lots[i].as_one);
@@ -501,7 +501,7 @@ static void unjoin(void *state)
 
 static void *join(const struct hd_joint *l, size_t n)
 {
-	struct joined *j = hd_alloc(sizeof(*j));
+	struct product_lots *j = hd_alloc(sizeof(*j));
 
 	j->l = hd_alloc(n * sizeof(*l));
 	j->lots = hd_alloc(n * sizeof(*j->lots));
@@ -529,7 +529,7 @@ static void run_as_one(const struct lot *t, const struct hd_joint *l)
 /* Which implementations are chosen is known at the first run. */
 static void run_joined(void *state, const struct hd_run *r)
 {
-	struct joined *j = state;
+	struct product_lots *j = state;
 	struct hd_run mine = *r;
 
 	for (size_t i = 0; i < j->n; i++) {
