@@ -404,11 +404,16 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 }
 
 /* -- products and sums side by side --------------------------------------------------------------------------------------- */
-/* Of products that share an operand, and of sums of one node's results, a device makes one launch if they follow each other. */
-static int has_mates(const struct node *n)
+/* Of products that share an operand, and of sums of one node's results, a device makes one launch if they follow each other.  A cpu
+ * does so with products of bf16 alone; others run faster right behind what made their operands. */
+static int has_mates(const struct hd_plan *p, const struct node *n)
 {
-	return !n->only.group && (n->is->role == OP_ROLE_SUM ? n->v.nin == 1 && n->ins[0]->v.node
-							     : n->is->role == OP_ROLE_EINSUM && n->v.nin == 2);
+	if (n->only.group)
+		return 0;
+	if (n->is->role == OP_ROLE_SUM)
+		return p->own_memory && n->v.nin == 1 && n->ins[0]->v.node;
+	return n->is->role == OP_ROLE_EINSUM && n->v.nin == 2 &&
+	       (p->own_memory || (n->ins[0]->v.dtype == HD_DTYPE_BF16 && n->ins[1]->v.dtype == HD_DTYPE_BF16));
 }
 
 /* Of two products: what they do not share is a result of communication, which moves beside the product before it. */
@@ -420,9 +425,9 @@ static int comes_late(const struct node *a, const struct node *b)
 	       (b->ins[own]->v.node && hd_node_moves(N(b->ins[own]->v.node)));
 }
 
-static int alike(const struct node *a, const struct node *b)
+static int alike(const struct hd_plan *p, const struct node *a, const struct node *b)
 {
-	if (b->is->role != a->is->role || !has_mates(b) || a->v.phase != b->v.phase || a->block != b->block ||
+	if (b->is->role != a->is->role || !has_mates(p, b) || a->v.phase != b->v.phase || a->block != b->block ||
 	    a->period != b->period || strcmp(a->attr, b->attr) != 0 || !same_shape(a->outs[0], b->outs[0]))
 		return 0;
 	if (a->is->role == OP_ROLE_SUM)
@@ -431,10 +436,10 @@ static int alike(const struct node *a, const struct node *b)
 }
 
 /* The last node before n that is like it, and after which all that n reads is made; NULL: there is none. */
-static struct node *mate(const struct node *n)
+static struct node *mate(const struct hd_plan *p, const struct node *n)
 {
 	for (struct node *m = n->prev; m && m->block == n->block; m = m->prev) {
-		if (alike(n, m))
+		if (alike(p, n, m))
 			return m;
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			if (n->ins[i]->v.node && N(n->ins[i]->v.node) == m)
@@ -463,12 +468,12 @@ static int later_result(const struct node *a, const struct node *b)
 static void side_by_side(struct hd_plan *p)
 {
 	for (struct node *n = p->first, *next; n; n = next) {
-		struct node *m = has_mates(n) ? mate(n) : NULL, *before;
+		struct node *m = has_mates(p, n) ? mate(p, n) : NULL, *before;
 
 		next = n->next;
 		if (!m)
 			continue;
-		for (before = m->next; m && alike(n, m) && later_result(m, n); m = m->prev)
+		for (before = m->next; m && alike(p, n, m) && later_result(m, n); m = m->prev)
 			before = m;
 		if (before != n)
 			hd_node_move(p, n, before);
