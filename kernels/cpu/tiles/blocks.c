@@ -23,27 +23,12 @@
 #define PAIR 0.93   /* an element of b that lies across k */
 #define PAIR_K 0.65 /* along k */
 
-static int64_t up(int64_t n, int64_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
-
-static int64_t pieces(int64_t n, int64_t each)
-{
-	return (n + each - 1) / each;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* n cut into equal parts of at most `most`, multiples of 32 */
 static int64_t part(int64_t n, int64_t most)
 {
-	int64_t count = pieces(up(n, SIDE), most);
+	int64_t count = hd_amx_pieces(hd_amx_up(n, SIDE), most);
 
-	return up(pieces(n, count), SIDE);
+	return hd_amx_up(hd_amx_pieces(n, count), SIDE);
 }
 
 int64_t hd_amx_block_bytes(const struct hd_amx_blocks *b)
@@ -68,28 +53,29 @@ static double megabytes(const struct hd_amx_blocks *b)
 /* What a thread does that has the largest share. */
 static double cost(const struct hd_amx_size *s, const struct hd_amx_blocks *b, int64_t threads)
 {
-	int64_t rows = pieces(pieces(s->m, SIDE), b->along) * SIDE, cols = pieces(pieces(s->n, SIDE), b->across) * SIDE;
-	double tiles = (double)(rows / SIDE * (cols / SIDE)), k = (double)up(s->k, SIDE);
-	double of_a = (double)rows * k * (double)pieces(cols, b->cols),
-	       of_b = (double)cols * k * (double)pieces(rows, b->rows);
+	int64_t rows = hd_amx_pieces(hd_amx_pieces(s->m, SIDE), b->along) * SIDE,
+		cols = hd_amx_pieces(hd_amx_pieces(s->n, SIDE), b->across) * SIDE;
+	double tiles = (double)(rows / SIDE * (cols / SIDE)), k = (double)hd_amx_up(s->k, SIDE);
+	double of_a = (double)rows * k * (double)hd_amx_pieces(cols, b->cols),
+	       of_b = (double)cols * k * (double)hd_amx_pieces(rows, b->rows);
 	double mb = megabytes(b), product = PRODUCT + (mb > ROOM ? (mb - ROOM) * CROWDED : 0);
 	double one = tiles * (k / SIDE * product + (b->across > 1 ? SPLIT : 0)) + of_a * (s->a_across ? TURN : COPY) +
 		     of_b * (s->b_across ? PAIR : PAIR_K);
 
-	return (double)pieces(s->batches * b->along * b->across, threads) * one;
+	return (double)hd_amx_pieces(s->batches * b->along * b->across, threads) * one;
 }
 
 /* Blocks of at most `wide` columns, all k at once or in chunks that stay in L1.  -> 0: they do not fit. */
 static int cut(const struct hd_amx_size *s, struct hd_amx_blocks *b, int64_t wide, int chunked)
 {
-	int64_t rows = pieces(pieces(s->m, SIDE), b->along) * SIDE, cols = pieces(pieces(s->n, SIDE), b->across) * SIDE,
-		left;
+	int64_t rows = hd_amx_pieces(hd_amx_pieces(s->m, SIDE), b->along) * SIDE,
+		cols = hd_amx_pieces(hd_amx_pieces(s->n, SIDE), b->across) * SIDE, left;
 
 	b->cols = part(cols, wide);
-	b->deep = chunked ? part(s->k, HD_AMX_KEPT) : up(s->k, SIDE);
+	b->deep = chunked ? part(s->k, HD_AMX_KEPT) : hd_amx_up(s->k, SIDE);
 	b->kept = part(b->deep, HD_AMX_KEPT);
-	b->chunks = pieces(s->k, b->deep);
-	b->group = s->a_across ? least(ACROSS, pieces(rows, SIDE)) : 1;
+	b->chunks = hd_amx_pieces(s->k, b->deep);
+	b->group = s->a_across ? hd_min(ACROSS, hd_amx_pieces(rows, SIDE)) : 1;
 	b->rows = rows;
 	if (chunked && b->chunks == 1)
 		return 0;
@@ -114,11 +100,11 @@ static void keep_best(const struct hd_amx_size *s, const struct hd_amx_blocks *b
 /* Narrow ones of one panel fit always. */
 void hd_amx_cut(const struct hd_amx_size *s, int64_t threads, struct hd_amx_blocks *kept)
 {
-	int64_t panels = pieces(s->m, SIDE), strips = pieces(s->n, SIDE);
+	int64_t panels = hd_amx_pieces(s->m, SIDE), strips = hd_amx_pieces(s->n, SIDE);
 	double best = 1e300;
 
-	for (int64_t along = 1; along <= least(threads, panels); along++)
-		for (int64_t across = 1; across <= least(threads / along, strips); across++)
+	for (int64_t along = 1; along <= hd_min(threads, panels); along++)
+		for (int64_t across = 1; across <= hd_min(threads / along, strips); across++)
 			for (int64_t wide = SIDE; wide <= WIDEST; wide += SIDE)
 				for (int chunked = 0; chunked < 2; chunked++) {
 					struct hd_amx_blocks b = { .along = along, .across = across };

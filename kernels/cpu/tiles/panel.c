@@ -12,11 +12,6 @@
 #define SIDE HD_AMX_SIDE
 #define TILE 512 /* elements of bf16 */
 
-static inline int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- products -------------------------------------------------------------------------------- */
 
 static inline __m512 raise(__m256i x)
@@ -88,7 +83,7 @@ static void finish(struct amx_ready *r, int64_t end)
 {
 	const struct hd_amx_out *o = r->out;
 
-	end = least(end, o->rows);
+	end = hd_min(end, o->rows);
 	if (r->row >= end)
 		return;
 	if (o->low && o->from)

@@ -54,16 +54,6 @@ int hd_amx_here(void)
 	       hd_amx_allowed();
 }
 
-static int64_t up(int64_t n, int64_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- preparation ----------------------------------------------------------------------------- */
 
 /* Elements of an operand lie side by side along one of its two dims.  A dim of extent 1 has stride 0, which says nothing of the
@@ -87,7 +77,9 @@ static int plan(struct hd_amx *x, const struct hd_mm_shape *s, int64_t several, 
 {
 	if (!fits(s) || !hd_amx_here())
 		return 0;
-	*x = (struct hd_amx){ .s = *s, .several = several, .each = up(s->n[s->ndim - 2], SIDE), .threads = threads };
+	*x = (struct hd_amx){
+		.s = *s, .several = several, .each = hd_amx_up(s->n[s->ndim - 2], SIDE), .threads = threads
+	};
 	x->size = (struct hd_amx_size){ .batches = 1,
 					.m = s->n[s->ndim - 3],
 					.n = several * x->each,
@@ -108,7 +100,7 @@ static int64_t panels_bytes(const struct hd_amx *x)
 
 static int64_t thread_bytes(const struct hd_amx *x)
 {
-	return up(hd_amx_block_bytes(&x->blocks) + panels_bytes(x) + hd_amx_sums_bytes(&x->blocks), 4096);
+	return hd_amx_up(hd_amx_block_bytes(&x->blocks) + panels_bytes(x) + hd_amx_sums_bytes(&x->blocks), 4096);
 }
 
 int64_t hd_amx_taken(const struct hd_amx *x)
@@ -172,19 +164,14 @@ static struct amx_piece piece_at(const struct amx_run *r, int64_t v, int64_t end
 	const struct hd_amx *x = r->x;
 	struct amx_piece p = { .o = r->o + v / x->each, .from = v, .col = v % x->each };
 
-	p.n = least(end - v, x->s.n[x->s.ndim - 2] - p.col);
+	p.n = hd_min(end - v, x->s.n[x->s.ndim - 2] - p.col);
 	return p;
-}
-
-static int64_t panels_of(int64_t n)
-{
-	return (n + SIDE - 1) / SIDE;
 }
 
 /* Where the next piece begins */
 static int64_t behind(const struct amx_piece *p)
 {
-	return p->from + panels_of(p->n) * SIDE;
+	return p->from + hd_amx_pieces(p->n, SIDE) * SIDE;
 }
 
 static const uint16_t *b_at(const struct amx_run *r, const struct amx_share *h, const struct amx_piece *p, int64_t k)
@@ -221,7 +208,7 @@ static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_share 
 				    .low = low,
 				    .bias_low = bias_low,
 				    .past = goes_past(x, p->o),
-				    .rows = least(SIDE, row_end - row),
+				    .rows = hd_min(SIDE, row_end - row),
 				    .cols = p->n };
 }
 
@@ -265,7 +252,7 @@ static struct hd_amx_ahead c_ahead(const struct hd_amx_out *o, int64_t rows, int
 	struct hd_amx_ahead f = { .row = (const char *)(o->from ? o->from : o->c) + SIDE * o->step * bytes,
 				  .step = o->step * bytes,
 				  .width = o->cols * bytes,
-				  .rows = o->past ? 0 : least(rows, SIDE) };
+				  .rows = o->past ? 0 : hd_min(rows, SIDE) };
 
 	f.lines = f.rows * ((f.width + 63) / 64) * HD_AMX_LINE / tiles + 1;
 	return f;
@@ -289,13 +276,14 @@ static void pack_panels(const struct amx_pack *p)
 	for (int64_t k = 0; k < p->k; k += each)
 		for (int64_t j = 0; j * SIDE < p->n; j++)
 			hd_amx_pack(p->to + j * p->to_step + k * SIDE, p->from + j * SIDE * p->step + k * p->k_step,
-				    p->step, p->k_step, least(SIDE, p->n - j * SIDE), least(each, p->k - k), p->pairs);
+				    p->step, p->k_step, hd_min(SIDE, p->n - j * SIDE), hd_min(each, p->k - k),
+				    p->pairs);
 }
 
 static void pack_block(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_B] + r->x->s.ndim - 3;
-	int64_t deep = up(t->k_end - t->k, SIDE);
+	int64_t deep = hd_amx_up(t->k_end - t->k, SIDE);
 	struct amx_piece p;
 
 	for (int64_t v = t->col; v < t->col_end; v = behind(&p)) {
@@ -317,8 +305,8 @@ struct amx_part { /* of a block's a: rows row to row_end - 1, and k to k_end - 1
 
 static struct amx_part first_part(const struct hd_amx *x, const struct amx_step *t)
 {
-	return (struct amx_part){ t->row, least(t->row_end, t->row + x->blocks.group * SIDE), t->k,
-				  least(t->k_end, t->k + x->blocks.kept) };
+	return (struct amx_part){ t->row, hd_min(t->row_end, t->row + x->blocks.group * SIDE), t->k,
+				  hd_min(t->k_end, t->k + x->blocks.kept) };
 }
 
 /* 0: it was the last of its block */
@@ -328,9 +316,9 @@ static int next_part(const struct hd_amx *x, const struct amx_step *t, struct am
 	if (p->k >= t->k_end) {
 		p->k = t->k;
 		p->row = p->row_end;
-		p->row_end = least(t->row_end, p->row + x->blocks.group * SIDE);
+		p->row_end = hd_min(t->row_end, p->row + x->blocks.group * SIDE);
 	}
-	p->k_end = least(t->k_end, p->k + x->blocks.kept);
+	p->k_end = hd_min(t->k_end, p->k + x->blocks.kept);
 	return p->row < t->row_end;
 }
 
@@ -340,7 +328,7 @@ static void use_panel(const struct amx_run *r, const struct amx_share *h, const 
 {
 	const struct hd_amx *x = r->x;
 	const uint16_t *a = h->a + (row - p->row) * x->blocks.kept;
-	int64_t deep = up(t->k_end - t->k, SIDE), tiles = panels_of(p->k_end - p->k);
+	int64_t deep = hd_amx_up(t->k_end - t->k, SIDE), tiles = hd_amx_pieces(p->k_end - p->k, SIDE);
 	int first = p->k == 0, last = p->k_end == x->size.k;
 	float *sums = h->sums + (row - (x->blocks.chunks > 1 ? t->row : p->row)) * x->blocks.cols;
 	struct amx_piece piece;
@@ -350,10 +338,10 @@ static void use_panel(const struct amx_run *r, const struct amx_share *h, const 
 
 		piece = piece_at(r, v, t->col_end);
 		out = out_of(r, h, &piece, row, t->row_end);
-		next->c = last ? c_ahead(&out, t->row_end - row - SIDE, tiles * panels_of(piece.n))
+		next->c = last ? c_ahead(&out, t->row_end - row - SIDE, tiles * hd_amx_pieces(piece.n, SIDE))
 			       : (struct hd_amx_ahead){ .rows = 0 };
 		hd_amx_panel(a, h->block + (v - t->col) * deep + (p->k - t->k) * SIDE, deep * SIDE, tiles,
-			     panels_of(piece.n), first && last ? NULL : sums + (v - t->col) * SIDE, first,
+			     hd_amx_pieces(piece.n, SIDE), first && last ? NULL : sums + (v - t->col) * SIDE, first,
 			     last ? &out : NULL, next);
 	}
 }
@@ -380,15 +368,17 @@ static void use_block(const struct amx_run *r, const struct amx_share *h, const 
 		      const struct amx_step *after)
 {
 	const struct hd_amx *x = r->x;
-	int64_t blocks = panels_of(t->col_end - t->col);
+	int64_t blocks = hd_amx_pieces(t->col_end - t->col, SIDE);
 	struct amx_part p = first_part(x, t), q = p;
 	struct hd_amx_next next = { .a = { .rows = 0 } };
 
 	pack_block(r, h, t);
 	if (after)
-		next.b = b_ahead(r, h, after, panels_of(t->row_end - t->row) * panels_of(t->k_end - t->k) * blocks);
+		next.b = b_ahead(r, h, after,
+				 hd_amx_pieces(t->row_end - t->row, SIDE) * hd_amx_pieces(t->k_end - t->k, SIDE) *
+					 blocks);
 	for (int more = 1; more; p = q) {
-		int64_t tiles = panels_of(p.row_end - p.row) * panels_of(p.k_end - p.k) * blocks;
+		int64_t tiles = hd_amx_pieces(p.row_end - p.row, SIDE) * hd_amx_pieces(p.k_end - p.k, SIDE) * blocks;
 
 		more = next_part(x, t, &q);
 		if (!more && after)
@@ -401,9 +391,9 @@ static void use_block(const struct amx_run *r, const struct amx_share *h, const 
 
 static void set_ends(const struct hd_amx *x, const struct amx_share *h, struct amx_step *t)
 {
-	t->k_end = least(x->size.k, t->k + x->blocks.deep);
-	t->row_end = least(h->row_end, t->row + x->blocks.rows);
-	t->col_end = least(h->col_end, t->col + x->blocks.cols);
+	t->k_end = hd_min(x->size.k, t->k + x->blocks.deep);
+	t->row_end = hd_min(h->row_end, t->row + x->blocks.rows);
+	t->col_end = hd_min(h->col_end, t->col + x->blocks.cols);
 }
 
 /* All k of a block of c, then the block below, then the next columns.  0: that was the last. */
@@ -436,7 +426,7 @@ static void do_share(const struct amx_run *r, const struct amx_share *h)
 
 static int64_t nth(int64_t n, int64_t i, int64_t of)
 {
-	return least(panels_of(n) * i / of * SIDE, n);
+	return hd_min(hd_amx_pieces(n, SIDE) * i / of * SIDE, n);
 }
 
 static void work(const struct amx_run *r)

@@ -7,7 +7,19 @@
 #ifndef HD_KERNELS_CPU_TILES_TILES_H
 #define HD_KERNELS_CPU_TILES_TILES_H
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/simd.h"
 #include "kernels/prepare/product.h"
+
+/* n in pieces of at most `each` */
+static inline int64_t hd_amx_pieces(int64_t n, int64_t each)
+{
+	return (n + each - 1) / each;
+}
+
+static inline int64_t hd_amx_up(int64_t n, int64_t unit)
+{
+	return hd_amx_pieces(n, unit) * unit;
+}
 
 /* -- product.c: whole products, by all threads.  No bit of a result depends on their number. */
 struct hd_amx;
