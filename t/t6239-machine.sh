@@ -128,6 +128,20 @@ refused 'a point that is none' "'12' is no point SIZE:RATE" '/^\[kernel adamw\]/
 refused 'points that do not rise' "'4000:1e9' is no point SIZE:RATE with a size above the last one's" \
 	'/^\[kernel adamw\]/,$ { s/^fp32 = .*/fp32 = 4000:2e9, 4000:1e9/ }'
 refused 'no cores' 'cores' '/^cores = /d'
+# A device with memory of its own has launches timed by themselves, and its own memory in the file.  Its kernels, such as products with a
+# gelu inside, are those of the plan.
+if [ -r "$build/heddle-cuda-sim.so" ]; then
+	HD_TEST_CUDA_MODULE="$build/heddle-cuda-sim.so" "$build/heddle" machine --quick --out gpu.ini 2>said.txt
+	is 'a GPU measures (simulated)' "$? $(sed -n 's/^device = //p; s/^memory = //p' gpu.ini | tr '\n' ' ')" "0 4096M cuda "
+	is 'its products, in fp32 and bf16' "$(sed -n '/^\[product/,/^\[kernel/p' gpu.ini | grep -c '^[fb][pf][0-9]* = [0-9]*x[0-9]*x[0-9]*:')" 6
+	ok 'and its kernels that join others: the update' grep -q '^\[kernel adamw\]' gpu.ini
+	said=$("$build/heddle" plan tiny.ini --ranks 1 --machine gpu.ini --json | sed -n 's/.*"step_seconds": *\([-0-9.e+]*\).*/\1/p')
+	ok 'plan takes it' test -n "$said"
+	scale gpu.ini 2 >gpu2.ini
+	near 'and prices by its rates' "$(awk -v a="$said" -v b="$(seconds gpu2.ini 1)" 'BEGIN { print a / b }')" 2 0.02
+else
+	skip 'no C++ compiler was there, so there is no simulated GPU'
+fi
 said=$("$build/heddle" machine --quick --out /nonexistent/x.ini 2>&1)
 ok 'a file that cannot be written is refused at once' sh -c 'case $1 in *nonexistent*) ;; *) exit 1;; esac' - "$said"
 done_testing

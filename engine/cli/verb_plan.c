@@ -309,6 +309,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 		return hd_err_set(err, HD_EINVAL, "plan: --search takes all ranks as alike, and --slow names one");
 	HD_TRY(read_machine(c, &m, err));
 	c->device_memory = !hd_machine_is_host(&m);
+	c->gpu_kernels = m.rates && c->device_memory;
 	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);
 	c->whole_logits = !err->code && style.whole_logits;
 	c->residuals_apart = !err->code && style.epilogues_apart;

@@ -149,7 +149,8 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 	HD_TRY(hd_cli_conf(c, conf, err));
 	HD_TRY(hd_train_config_read(*conf, &train, err));
 	HD_TRY(data_vocab(*conf, &train, &o->data_vocab, err));
-	o->gelu = o->separate = train.device == HD_DEVICE_CUDA;
+	o->gelu = train.device == HD_DEVICE_CUDA || (c->gpu_kernels && train.device != HD_DEVICE_CPU);
+	o->separate = o->gelu;
 	o->own_memory = o->gelu || (c->device_memory && train.device != HD_DEVICE_CPU);
 	o->whole_logits = c->whole_logits;
 	o->residuals_apart = c->residuals_apart;

@@ -41,6 +41,7 @@ struct hd_cli {
 	int argc;          /* the whole command line: a program that starts itself again needs it */
 	char **argv;
 	int device_memory;   /* plans are for a machine whose devices have memory of their own, unless they say cpu */
+	int gpu_kernels;     /* and whose kernels are Heddle's for GPUs, likewise */
 	int whole_logits;    /* plans are of a framework that makes all logits at once */
 	int residuals_apart; /* and of one that adds residual streams by kernels of their own */
 	double started;      /* when main began (hd_seconds) */

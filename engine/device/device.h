@@ -120,6 +120,7 @@ struct hd_device_ops {
 	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
 	 * `run` only enqueues, all in one order, and these wait where they say so. */
 	void (*among)(int local_rank, int local_size);    /* before open: which of the devices of this host */
+	int64_t (*memory)(int64_t *left);                 /* bytes of the device's, and how many of them are free */
 	char *(*describe)(void);                          /* for the start of a run, malloc'ed */
 	void *(*alloc)(size_t bytes, struct hd_err *err); /* zeroed, 256-byte aligned */
 	void (*free)(void *p);
@@ -171,7 +172,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 9
+#define HD_DEVICE_VERSION 10
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

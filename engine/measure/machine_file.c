@@ -78,6 +78,21 @@ static void print_link(FILE *to, const char *name, const struct hd_rate_points *
 	fprintf(to, "\n");
 }
 
+static double host_memory(void)
+{
+	return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* Bytes of one rank. */
+static double rank_memory(const struct hd_job *j)
+{
+	int64_t left;
+
+	if (hd_device_in_host(j->device))
+		return host_memory() / (double)j->world.local_size;
+	return (double)j->device->memory(&left);
+}
+
 static const struct hd_rate_points *sums(const struct hd_rates *r)
 {
 	for (size_t i = 0; i < r->nmovements; i++)
@@ -98,14 +113,15 @@ void hd_machine_print(const struct hd_measuring *m, const struct hd_rate_points 
 		hd_plural(r->threads, "s"));
 	fprintf(to, "; [machine] is of one such rank, and is used for what is not among the rates below.\n[machine]\n");
 	fprintf(to, "name = %s\nranks_per_node = %d\n", r->processor, w->local_size);
-	fprintf(to, "memory = %.0fM\n",
-		(double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / here / 1048576);
+	fprintf(to, "memory = %.0fM\n", rank_memory(m->j) / 1048576);
 	fprintf(to, "context_memory = %.0fK\t; of a process besides what is planned: program, libraries, MPI\n",
 		m->process_memory / 1024);
 	fprintf(to, "flops_fp32 = %.4g\t; the best that was measured\nflops_bf16 = %.4g\n",
 		each * best(r, HD_RATE_FP32), each * best(r, HD_RATE_BF16));
 	print_efficiency(to, r);
-	fprintf(to, "memory_bandwidth = %.3g\t; a = b + s c, bytes of all three\n", best_of(memory));
+	fprintf(to, "memory_bandwidth = %.3g\t; %s\n", best_of(memory),
+		hd_device_in_host(m->j->device) ? "a = b + s c, bytes of all three"
+						: "the best of norms, sums, additions and updates");
 	print_shares(to, "memory_efficiency", memory, best_of(memory));
 	print_link(to, "node", sums(r), here, best_of(memory) / 2);
 	if (w->hosts > 1)

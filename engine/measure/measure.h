@@ -25,6 +25,15 @@ struct hd_measuring {
 	struct hd_launches *launches; /* are compared, and give no rates; else NULL */
 };
 
+struct hd_small_shape {
+	const char *family;
+	int layers, embed, heads, seq, batch, vocab;
+	const char *more; /* lines of [model] */
+};
+/* shapes.c: those to measure by, n of them; and whether this one is run in fp32, besides bf16. */
+const struct hd_small_shape *hd_small_shapes(const struct hd_measuring *m, int *n);
+int hd_small_in_fp32(const struct hd_measuring *m, const struct hd_small_shape *s);
+
 /* programs.c: kernels and products in steps of small models. */
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err);
 /* team.c: what a launch takes longer by one rank with all cores, into the rates, which are settled. */

@@ -13,33 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STEPS = 15 };
+enum { MOST_STEPS = 15, REPEATS = 5 };
 #define LONG_ENOUGH 0.4 /* seconds of steps: fewer steps of a large model */
-
-struct small_shape {
-	const char *family;
-	int layers, embed, heads, seq, batch, vocab;
-	const char *more;
-};
-/* The first are those of --quick.  Widths and lengths around those of models that fit on a host; one with long sequences, two
- * whose kernels the others lack, one text at a time, and shards of products: narrow heads, short sums. */
-static const struct small_shape shapes[] = {
-	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
-	{ "llama", 1, 64, 2, 64, 2, 256, "" },
-	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n" },
-	{ "gpt2", 2, 128, 4, 128, 8, 256, "" },
-	{ "gpt2", 8, 256, 8, 128, 1, 512, "" },
-	{ "gpt2", 2, 192, 3, 256, 4, 512, "mlp = 384\n" },
-	{ "llama", 1, 256, 4, 256, 4, 2048, "kv_heads = 2\n" },
-	{ "mixtral", 1, 256, 4, 256, 2, 256, "experts = 4\n" },
-	{ "gpt2", 2, 384, 6, 256, 8, 256, "" },
-	{ "gpt2", 1, 384, 6, 256, 2, 256, "mlp = 768\n" },
-	{ "llama", 1, 512, 8, 512, 1, 512, "" },
-	{ "gpt2", 1, 384, 6, 2048, 1, 256, "" },
-	{ "gpt2", 1, 768, 12, 256, 4, 8192, "" },
-	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n" },
-};
-enum { QUICK_SHAPES = 3 };
 
 struct small_model { /* of this rank alone */
 	struct hd_conf *conf;
@@ -47,7 +22,9 @@ struct small_model { /* of this rank alone */
 	struct hd_program *g;
 	char *memory;
 	const struct hd_device_ops *device;
-	int idle; /* another rank of the host computes */
+	int idle;        /* another rank of the host computes */
+	double *seconds; /* of each command; of those that run as one, all of it at the first */
+	size_t *ends;    /* the command behind those that run as one with it */
 };
 
 /* Ids that depend on the position in the batch alone. */
@@ -61,7 +38,7 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 	return HD_OK;
 }
 
-static char *ini_of(const struct small_shape *s, int bf16)
+static char *ini_of(const struct hd_small_shape *s, int bf16)
 {
 	return hd_format(
 		"[model]\nfamily = %s\nlayers = %d\nembed = %d\nheads = %d\nvocab = %d\n%s[data]\ntrain = none\n"
@@ -70,7 +47,7 @@ static char *ini_of(const struct small_shape *s, int bf16)
 		bf16 ? "bf16" : "fp32");
 }
 
-static int plan_model(struct hd_job *j, const struct small_shape *s, struct small_model *x, struct hd_err *err)
+static int plan_model(struct hd_job *j, const struct hd_small_shape *s, struct small_model *x, struct hd_err *err)
 {
 	struct hd_plan_options o = { .ranks = 1, .train = 1, .compute_dtype = j->compute_dtype };
 	struct hd_program_options po = { .rank = 0, .device = j->device };
@@ -109,6 +86,7 @@ static int bind_model(struct hd_job *j, struct small_model *x, struct hd_err *er
 
 static void close_model(struct small_model *x)
 {
+	free(x->seconds), free(x->ends);
 	hd_program_destroy(x->g);
 	hd_plan_destroy(x->plan);
 	hd_conf_destroy(x->conf);
@@ -129,6 +107,22 @@ static int step(struct small_model *x, struct hd_run *run, int traced, int steps
 	return hd_program_update(x->g, run);
 }
 
+static void take_time(void *ctx, const struct launch_time *t)
+{
+	struct small_model *x = ctx;
+
+	x->seconds[t->from] = t->seconds;
+	x->ends[t->from] = t->to;
+}
+
+/* Of a GPU: to wait for each launch takes as long as many of them, so each is run several times in a row. */
+static int time_launches(struct small_model *x, struct hd_run *run)
+{
+	x->seconds = hd_alloc(x->g->ncommands * sizeof(*x->seconds));
+	x->ends = hd_alloc(x->g->ncommands * sizeof(*x->ends));
+	return hd_program_times(x->g, run, REPEATS, take_time, x);
+}
+
 /* -> steps that were traced */
 static int run_model(struct small_model *x, struct hd_err *err)
 {
@@ -145,8 +139,11 @@ static int run_model(struct small_model *x, struct hd_err *err)
 	}
 	while (steps < MOST_STEPS && (steps < 3 || steps * seconds < LONG_ENOUGH))
 		steps++;
-	for (int k = 0; k < steps && rc >= 0; k++)
-		rc = step(x, &run, 1, steps);
+	if (!hd_device_in_host(x->device) && rc >= 0)
+		rc = time_launches(x, &run);
+	else
+		for (int k = 0; k < steps && rc >= 0; k++)
+			rc = step(x, &run, 1, steps);
 	if (rc < 0)
 		return hd_err_set(err, rc, "machine: a step of a small model failed: %s", x->g->why.text);
 	return steps;
@@ -210,8 +207,16 @@ static void take(struct hd_measuring *m, const struct hd_work *w, const char *na
 	}
 }
 
+static int work_of(const struct hd_program *g, const struct command *c, struct hd_work *w)
+{
+	if (c->node->is->role != OP_ROLE_ACCUMULATE)
+		return hd_work_of(g, c->node, w);
+	hd_work_added(c->launch->in[0], w);
+	return 1;
+}
+
 /* Launches of one node behind each other are one kernel's; those that add up stand for themselves. */
-static void take_all(struct hd_measuring *m, const struct small_model *x, int steps)
+static void take_traced(struct hd_measuring *m, const struct small_model *x, int steps)
 {
 	const struct hd_program *g = x->g;
 
@@ -222,13 +227,52 @@ static void take_all(struct hd_measuring *m, const struct small_model *x, int st
 
 		for (to = i + 1; n && !adds && to < g->ncommands && g->commands[to].node == n;)
 			to++;
-		if (g->commands[i].type != CMD_RUN || !n)
+		if (g->commands[i].type == CMD_RUN && n && work_of(g, &g->commands[i], &w))
+			take(m, &w, n->v.op->name, median(g, i, to, steps));
+	}
+}
+
+static double amount(const struct hd_work *w)
+{
+	return w->flops > 0 ? w->flops : w->bytes;
+}
+
+/* Those that ran as one have its time by their parts of the work: so a plan, which knows each alone, has the rate of all. */
+static void take_joined(struct hd_measuring *m, const struct small_model *x, size_t from, size_t to)
+{
+	const struct command *c = x->g->commands;
+	struct hd_work w;
+	double all = 0;
+
+	for (size_t i = from; i < to; i++)
+		if (c[i].node && work_of(x->g, &c[i], &w))
+			all += amount(&w);
+	for (size_t i = from; i < to && all > 0; i++)
+		if (c[i].node && work_of(x->g, &c[i], &w))
+			take(m, &w, c[i].node->v.op->name, x->seconds[from] * amount(&w) / all);
+}
+
+static void take_timed(struct hd_measuring *m, const struct small_model *x)
+{
+	const struct command *c = x->g->commands;
+
+	for (size_t i = 0, to; i < x->g->ncommands; i = to) {
+		double seconds = x->seconds[i];
+		struct hd_work w;
+
+		to = x->ends[i] ? x->ends[i] : i + 1;
+		if (!c[i].node || !x->ends[i])
 			continue;
-		if (adds)
-			hd_work_added(g->commands[i].launch->in[0], &w);
-		else if (!hd_work_of(g, n, &w))
+		if (to > i + 1) {
+			take_joined(m, x, i, to);
 			continue;
-		take(m, &w, n->v.op->name, median(g, i, to, steps));
+		}
+		for (; c[i].node->is->role != OP_ROLE_ACCUMULATE && to < x->g->ncommands && c[to].node == c[i].node &&
+		       x->ends[to] == to + 1;
+		     to++)
+			seconds += x->seconds[to];
+		if (work_of(x->g, &c[i], &w))
+			take(m, &w, c[i].node->v.op->name, seconds);
 	}
 }
 
@@ -236,25 +280,42 @@ static void take_all(struct hd_measuring *m, const struct small_model *x, int st
  * alone, since code that is made for their products stays. */
 static double besides(const struct hd_measuring *m, const struct small_model *x)
 {
-	return (double)(hd_private_bytes() - x->g->memory.persistent - x->g->memory.transient -
-			(m->j->device->scratch ? m->j->device->scratch() : 0));
+	const struct hd_device_ops *d = m->j->device;
+	int64_t left = 0, used = hd_device_in_host(d) ? hd_private_bytes() : d->memory(&left) - left;
+
+	return (double)(used - x->g->memory.persistent - x->g->memory.transient - (d->scratch ? d->scratch() : 0));
 }
 
-static int measure(struct hd_measuring *m, const struct small_shape *s, struct hd_err *err)
+/* All ranks go on without a size that one of their devices has no room for. */
+static int fits(struct hd_measuring *m, const struct small_model *x)
+{
+	int64_t left = 0;
+
+	if (hd_device_in_host(m->j->device))
+		return 1;
+	m->j->device->memory(&left);
+	return hd_comm_max((double)(x->g->memory.persistent + x->g->memory.transient) > .9 * (double)left) <= 0;
+}
+
+static int measure(struct hd_measuring *m, const struct hd_small_shape *s, struct hd_err *err)
 {
 	struct small_model x = { .idle = m->launches && m->launches->by_team && m->j->world.local_rank };
 	int steps = 0;
 
 	plan_model(m->j, s, &x, err);
-	if (hd_comm_agree(err) >= 0)
+	if (hd_comm_agree(err) >= 0 && !fits(m, &x)) {
+		close_model(&x);
+		return HD_OK;
+	}
+	if (!err->code)
 		bind_model(m->j, &x, err);
 	if (hd_comm_agree(err) >= 0)
 		hd_autotune(m->j, NULL, err);
 	if (hd_comm_agree(err) >= 0)
 		steps = run_model(&x, err);
 	if (hd_comm_agree(err) >= 0 && !x.idle)
-		take_all(m, &x, steps);
-	if (!err->code && !m->launches && s < shapes + QUICK_SHAPES)
+		x.seconds ? take_timed(m, &x) : take_traced(m, &x, steps);
+	if (!err->code && !m->launches && s->embed <= 64)
 		m->process_memory = fmax(m->process_memory, hd_comm_max(besides(m, &x)));
 	free(m->j->tuned);
 	m->j->tuned = NULL;
@@ -264,8 +325,8 @@ static int measure(struct hd_measuring *m, const struct small_shape *s, struct h
 
 int hd_measure_small(struct hd_measuring *m, struct hd_err *err)
 {
-	static const struct small_shape models[] = { { "gpt2", 8, 256, 8, 128, 1, 512, "" },
-						     { "gpt2", 4, 256, 8, 128, 8, 512, "" } };
+	static const struct hd_small_shape models[] = { { "gpt2", 8, 256, 8, 128, 1, 512, "" },
+							{ "gpt2", 4, 256, 8, 128, 8, 512, "" } };
 
 	for (int i = 0; i < 2 * (int)HD_LEN(models); i++) {
 		m->j->compute_dtype = i % 2 ? HD_DTYPE_BF16 : 0;
@@ -276,10 +337,11 @@ int hd_measure_small(struct hd_measuring *m, struct hd_err *err)
 
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err)
 {
-	int n = m->quick ? QUICK_SHAPES : (int)HD_LEN(shapes);
+	int n;
+	const struct hd_small_shape *shapes = hd_small_shapes(m, &n);
 
 	for (int i = 0; i < n; i++)
-		for (int bf16 = 0; bf16 < 2; bf16++) {
+		for (int bf16 = !hd_small_in_fp32(m, &shapes[i]); bf16 < 2; bf16++) {
 			if (hd_comm_max(hd_seconds() > m->until) > 0) {
 				hd_log(HD_LOG_WARN,
 				       "%d of %d sizes are not measured: this machine is too slow for them", n - i, n);

@@ -18,6 +18,18 @@
 /* Of the program and its libraries: a model would decide it, and there is none. */
 static const char nothing[] = "[model]\n[data]\ntrain = none\n[train]\nseq = 1\nglobal_batch = 1\nsteps = 1\n";
 
+/* "cuda: GPU 0, its name (9.0), ...": what stands behind the first comma, before the parenthesis. */
+static void gpu(const struct hd_device_ops *d, char *to, size_t room)
+{
+	char *said = d->describe(), *name = strstr(said, ", ");
+
+	snprintf(to, room, "%s", name ? name + 2 : said);
+	to[strcspn(to, "(;#")] = 0;
+	while (*to && to[strlen(to) - 1] == ' ')
+		to[strlen(to) - 1] = 0;
+	free(said);
+}
+
 static void processor(char *to, size_t room)
 {
 	FILE *f = fopen("/proc/cpuinfo", "re");
@@ -53,7 +65,10 @@ static void about(struct hd_rates *r, const struct hd_job *j)
 	time_t now = time(NULL);
 	struct tm t;
 
-	processor(r->processor, sizeof(r->processor));
+	if (hd_device_in_host(j->device))
+		processor(r->processor, sizeof(r->processor));
+	else
+		gpu(j->device, r->processor, sizeof(r->processor));
 	snprintf(r->build, sizeof(r->build), "heddle %s, gcc %s", PACKAGE_VERSION, __VERSION__);
 	strftime(r->date, sizeof(r->date), "%Y-%m-%d %H:%M", localtime_r(&now, &t));
 	snprintf(r->device, sizeof(r->device), "%s", j->device->name);
@@ -79,17 +94,47 @@ static int open_device(struct hd_job *j, struct hd_err *err)
 		HD_TRY(j->device->open(j->threads, err));
 	if (why.code)
 		hd_log(HD_LOG_INFO, "device cpu: %s", why.text);
-	if (!hd_device_in_host(j->device)) /* on an H200 a step of GPT-2 124M was planned 20 times too long */
-		hd_log(HD_LOG_INFO,
-		       "the measured programs are small for a GPU: plans with this file take far too long. "
-		       "Use conf/machines/dgx-h100.ini or another of a GPU");
 	return HD_OK;
+}
+
+/* These read and write all of their operands once. */
+static int is_plain(const char *kernel)
+{
+	static const char *const plain[] = { "accumulate", "adamw", "add", "norm", "sum", "swiglu" };
+
+	for (size_t i = 0; i < HD_LEN(plain); i++)
+		if (!strcmp(plain[i], kernel))
+			return 1;
+	return 0;
+}
+
+/* Of a device with memory of its own: what plain kernels reach, in steps of four in size. */
+static void best_of_kernels(const struct hd_rates *r, struct hd_rate_points *p)
+{
+	for (double least = 16384; least < 16e9; least *= 4) {
+		struct hd_rate_point best = { .at = 2 * least };
+
+		for (size_t i = 0; i < r->n; i++)
+			for (int t = 0; t < HD_RATE_TYPES && is_plain(r->kernels[i].name); t++)
+				for (size_t k = 0; k < r->kernels[i].of[t].n; k++) {
+					const struct hd_rate_point *x = &r->kernels[i].of[t].v[k];
+
+					if (x->at >= least && x->at < 4 * least && x->rate > best.rate)
+						best.rate = x->rate;
+				}
+		if (best.rate > 0)
+			hd_rates_add(p, best);
+	}
 }
 
 static void measure_memory(const struct hd_measuring *m, struct hd_rate_points *p)
 {
 	int64_t largest = m->quick ? (int64_t)1 << 20 : (int64_t)64 << 20; /* of an array */
 
+	if (!hd_device_in_host(m->j->device)) {
+		best_of_kernels(m->rates, p);
+		return;
+	}
 	for (int64_t bytes = 16384; bytes <= largest; bytes *= 4) {
 		double rate;
 

@@ -57,9 +57,9 @@ int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
 
 	g->device->begin(run);
 	for (size_t i = 0, to; i < g->ncommands; i = to) {
-		struct launch_time t = { .name = g->commands[i].name };
+		struct launch_time t = { .name = g->commands[i].name, .from = i };
 
-		to = j < end && j->from == i ? j++->to : i + 1;
+		to = t.to = j < end && j->from == i ? j++->to : i + 1;
 		if (g->commands[i].type != CMD_RUN)
 			continue;
 		for (size_t k = i; k < to; k++)

@@ -69,6 +69,7 @@ void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps);
 /* bytes: of a launch's operands, each once; flops: of its products; bound: the least seconds known for it, or 0. */
 struct launch_time {
 	const char *name;
+	size_t from, to; /* commands from ... to - 1: several run as one where a kernel can join them */
 	double seconds, bytes, flops, bound;
 };
 /* Adds what command i is to do; bounds: with the least seconds known, which may have to be measured. */

@@ -234,6 +234,12 @@ static int choose_gpu(struct hd_err *err)
 	return HD_OK;
 }
 
+static int64_t memory(int64_t *left)
+{
+	*left = (int64_t)4 << 30;
+	return *left;
+}
+
 static char *describe(void)
 {
 	return hd_strdup("cuda: simulated on the host, for tests");
@@ -271,6 +277,15 @@ static int choose_gpu(struct hd_err *err)
 	if (e != cudaSuccess)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d: %s", here.device, cudaGetErrorString(e));
 	return HD_OK;
+}
+
+static int64_t memory(int64_t *left)
+{
+	size_t some = 0, all = 0;
+
+	cudaMemGetInfo(&some, &all);
+	*left = (int64_t)some;
+	return (int64_t)all;
 }
 
 static char *describe(void)
@@ -481,6 +496,7 @@ static const struct hd_device_ops *table(void)
 	ops.warning = hd_einsum_refusals;
 	ops.matmul_rate = hd_matmul_rate;
 	ops.among = among;
+	ops.memory = memory;
 	ops.describe = describe;
 	ops.alloc = device_alloc;
 	ops.free = device_free;

@@ -111,6 +111,33 @@ speed_of_batch() {	# 124M or 1.3B, sequences of a micro-batch, of a batch
 	speed_line "$1, $batch sequences in micro-batches of $micro" "$work/batch-$1.txt" >"$work/step-$1-batch.md"
 }
 
+measured_machine() {
+	quick=
+	[ "$simulated" = 0 ] || quick=--quick
+	"$build/heddle" machine $quick --out "$work/machine.ini" && cp "$work/machine.ini" "$out/machine.ini"
+}
+
+# A step by heddle plan with the measured machine's file, and as it is: LABEL MODEL [KEY=VALUE...]
+foresight() {
+	label=$1 model=$2; shift 2
+	sets="--set train.device=cuda --set train.precision=bf16"
+	if [ "$simulated" = 0 ]; then for s; do sets="$sets --set $s"; done; fi
+	# shellcheck disable=SC2086	# words
+	"$build/heddle" plan "$work/$model.ini" --machine "$work/machine.ini" $sets --json >"$work/planned.txt" || return 1
+	# shellcheck disable=SC2086
+	"$build/heddle" bench "$work/$model.ini" $sets --steps $((4 - 3 * simulated)) --json >"$work/run.txt" 2>&1
+	status=$?
+	cat "$work/planned.txt" "$work/run.txt"
+	[ $status -eq 0 ] || return 1
+	awk -v label="$label" -v planned="$(json "$work/planned.txt" step_seconds)" -v bytes="$(json "$work/planned.txt" planned_peak_bytes)" \
+		-v run="$(json "$work/run.txt" step_seconds)" -v simulated="$simulated" 'BEGIN {
+		error = run > 0 ? 100 * (planned / run - 1) : 1e9
+		printf "| %s | %.1f | %.1f | %+.1f %% | %.0f |\n", label, 1e3 * planned, 1e3 * run, error, bytes / 1e6
+		printf "why: %.1f ms predicted, %.1f measured, %+.1f %%\n", 1e3 * planned, 1e3 * run, error >"/dev/stderr"
+		exit !(simulated || (error < 10 && error > -10))
+	}' >>"$work/foresight.md" || { echo "not ok - the prediction is more than 10 % off"; return 1; }
+}
+
 kernels_of() {
 	printf '\nOne step of GPT-2 %s by kernel; the bound is bytes over GB/s or FLOPs over TFLOP/s, whichever is longer:\n\n' "$1"
 	printf '| kernel | calls | ms | of the step | GB | GFLOP | GB/s | TFLOP/s | of the peak | of its bound |\n|---|---|---|---|---|---|---|---|---|---|\n'
