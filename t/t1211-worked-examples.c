@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The worked examples at the head of the hard passes (place, reshard, lower, loss_parts, alias, timeline), run again and compared with
+ * The worked examples at the head of the hard passes (place, reshard, lower, loss/once, loss/parts, alias, timeline), run again and compared with
  * the comment line by line.  If a pass changed and its example did not, the first thing that its next reader learns would be wrong.
  *
  * An example begins with " *   before:" and ends at the first line that is not indented so.  Tensors without a name get letters,
@@ -161,7 +161,7 @@ static void lower(void)
 	after_pass(PP, "lower", "h.0.mlp.proj.bias", 1, 4);
 }
 
-/* -- logits in parts: the products of the head, and what stands between them ------------------------------------------------- */
+/* -- logits, once and in parts: the products of the head, and what stands between them ------------------------------------------------- */
 static void print_head(const char *pass, const char *parts)
 {
 	struct hd_plan_options o = { .ranks = 1, .train = 1, .master_dtype = HD_DTYPE_F32, .after = pass };
@@ -180,7 +180,8 @@ static void print_head(const char *pass, const char *parts)
 
 		if (strcmp(n->v.block, "head") ||
 		    (strcmp(op, "einsum") && strcmp(op, "xent") && strcmp(op, "nll") && strcmp(op, "xent_d") &&
-		     strcmp(op, "chunk") && strcmp(op, "join") && strcmp(op, "sum")))
+		     strcmp(op, "xent_combine") && strcmp(op, "xent_both") && strcmp(op, "chunk") &&
+		     strcmp(op, "join") && strcmp(op, "sum")))
 			continue;
 		hd_append(&out, "%s ", n->v.phase & HD_UNIT_F ? "F" : n->v.phase & HD_UNIT_B ? "B" : "W");
 		print_node(n);
@@ -189,10 +190,19 @@ static void print_head(const char *pass, const char *parts)
 	gt_plan_destroy(p);
 }
 
+static void loss_once(void)
+{
+	hd_append(&out, "before:\n");
+	print_head("fuse", "1");
+	nseen = 0;
+	hd_append(&out, "after:\n");
+	print_head("loss-once", "1");
+}
+
 static void loss_parts(void)
 {
 	hd_append(&out, "before:\n");
-	print_head("fuse", "2");
+	print_head("loss-once", "2");
 	nseen = 0;
 	hd_append(&out, "after:\n");
 	print_head("loss-parts", "2");
@@ -319,9 +329,10 @@ int main(void)
 	static const struct {
 		const char *file;
 		void (*run)(void);
-	} examples[] = { { "passes/place.c", place },  { "passes/reshard.c", reshard },
-			 { "passes/lower.c", lower },  { "passes/loss_parts.c", loss_parts },
-			 { "program/alias.c", alias }, { "program/timeline.c", timeline } };
+	} examples[] = { { "passes/place.c", place },           { "passes/reshard.c", reshard },
+			 { "passes/lower.c", lower },           { "passes/loss/once.c", loss_once },
+			 { "passes/loss/parts.c", loss_parts }, { "program/alias.c", alias },
+			 { "program/timeline.c", timeline } };
 
 	for (size_t i = 0; i < HD_LEN(examples); i++) {
 		char path[500], *want;

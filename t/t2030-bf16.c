@@ -256,6 +256,7 @@ static void others(const char *x, const char *rows, const char *col)
 	ONE(map, "a * b + exp(c)", LIST(bx, bx, fcol), LIST(bx), 1);
 	ONE(xent, "", LIST(bx, irows), LIST(brows, brows, brows), 100);
 	ONE(xent_d, "", LIST(bx, irows, brows, brows, brows), LIST(bx), 100);
+	ONE(xent_both, "value=1", LIST(bx, irows), LIST(bx, brows, brows, brows), 100);
 	ONE(dropout, "p=0.3 site=4", LIST(bx), LIST(bx), 1);
 }
 

@@ -15,7 +15,7 @@ for kind in forward backward weights; do
 	ok "products have rates by shape: $kind" sh -c \
 		"sed -n '/^\\[product $kind\\]/,/^\\[product\\|^\\[kernel/p' here.ini | grep -c '^[fb][pf][0-9]* = [0-9]*x[0-9]*x[0-9]*:' | grep -qx 2"
 done
-for kernel in attention attention_d norm adamw gelu_slope swiglu rope route embedding xent accumulate; do
+for kernel in attention attention_d norm adamw gelu_slope swiglu rope route embedding xent xent_both accumulate; do
 	ok "kernel $kernel has a rate" has "^\[kernel $kernel\]"
 done
 

@@ -10,7 +10,7 @@ ops() { after "$1" | awk 'NR > 1 { print ($2 == "layer" ? $4 : $1 ~ /^(forward|b
 passes=$(after list)
 is "the passes, in their order" "$(echo "$passes" | tr '\n' ' ')" "model precision cache slot-open slot-mesh slot-rewrite autodiff \
 slot-rules decompose batch schedule loss-gradient recompute place-leaves slot-storage offload pulls place check-placed drop-dead slot-lower toposort lower fuse \
-loss-parts overlap check "
+loss-once loss-parts overlap check "
 for pass in $passes; do
 	after "$pass" >"$tmp/$pass"
 	[ "$(wc -l <"$tmp/$pass")" -gt 50 ] && ! grep -q '^heddle: ' "$tmp/$pass"

@@ -154,6 +154,7 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 	o->own_memory = o->gelu || (c->device_memory && train.device != HD_DEVICE_CPU);
 	o->whole_logits = c->whole_logits;
 	o->residuals_apart = c->residuals_apart;
+	o->loss_apart = c->loss_apart;
 	o->compute_dtype = hd_precision_asked(&train, o->gelu);
 	o->after = hd_cli_str(c, "after", NULL);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o->ranks, err));

@@ -25,6 +25,7 @@ enum op_role {
 	OP_ROLE_GELU_SLOPE_D,
 	OP_ROLE_JOIN,
 	OP_ROLE_MAP,
+	OP_ROLE_NLL,
 	OP_ROLE_NORM,
 	OP_ROLE_NORM2,
 	OP_ROLE_NORM_D,
@@ -44,6 +45,8 @@ enum op_role {
 	OP_ROLE_UPDATE,
 	OP_ROLE_VIEW,
 	OP_ROLE_XENT,
+	OP_ROLE_XENT_COMBINE,
+	OP_ROLE_XENT_D,
 };
 enum op_flag {
 	OP_FLAG_PLUGIN = 1,     /* a plugin's */

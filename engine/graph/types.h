@@ -144,7 +144,7 @@ struct node {
 	struct dependency *waits; /* starts when these are done (struct hd_graph_api, after) */
 	/* backward's copy of this node of forward (recompute.c), placed as that one is. */
 	const struct node *recompute_of;
-	uint32_t computes_for; /* the unit whose work it is, where it runs in another one (loss_parts.c); 0: v.phase */
+	uint32_t computes_for; /* the unit whose work it is, where it runs in another one (passes/loss/); 0: v.phase */
 };
 
 /* Where new nodes go, and what they are for.  A value: who moves a plan's cursor sets the whole of it (graph.h), keeps what it
@@ -277,6 +277,7 @@ struct hd_plan {
 	int noted_space;        /* that it has none was said */
 	int whole_logits;       /* unless train.loss_parts says something else */
 	int residuals_apart;    /* the gradient of a norm neither adds that of the residual stream nor makes sums */
+	int loss_apart;         /* logits are read once for their statistics, and again for their gradient */
 	int separate;           /* a slope or sums are not made beside something else: the device cannot */
 	uint64_t hash;
 };

@@ -29,6 +29,7 @@ struct hd_small_shape {
 	const char *family;
 	int layers, embed, heads, seq, batch, vocab;
 	const char *more; /* lines of [model] */
+	int loss_apart;   /* logits are read twice, as where a vocabulary is cut */
 };
 /* shapes.c: those to measure by, n of them; and whether this one is run in fp32, besides bf16. */
 const struct hd_small_shape *hd_small_shapes(const struct hd_measuring *m, int *n);

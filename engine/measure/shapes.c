@@ -10,10 +10,10 @@
 static const struct hd_small_shape of_host[] = {
 	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
 	{ "llama", 1, 64, 2, 64, 2, 256, "" },
-	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n" },
+	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n", 1 },
 	{ "gpt2", 2, 128, 4, 128, 8, 256, "" },
 	{ "gpt2", 8, 256, 8, 128, 1, 512, "" },
-	{ "gpt2", 2, 192, 3, 256, 4, 512, "mlp = 384\n" },
+	{ "gpt2", 2, 192, 3, 256, 4, 512, "mlp = 384\n", 1 },
 	{ "llama", 1, 256, 4, 256, 4, 2048, "kv_heads = 2\n" },
 	{ "mixtral", 1, 256, 4, 256, 2, 256, "experts = 4\n" },
 	{ "gpt2", 2, 384, 6, 256, 8, 256, "" },
@@ -21,7 +21,7 @@ static const struct hd_small_shape of_host[] = {
 	{ "llama", 1, 512, 8, 512, 1, 512, "" },
 	{ "gpt2", 1, 384, 6, 2048, 1, 256, "" },
 	{ "gpt2", 1, 768, 12, 256, 4, 8192, "" },
-	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n" },
+	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n", 1 },
 };
 
 /* Of a GPU, which takes a hundredth of the time for the same: the widths of models of 0.1 to 70 billion parameters, micro-batches
@@ -29,17 +29,17 @@ static const struct hd_small_shape of_host[] = {
 static const struct hd_small_shape of_gpu[] = {
 	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
 	{ "llama", 1, 64, 2, 64, 2, 256, "" },
-	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n" },
+	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n", 1 },
 	{ "gpt2", 1, 768, 12, 1024, 16, 50304, "" },
 	{ "gpt2", 1, 2048, 16, 2048, 4, 50304, "" },
 	{ "llama", 1, 4096, 32, 4096, 1, 32768, "kv_heads = 8\n" },
 	{ "gpt2", 2, 384, 6, 256, 8, 256, "" },
 	{ "gpt2", 1, 768, 12, 1024, 64, 50304, "" },
-	{ "mixtral", 1, 1024, 16, 1024, 8, 32768, "experts = 8\n" },
+	{ "mixtral", 1, 1024, 16, 1024, 8, 32768, "experts = 8\n", 1 },
 	{ "llama", 1, 2048, 32, 4096, 4, 32768, "kv_heads = 8\n" },
 	{ "llama", 1, 2048, 8, 2048, 4, 8192, "head_dim = 128\nmlp = 4096\n" },
 	{ "llama", 1, 1024, 16, 8192, 1, 8192, "" },
-	{ "gpt2", 1, 1024, 16, 1024, 4, 16384, "" },
+	{ "gpt2", 1, 1024, 16, 1024, 4, 16384, "", 1 },
 	{ "llama", 1, 8192, 64, 2048, 1, 16384, "kv_heads = 8\nmlp = 14336\n" },
 };
 enum { QUICK = 3 };

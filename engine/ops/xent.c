@@ -4,7 +4,8 @@
  *   xent          local statistics of a slice: max m, sum s of exp(z - m), the target's logit t (0 if elsewhere)
  *   xent_combine  s exp(m - M), where M is the maximum of all slices: now the sums can be added
  *   nll           log S + M - T per token; its gradient (xent_d) is (softmax - onehot) of each slice, local
- * Where nothing is cut, M is m and the middle step multiplies by one.
+ * Where nothing is cut, M is m and the middle step multiplies by one.  There xent_both makes the gradient with m, s and t, in one
+ * pass over the logits (engine/passes/loss/once.c).
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -20,6 +21,15 @@ static int xent_shape(HD_SHAPE_ARGS)
 		outs[k].dtype = HD_BITS(ins[0]->dtype) < 32 ? HD_DTYPE_F32 : ins[0]->dtype;
 	}
 	*nout = 3;
+	return HD_OK;
+}
+
+/* The gradient, and what xent makes. */
+static int both_shape(HD_SHAPE_ARGS)
+{
+	HD_TRY(xent_shape(self, p, attr, ins, nin, outs + 1, nout));
+	hd_shape_like(&outs[0], ins[0]);
+	*nout = 4;
 	return HD_OK;
 }
 
@@ -69,13 +79,15 @@ static int nll_record(struct hd_strategy *self, struct hd_record *r, const struc
 	return r->api->launch(r, "map", n->ins, 3, n->outs, 1, "log(b) + a - c");
 }
 
-static const int8_t first[] = { 0 };
+static const int8_t first[] = { 0, -1, -1, -1 };
 static const char *const nll_uncut[] = { "vocab", NULL };
 
 #define OP(id, traits, ...) \
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
 OP(xent, IS(XENT, 0, 0), .max_outputs = 1, .shape = xent_shape, .record = hd_record_plain);
-OP(xent_combine, IS(NONE, 0, 7), .shape = hd_same_as_first, .place = combine_place, .record = hd_record_plain);
-OP(nll, IS(NONE, 0, 7), .unshardable = nll_uncut, .shape = hd_same_as_first, .vjp = nll_vjp, .place = nll_place,
+OP(xent_combine, IS(XENT_COMBINE, 0, 7), .shape = hd_same_as_first, .place = combine_place, .record = hd_record_plain);
+OP(nll, IS(NLL, 0, 7), .unshardable = nll_uncut, .shape = hd_same_as_first, .vjp = nll_vjp, .place = nll_place,
    .record = nll_record);
-OP(xent_d, PLAIN, .kind = "xent", .inplace = first, .shape = hd_same_as_first, .record = hd_record_plain);
+OP(xent_d, IS(XENT_D, 0, 0), .kind = "xent", .inplace = first, .shape = hd_same_as_first, .record = hd_record_plain);
+OP(xent_both, PLAIN, .kind = "xent", .unshardable = nll_uncut, .inplace = first, .shape = both_shape,
+   .record = hd_record_plain);

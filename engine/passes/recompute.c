@@ -92,7 +92,7 @@ static int is_selective(const struct node *n)
 }
 
 /* Whether t, which a node of this block reads in backward, is made again.  Of the cheap ops that is the result alone:
- * their statistics are small.  What forward has made for backward (loss_parts.c) is small too, and nothing before it is kept. */
+ * their statistics are small.  What forward has made for backward (loss/parts.c) is small too, and nothing before it is kept. */
 static int made_again(const struct remake *m, const struct tensor *t, int block)
 {
 	const struct node *n = t->v.node ? N(t->v.node) : NULL;

@@ -6,6 +6,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/base/hash.h"
 #include "engine/host/host.h"
+#include "engine/passes/loss/loss.h"
 #include "engine/plan/plan_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +147,7 @@ static const struct pass {
 	{ "toposort", hd_pass_toposort, GRAPH },
 	{ "lower", hd_pass_lower, GRAPH },
 	{ "fuse", hd_pass_fuse, GRAPH },
+	{ "loss-once", hd_pass_loss_once, GRAPH | TRAIN },
 	{ "loss-parts", hd_pass_loss_parts, GRAPH },
 	{ "overlap", hd_pass_overlap, GRAPH },
 	{ "check", check, GRAPH },
@@ -239,6 +241,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->own_memory = o->own_memory;
 	p->whole_logits = o->whole_logits;
 	p->residuals_apart = o->residuals_apart;
+	p->loss_apart = o->loss_apart;
 	return p;
 }
 

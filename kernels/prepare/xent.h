@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/xent.h - checks of the cross entropy kernels; shared by all devices.
  *
- * p->n: rows, columns, columns that are no padding, global index of the first column.
+ * p->n: rows, columns, columns that are no padding, global index of the first column.  Of xent_both also whether p->f[0], the
+ * gradient of each token's loss, is scaled.
  */
 #ifndef HD_KERNELS_PREPARE_XENT_H
 #define HD_KERNELS_PREPARE_XENT_H
@@ -40,6 +41,19 @@ static inline int hd_prepare_xent_d(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "rir", "r"));
 	HD_TRY(hd_prepare_logits(c, p));
 	return hd_check_same(c, &c->d->out[0], &c->d->in[0]);
+}
+
+static inline int hd_prepare_xent_both(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 2, 2, 4, 4));
+	HD_TRY(hd_check_dtypes(c, "ri", "r"));
+	HD_TRY(hd_prepare_logits(c, p));
+	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[0]));
+	for (uint32_t i = 1; i < 4; i++)
+		HD_TRY(hd_check_same(c, &c->d->out[i], &c->d->in[1]));
+	p->n[4] = hd_attr_num(c->d->attr, "loss_scale", 0) != 0;
+	p->f[0] = hd_attr_num(c->d->attr, "value", 0);
+	return 0;
 }
 
 #endif

@@ -11,40 +11,38 @@
  *
  *   before:
  *     F einsum a, wte.weight -> b
- *     F xent b, targets -> c
- *     F nll c, d, e, b, targets -> f
- *     F xent_d b, targets, c, d, g -> h
- *     F einsum h, wte.weight -> i
- *     F einsum a, h -> j
- *     F sum f -> k
+ *     F xent_both b, targets -> c
+ *     F nll d, e, f, c, targets -> g
+ *     F einsum c, wte.weight -> h
+ *     F einsum a, c -> i
+ *     F sum g -> j
  *   after:
  *     F chunk a -> b
  *     F einsum b, wte.weight -> c
  *     F chunk targets -> d
- *     F xent c, d -> e
- *     F nll e, f, g, c, d -> h
- *     F xent_d c, d, e, f, i -> j
- *     F einsum j, wte.weight -> k
- *     F einsum b, j -> l
- *     F chunk a -> m
- *     F einsum m, wte.weight -> n
- *     F chunk targets -> o
- *     F xent n, o -> p
- *     F nll p, q, r, n, o -> s
- *     F xent_d n, o, p, q, t -> u
- *     F einsum u, wte.weight -> v
- *     F einsum m, u -> w
- *     F join h, s -> x
- *     F join k, v -> y
- *     F sum x -> z
+ *     F xent_both c, d -> e
+ *     F nll f, g, h, e, d -> i
+ *     F einsum e, wte.weight -> j
+ *     F einsum b, e -> k
+ *     F chunk a -> l
+ *     F einsum l, wte.weight -> m
+ *     F chunk targets -> n
+ *     F xent_both m, n -> o
+ *     F nll p, q, r, o, n -> s
+ *     F einsum o, wte.weight -> t
+ *     F einsum l, o -> u
+ *     F join i, s -> v
+ *     F join j, t -> w
+ *     F sum v -> x
  *
- * Chunks are views, and what is joined is made in its place.  The products add l and w into the accumulator of wte.weight
- * (engine/program/alias.c).  What backward reads is y, the gradient of a.  Communication between logits and loss, as of a sharded
+ * Chunks are views, and what is joined is made in its place.  The products add k and u into the accumulator of wte.weight
+ * (engine/program/alias.c).  What backward reads is w, the gradient of a.  Communication between logits and loss, as of a sharded
  * vocabulary, is made part by part too.
  */
 #include <config.h>
 #include "engine/graph/placement.h"
 #include "engine/ops/movement.h"
+#include "engine/passes/loss/loss.h"
 #include "engine/passes/passes.h"
 #include "engine/comm/comm.h"
 #include <stdlib.h>
@@ -453,10 +451,11 @@ static const char *why_not(const struct logit_parts *s, const struct node *n)
 		return "a plugin has nodes of its own there";
 	if (n->v.phase != HD_UNIT_F || n->only.group || n->block != maker(s->p->nll)->block)
 		return "not all of it is where and when the loss is made";
-	if (n->comm.kind
-		    ? sum
-		    : role == OP_ROLE_NONE || role == OP_ROLE_EINSUM || role == OP_ROLE_XENT || role == OP_ROLE_CAST ||
-			      role == OP_ROLE_SUM || role == OP_ROLE_MAP || role == OP_ROLE_VIEW)
+	if (n->comm.kind ? sum
+			 : role == OP_ROLE_NONE || role == OP_ROLE_EINSUM || role == OP_ROLE_XENT ||
+				   role == OP_ROLE_XENT_COMBINE || role == OP_ROLE_XENT_D || role == OP_ROLE_NLL ||
+				   role == OP_ROLE_CAST || role == OP_ROLE_SUM || role == OP_ROLE_MAP ||
+				   role == OP_ROLE_VIEW)
 		return NULL;
 	return hd_plan_text(s->p, "%s stands between logits and loss", n->v.op->name);
 }

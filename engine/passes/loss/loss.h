@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/passes/loss/loss.h - the passes over logits and their loss (doc/architecture.md).
+ */
+#ifndef HD_ENGINE_LOSS_H
+#define HD_ENGINE_LOSS_H
+#include "engine/graph/graph.h"
+
+int hd_pass_loss_gradient(struct hd_plan *p); /* what follows from the loss alone becomes part of forward */
+int hd_pass_loss_once(struct hd_plan *p);     /* statistics and gradient of logits in one pass over them */
+int hd_pass_loss_parts(struct hd_plan *p);    /* logits, loss and their gradients, part by part (train.loss_parts) */
+
+#endif
