@@ -17,12 +17,13 @@ struct hd_launches {   /* of the same programs by each rank, then by a rank with
 	int counted;
 };
 struct hd_measuring {
-	struct hd_job *j;             /* world, device and threads are set */
-	struct hd_rates *rates;       /* of this rank; of one core */
-	double until;                 /* hd_seconds: nothing more is begun then */
-	int quick;                    /* few and small sizes */
-	double process_memory;        /* bytes of this process besides what is planned: set by hd_measure_programs */
-	struct hd_launches *launches; /* are compared, and give no rates; else NULL */
+	struct hd_job *j;              /* world, device and threads are set */
+	struct hd_rates *rates;        /* of this rank; of one core */
+	double until;                  /* hd_seconds: nothing more is begun then */
+	int quick;                     /* few and small sizes */
+	struct hd_rate_points *memory; /* of kernels of a GPU that read and write all of their operands once: bytes */
+	double process_memory;         /* bytes of this process besides what is planned: set by hd_measure_programs */
+	struct hd_launches *launches;  /* are compared, and give no rates; else NULL */
 };
 
 struct hd_small_shape {

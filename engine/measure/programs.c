@@ -238,7 +238,18 @@ static double amount(const struct hd_work *w)
 	return w->flops > 0 ? w->flops : w->bytes;
 }
 
-/* Those that ran as one have its time by their parts of the work: so a plan, which knows each alone, has the rate of all. */
+/* Norms, sums, additions and updates read and write all of their operands once. */
+static void take_of(struct hd_measuring *m, const struct node *n, const struct hd_work *w, double seconds)
+{
+	int role = n->is->role;
+
+	take(m, w, n->v.op->name, seconds);
+	if (seconds > 0 &&
+	    (role == OP_ROLE_NORM || role == OP_ROLE_SUM || role == OP_ROLE_ADD || role == OP_ROLE_UPDATE))
+		hd_rates_add(m->memory, (struct hd_rate_point){ .at = w->bytes, .rate = w->bytes / seconds });
+}
+
+/* Those that ran as one have its time by their parts of the work.  So a plan, which knows each alone, has the rate of all. */
 static void take_joined(struct hd_measuring *m, const struct small_model *x, size_t from, size_t to)
 {
 	const struct command *c = x->g->commands;
@@ -250,7 +261,7 @@ static void take_joined(struct hd_measuring *m, const struct small_model *x, siz
 			all += amount(&w);
 	for (size_t i = from; i < to && all > 0; i++)
 		if (c[i].node && work_of(x->g, &c[i], &w))
-			take(m, &w, c[i].node->v.op->name, x->seconds[from] * amount(&w) / all);
+			take_of(m, c[i].node, &w, x->seconds[from] * amount(&w) / all);
 }
 
 static void take_timed(struct hd_measuring *m, const struct small_model *x)
@@ -273,7 +284,7 @@ static void take_timed(struct hd_measuring *m, const struct small_model *x)
 		     to++)
 			seconds += x->seconds[to];
 		if (work_of(x->g, &c[i], &w))
-			take(m, &w, c[i].node->v.op->name, seconds);
+			take_of(m, c[i].node, &w, seconds);
 	}
 }
 

@@ -55,5 +55,5 @@ const struct hd_small_shape *hd_small_shapes(const struct hd_measuring *m, int *
 /* Large products in fp32 take a GPU fifteen times as long, and few train in it. */
 int hd_small_in_fp32(const struct hd_measuring *m, const struct hd_small_shape *s)
 {
-	return hd_device_in_host(m->j->device) || s->embed * s->batch <= 1024 * 4;
+	return hd_device_in_host(m->j->device) || s->embed * s->batch * s->seq <= 1024 * 8192;
 }

@@ -97,34 +97,22 @@ static int open_device(struct hd_job *j, struct hd_err *err)
 	return HD_OK;
 }
 
-/* These read and write all of their operands once. */
-static int is_plain(const char *kernel)
+/* The best in each step of four in size. */
+static void keep_best(struct hd_rate_points *p)
 {
-	static const char *const plain[] = { "accumulate", "adamw", "add", "norm", "sum", "swiglu" };
+	struct hd_rate_points all = *p;
 
-	for (size_t i = 0; i < HD_LEN(plain); i++)
-		if (!strcmp(plain[i], kernel))
-			return 1;
-	return 0;
-}
-
-/* Of a device with memory of its own: what plain kernels reach, in steps of four in size. */
-static void best_of_kernels(const struct hd_rates *r, struct hd_rate_points *p)
-{
+	*p = (struct hd_rate_points){ NULL, 0, 0 };
 	for (double least = 16384; least < 16e9; least *= 4) {
 		struct hd_rate_point best = { .at = 2 * least };
 
-		for (size_t i = 0; i < r->n; i++)
-			for (int t = 0; t < HD_RATE_TYPES && is_plain(r->kernels[i].name); t++)
-				for (size_t k = 0; k < r->kernels[i].of[t].n; k++) {
-					const struct hd_rate_point *x = &r->kernels[i].of[t].v[k];
-
-					if (x->at >= least && x->at < 4 * least && x->rate > best.rate)
-						best.rate = x->rate;
-				}
+		for (size_t i = 0; i < all.n; i++)
+			if (all.v[i].at >= least && all.v[i].at < 4 * least && all.v[i].rate > best.rate)
+				best.rate = all.v[i].rate;
 		if (best.rate > 0)
 			hd_rates_add(p, best);
 	}
+	free(all.v);
 }
 
 static void measure_memory(const struct hd_measuring *m, struct hd_rate_points *p)
@@ -132,7 +120,7 @@ static void measure_memory(const struct hd_measuring *m, struct hd_rate_points *
 	int64_t largest = m->quick ? (int64_t)1 << 20 : (int64_t)64 << 20; /* of an array */
 
 	if (!hd_device_in_host(m->j->device)) {
-		best_of_kernels(m->rates, p);
+		keep_best(p);
 		return;
 	}
 	for (int64_t bytes = 16384; bytes <= largest; bytes *= 4) {
@@ -177,6 +165,7 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	struct hd_rate_points memory = { NULL, 0, 0 }, network = { NULL, 0, 0 };
 	int rc;
 
+	m->memory = &memory;
 	open_device(m->j, err);
 	HD_TRY(hd_comm_agree(err));
 	about(m->rates, m->j);
