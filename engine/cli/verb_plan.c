@@ -313,7 +313,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);
 	c->whole_logits = !err->code && style.whole_logits;
 	c->residuals_apart = !err->code && style.epilogues_apart;
-	c->loss_apart = !err->code && style.loss_apart;
+	c->loss_apart = !err->code && style.loss_twice;
 	if (err->code)
 		;
 	else if (hd_cli_has(c, "search"))

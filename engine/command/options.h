@@ -43,7 +43,7 @@ struct hd_cli {
 	int device_memory;   /* plans are for a machine whose devices have memory of their own, unless they say cpu */
 	int gpu_kernels;     /* and whose kernels are Heddle's for GPUs, likewise */
 	int whole_logits;    /* plans are of a framework that makes all logits at once */
-	int loss_apart;      /* and of one that makes the loss by kernels of its own */
+	int loss_apart;      /* and of one that reads logits again for their gradient */
 	int residuals_apart; /* and of one that adds residual streams by kernels of their own */
 	double started;      /* when main began (hd_seconds) */
 	const char **values; /* of verb->flags; NULL: not given, "" for one without value */

@@ -22,7 +22,7 @@ struct hd_plan_options {
 	int own_memory;         /* the device's memory is not the host's */
 	int whole_logits;       /* logits are made at once, unless train.loss_parts says something else */
 	int residuals_apart;    /* residual streams are added by kernels of their own */
-	int loss_apart;         /* the gradient of logits is made by kernels of its own */
+	int loss_apart;         /* the gradient of logits is made by a kernel of its own */
 	int separate;      /* the device has no kernels that make a slope or sums beside something else (gelu_slope) */
 	int64_t node_size; /* ranks of a host; 0: unknown, or not the same on all */
 	int64_t *needs;    /* if not NULL: the ranks of the layout, where they are not `ranks` */

@@ -28,8 +28,8 @@ static const struct hd_option keys[] = {
 	{ "gradients", HD_OPT_CHOICE, 0, "fused", "fused|apart",
 	  "apart: weight gradients are made in 16 bits and added to the fp32 sums by kernels of their own" },
 	{ "residuals", HD_OPT_CHOICE, 0, "fused", "fused|apart", "apart: residuals are added by kernels of their own" },
-	{ "loss", HD_OPT_CHOICE, 0, "fused", "fused|apart",
-	  "apart: the loss is made of logits in fp32, by a kernel for each step of its formula" },
+	{ "loss", HD_OPT_CHOICE, 0, "fused", "fused|twice|apart",
+	  "twice: logits are read again for their gradient; apart: and the loss is made in fp32, a kernel for each step" },
 	{ "logits", HD_OPT_CHOICE, 0, "parts", "parts|whole",
 	  "whole: all logits of a micro-batch exist at once, unless train.loss_parts is given" },
 	{ "optimizer", HD_OPT_CHOICE, 0, "fused", "fused|apart",
@@ -65,6 +65,7 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->dropout = (int)hd_section_int(s, "dropout");
 	out->apart = is(s, "gradients", "apart");
 	out->epilogues_apart = is(s, "residuals", "apart");
+	out->loss_twice = !is(s, "loss", "fused");
 	out->loss_apart = is(s, "loss", "apart");
 	out->whole_logits = is(s, "logits", "whole");
 	out->optimizer_apart = is(s, "optimizer", "apart");

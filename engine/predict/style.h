@@ -18,6 +18,7 @@ struct hd_style {
 	int dropout;          /* masks of one byte are written in forward and read in backward */
 	int apart;            /* weights' gradients are made in 16 bits and added by kernels of their own */
 	int epilogues_apart;  /* residuals are added by kernels of their own, not by products */
+	int loss_twice;       /* logits are read for their statistics, and again for their gradient */
 	int loss_apart;       /* the loss is made of logits in fp32, by a kernel for each step of its formula */
 	int whole_logits;     /* all logits of a micro-batch exist at once (train.loss_parts = 1, unless it is given) */
 	int optimizer_apart;  /* gradients are scaled back, checked, clipped and cleared by kernels of their own */
