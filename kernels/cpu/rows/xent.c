@@ -19,13 +19,28 @@ HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F32, hd_prepare_alike(c, p,
 HD_PREPARE_LOW(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 HD_PREPARE_LOW(prepare_both_shared, "xent_both", "t*", "tf", hd_prepare_xent_both(c, p))
 
-/* Of n logits from `at` on; low: they are bf16.  A constant, so that loops are compiled for either. */
+static inline __attribute__((always_inline)) float larger(float x, float max)
+{
+	return x > max ? x : max;
+}
+
+/* Of n logits from `at` on, in four pieces at once: a maximum waits for the one before.  low: they are bf16.  A constant, so that
+ * loops are compiled for either. */
 static inline __attribute__((always_inline)) float largest_of(const void *z, int low, int64_t at, float max, int64_t n)
 {
-#pragma omp simd reduction(max : max)
-	for (int64_t j = 0; j < n; j++)
-		max = hd_get(z, low, at + j) > max ? hd_get(z, low, at + j) : max;
-	return max;
+	int64_t q = n / 4;
+	float a = max, b = max, c = max, d = max;
+
+#pragma omp simd reduction(max : a, b, c, d)
+	for (int64_t j = at; j < at + q; j++) {
+		a = larger(hd_get(z, low, j), a);
+		b = larger(hd_get(z, low, j + q), b);
+		c = larger(hd_get(z, low, j + 2 * q), c);
+		d = larger(hd_get(z, low, j + 3 * q), d);
+	}
+	for (int64_t j = at + 4 * q; j < at + n; j++)
+		a = larger(hd_get(z, low, j), a);
+	return larger(larger(a, b), larger(c, d));
 }
 
 HD_CLONES static float largest(const void *z, int low, int64_t at, int64_t n)
@@ -57,6 +72,15 @@ static int is_low(const struct hd_prep *p)
 	return p->n[14] == HD_DTYPE_BF16;
 }
 
+/* n logits from `at` on, into L2: the next row comes while exponentials of this one are computed. */
+static void bring(const struct hd_prep *p, const void *logits, int64_t at, int64_t n)
+{
+	const char *from = hd_at(logits, p->n[14], at);
+
+	for (int64_t b = 0; b < n * HD_BITS(p->n[14]) / 8; b += 64)
+		__builtin_prefetch(from + b, 0, 2);
+}
+
 /* Of row i.  e: takes the exponentials; NULL: nobody reads them again. */
 static void statistics(const struct hd_prep *p, const void *logits, int64_t i, float *e, float *max, float *row_sum)
 {
@@ -65,9 +89,11 @@ static void statistics(const struct hd_prep *p, const void *logits, int64_t i, f
 	*max = largest(logits, is_low(p), i * p->n[1], p->n[2]);
 	for (int64_t j = 0; j < p->n[2]; j += HD_PIECE) {
 		float here[HD_PIECE];
+		int64_t n = hd_min(HD_PIECE, p->n[2] - j);
 
-		sum += exponentials(e ? e + j : here, logits, is_low(p), i * p->n[1] + j, *max,
-				    hd_min(HD_PIECE, p->n[2] - j));
+		if (i + 1 < p->n[0])
+			bring(p, logits, (i + 1) * p->n[1] + j, n);
+		sum += exponentials(e ? e + j : here, logits, is_low(p), i * p->n[1] + j, *max, n);
 	}
 	*row_sum = *max == -INFINITY ? 0 : (float)sum; /* exp(-inf + inf) is NaN */
 }
