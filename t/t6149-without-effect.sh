@@ -33,6 +33,9 @@ idle() { # SECTION.KEY=VALUE WHY [--set ...]: named in a warning by check and by
 }
 idle train.beta1=0.8 'with train.optimizer = sgd' --set train.optimizer=sgd
 idle train.min_lr=1e-6 'with train.schedule = constant' --set train.schedule=constant
+idle train.global_batch_ramp=8,4,1000 'that begins at train.global_batch' --set train.global_batch=8
+idle data.field=body 'where no file is JSONL'
+idle data.field=body 'where no file is JSONL' --set data.format=text
 idle model.capacity_factor=1 'without model.experts'
 idle model.second_expert=all 'without model.router = gshard' --set model.experts=2 --set model.router=topk
 idle model.rope_factor=2 'without model.rope_scaling' --set model.family=llama

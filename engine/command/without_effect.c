@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/command/command.h"
+#include "engine/data/tokens.h"
 #include "engine/models/decoder/knobs.h"
 #include <string.h>
 
@@ -41,15 +42,31 @@ static void warn_of_train(const struct hd_plan *p)
 {
 	static const struct idle adamw = { "train", { "beta1", "beta2", "eps" }, "with train.optimizer = sgd" },
 				 decay = { "train", { "min_lr", "decay" }, "with train.schedule = constant" },
+				 ramp = { "train", { "global_batch_ramp" }, "that begins at train.global_batch" },
 				 eval = { "train", { "eval_every", "eval_batches" }, "with data.valid_fraction = 0" };
 	const struct hd_section *data = hd_conf_section(p->conf, NULL, "data");
 
 	if (!p->config.adamw && !p->config.optimizer)
 		warn(p->conf, &adamw);
+	if (*hd_section_str(hd_conf_section(p->conf, NULL, "train"), "global_batch_ramp") && !p->config.batch.steps)
+		warn(p->conf, &ramp);
 	if (p->config.schedule == HD_LR_CONSTANT)
 		warn(p->conf, &decay);
 	if (!*hd_section_str(data, "valid") && !(hd_section_num(data, "valid_fraction") > 0))
 		warn(p->conf, &eval);
+}
+
+static void warn_of_data(const struct hd_plan *p)
+{
+	static const struct idle field = { "data", { "field" }, "where no file is JSONL" };
+	const struct hd_section *s = hd_conf_section(p->conf, NULL, "data");
+	const char *format = hd_section_str(s, "format"), *train = hd_section_str(s, "train");
+	int by_name = !strcmp(format, "auto");
+
+	if (!train || !strcmp(train, "none") || !strcmp(format, "jsonl"))
+		return;
+	if (!by_name || (!hd_tokens_have_jsonl(train) && !hd_tokens_have_jsonl(hd_section_str(s, "valid"))))
+		warn(p->conf, &field);
 }
 
 static void warn_of_rope(const struct hd_plan *p)
@@ -131,6 +148,7 @@ void hd_warn_without_effect(const struct hd_plan *p)
 {
 	warn_unsaved(p);
 	warn_of_train(p);
+	warn_of_data(p);
 	warn_of_model(p);
 	warn_of_rope(p);
 	warn_of_window(p);

@@ -247,6 +247,19 @@ int hd_tokens_are_text(const char *files, const struct hd_tokens_how *how)
 	return text;
 }
 
+int hd_tokens_have_jsonl(const char *files)
+{
+	struct hd_files found = { 0 };
+	struct hd_err ignored = { 0 };
+	int some = 0;
+
+	find(files, &found, &ignored);
+	for (size_t i = 0; i < found.n && !some; i++)
+		some = hd_format_of(found.all[i].path) == HD_FORMAT_JSONL;
+	hd_files_release(&found);
+	return some;
+}
+
 int hd_tokens_open(const char *files, const struct hd_tokens_how *how, struct hd_tokens **out, struct hd_err *err)
 {
 	static const struct hd_tokens_how usual;

@@ -108,15 +108,15 @@ double hd_known_kernel(const struct hd_pricing *x, const struct node *n)
 	return hd_work_of(x->g, n, &w) ? seconds(x, &w, n->v.op->name) : 0;
 }
 
-double hd_known_added(const struct hd_pricing *x, const struct tensor *t)
+/* A kernel that makes t in the accumulator adds as it goes, and was measured so. */
+double hd_known_added(const struct hd_pricing *x, const struct tensor *t, const struct tensor *to)
 {
 	struct hd_work w;
-
 	double s, add;
 
 	if (!x->m->rates)
 		return -1;
-	if (!hd_work_added(t, &w))
+	if (x->g->at[t->id].root == x->g->at[to->id].root || !hd_work_added(t, &w))
 		return 0;
 	/* Most accumulators are added to by the kernels that make what is added.  So `accumulate` may have been measured of the loss
 	 * alone, and a sum of two tensors moves the same bytes. */

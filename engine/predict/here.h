@@ -24,7 +24,7 @@ int hd_machine_is_host(const struct hd_machine *m);
 
 /* Seconds by measured rates; less than 0: not known. */
 double hd_known_kernel(const struct hd_pricing *x, const struct node *n);
-double hd_known_added(const struct hd_pricing *x, const struct tensor *t);
+double hd_known_added(const struct hd_pricing *x, const struct tensor *t, const struct tensor *to);
 double hd_known_movement(const struct hd_pricing *x, const struct node *n, double sent);
 
 #endif

@@ -191,7 +191,7 @@ double hd_price_kernel(const struct hd_pricing *x, const struct node *n)
 double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e)
 {
 	const struct tensor *t = e->node->ins[e->input];
-	double bytes = 3 * (double)hd_local_bytes(t), known = hd_known_added(x, t);
+	double bytes = 3 * (double)hd_local_bytes(t), known = hd_known_added(x, t, e->node->outs[0]);
 
 	if (known >= 0)
 		return x->style->kernels * known;
