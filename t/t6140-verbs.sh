@@ -156,6 +156,9 @@ is "the same on two ranks" "$(heddle_mpi 2 generate c --prompt 'and god' --token
 # check --against-one-rank
 like "one rank against itself: of the equally far ones the first is named" "$(heddle check tiny.ini --ranks 1 --against-one-rank)" \
 	'^worst of 6 losses and norms: loss of step 1, off by 0, '
+head -c 8000 /dev/zero >zeros.bin
+ok "losses and gradients that are 0 on both sides are alike" heddle check tiny.ini --ranks 1 --against-one-rank --set data.train=zeros.bin \
+	--set data.format=uint16 --set model.vocab=1
 ok "sections that need two ranks are not in the run on one" heddle check tiny.ini --ranks 2 --set tp.plugin=tp --set tp.size=2 --against-one-rank
 ok "a wire that rounds is left out of it" heddle check tiny.ini --ranks 2 --set dp.wire=bf16 --against-one-rank
 heddle_mpi 2 check tiny.ini --ranks 2 --against-one-rank >out 2>&1

@@ -61,6 +61,12 @@ int hd_losses_read(const char *dir, const char *name, struct hd_losses *x, struc
 	return err->code;
 }
 
+/* Two values that are both 0 do not differ. */
+static double part_of(double off, double whole)
+{
+	return off == 0 ? 0 : off / whole;
+}
+
 static int compare_numbers(const struct hd_comparison *c, const char *dir, struct worst_difference *w,
 			   struct hd_err *err)
 {
@@ -73,9 +79,10 @@ static int compare_numbers(const struct hd_comparison *c, const char *dir, struc
 	for (int i = 0; i < one.n; i++) {
 		double bound = hd_comparison_bound(c, i);
 
-		worse(w, fabs(many.loss[i] / one.loss[i] - 1), bound / (c->bf16 ? sqrt((double)c->tokens) : 1),
-		      "loss of step %d", i + 1);
-		worse(w, fabs(many.norm[i] / one.norm[i] - 1), bound, "gradient norm of step %d", i + 1);
+		worse(w, part_of(fabs(many.loss[i] - one.loss[i]), fabs(one.loss[i])),
+		      bound / (c->bf16 ? sqrt((double)c->tokens) : 1), "loss of step %d", i + 1);
+		worse(w, part_of(fabs(many.norm[i] - one.norm[i]), one.norm[i]), bound, "gradient norm of step %d",
+		      i + 1);
 	}
 	return HD_OK;
 }
@@ -130,7 +137,7 @@ static void compare_one(struct hd_tensorfile *a, struct hd_tensorfile *b, int i,
 		diff += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
 		square += (double)x[k] * (double)x[k];
 	}
-	worse(w, sqrt(diff / fmax(square, floor * (double)n)), bound, "gradient of %s", name);
+	worse(w, sqrt(part_of(diff, fmax(square, floor * (double)n))), bound, "gradient of %s", name);
 	free(x);
 	free(y);
 }
