@@ -48,19 +48,25 @@ static void make_run(const char *name, double loss)
 	fclose(f);
 }
 
-/* -> whether runs are alike whose losses differ by so much of themselves */
-static int is_alike(const struct hd_comparison *c, double apart)
+/* -> whether the runs that were written are alike */
+static int agree(const struct hd_comparison *c)
 {
 	struct hd_err err = { 0 };
 	FILE *out = fopen("/dev/null", "w");
 
-	make_run("one", 1);
-	make_run("many", 1 + apart);
 	hd_compare(c, dir, out, &err);
 	fclose(out);
 	if (err.code)
 		note("%s", err.text);
 	return !err.code;
+}
+
+/* -> whether runs are alike whose losses differ by so much of themselves */
+static int is_alike(const struct hd_comparison *c, double apart)
+{
+	make_run("one", 1);
+	make_run("many", 1 + apart);
+	return agree(c);
 }
 
 /* -- runs that failed, or whose files lack something -------------------------------------------------------------------------- */
@@ -112,9 +118,12 @@ static void failures(const struct hd_comparison *c)
 	says(c, "one rank made 1 steps, the layout 16", "runs of other lengths are not compared");
 	write_text("many", ".jsonl", "{\"step\": 1}\n{\"loss\": null}\nno JSON\n");
 	says(c, "/many.jsonl: no step was written", "a run without a loss");
-	write_text("many", ".jsonl", "{\"step\": 1, \"loss\": 1, \"grad_norm\": 0}\n");
-	write_text("one", ".jsonl", "{\"step\": 1, \"loss\": 1, \"grad_norm\": 0}\n");
-	says(c, "gradient norm of step 1 differs by nan", "what is no number is not alike");
+	make_run("one", 1), make_run("many", 1);
+	write_text("one", ".jsonl", "{\"step\": 1, \"loss\": 0, \"grad_norm\": 0}\n");
+	write_text("many", ".jsonl", "{\"step\": 1, \"loss\": 0, \"grad_norm\": 0}\n");
+	ok(agree(c), "0 on both sides is alike");
+	write_text("many", ".jsonl", "{\"step\": 1, \"loss\": 0, \"grad_norm\": 1e-9}\n");
+	says(c, "gradient norm of step 1 differs by inf", "0 on one side is not");
 	make_run("one", 1), make_run("many", 1);
 	write_gradients("many", "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", nan, 4);
 	says(c, "gradient of w differs by nan", "nor a gradient that is none");
