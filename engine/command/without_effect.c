@@ -61,11 +61,11 @@ static void warn_of_data(const struct hd_plan *p)
 	static const struct idle field = { "data", { "field" }, "where no file is JSONL" };
 	const struct hd_section *s = hd_conf_section(p->conf, NULL, "data");
 	const char *format = hd_section_str(s, "format"), *train = hd_section_str(s, "train");
-	int by_name = !strcmp(format, "auto");
 
-	if (!train || !strcmp(train, "none") || !strcmp(format, "jsonl"))
+	if (!hd_section_has(s, "field") || !train || !strcmp(train, "none") || !strcmp(format, "jsonl"))
 		return;
-	if (!by_name || (!hd_tokens_have_jsonl(train) && !hd_tokens_have_jsonl(hd_section_str(s, "valid"))))
+	if (strcmp(format, "auto") != 0 ||
+	    (!hd_tokens_have_jsonl(train) && !hd_tokens_have_jsonl(hd_section_str(s, "valid"))))
 		warn(p->conf, &field);
 }
 

@@ -296,6 +296,16 @@ static inline struct node *N(const struct hd_node *n)
 {
 	return (struct node *)(uintptr_t)n;
 }
+/* The node that makes t; NULL: a leaf */
+static inline struct node *hd_maker(const struct tensor *t)
+{
+	return t->v.node ? N(t->v.node) : NULL;
+}
+/* n: may be NULL, which is nothing */
+static inline int hd_is(const struct node *n, enum op_role role)
+{
+	return n && n->is->role == role;
+}
 static inline struct axis *A(const struct hd_axis *a)
 {
 	return (struct axis *)(uintptr_t)a;

@@ -32,8 +32,9 @@ struct hd_small_shape {
 	const char *more; /* lines of [model] */
 	int loss_apart;   /* logits are read twice, as where a vocabulary is cut */
 };
-/* shapes.c: those to measure by, n of them; and whether this one is run in fp32, besides bf16. */
-const struct hd_small_shape *hd_small_shapes(const struct hd_measuring *m, int *n);
+/* shapes.c: how many to measure by, each of them, and whether this one is run in fp32, besides bf16. */
+int hd_small_count(const struct hd_measuring *m);
+const struct hd_small_shape *hd_small_model(const struct hd_measuring *m, int i);
 int hd_small_in_fp32(const struct hd_measuring *m, const struct hd_small_shape *s);
 
 /* programs.c: kernels and products in steps of small models. */

@@ -184,9 +184,14 @@ static void take_launch(struct hd_measuring *m, const struct hd_work *w, const c
 	x->at++;
 }
 
+static double amount(const struct hd_work *w)
+{
+	return w->flops > 0 ? w->flops : w->bytes;
+}
+
 static void take(struct hd_measuring *m, const struct hd_work *w, const char *name, double seconds)
 {
-	double threads = (double)m->rates->threads, work = w->flops > 0 ? w->flops : w->bytes;
+	double threads = (double)m->rates->threads, work = amount(w);
 	struct hd_rate_point x = { .rate = work / seconds / threads };
 	int type = w->bf16 ? HD_RATE_BF16 : HD_RATE_FP32;
 
@@ -216,30 +221,35 @@ static int work_of(const struct hd_program *g, const struct command *c, struct h
 	return 1;
 }
 
-/* Launches of one node behind each other are one kernel's; those that add up stand for themselves. */
+/* Launches of one node behind each other are one kernel's, unless they ran as one with others; those that add up stand for
+ * themselves.  -> behind those of command i */
+static size_t end_of_kernel(const struct small_model *x, size_t i)
+{
+	const struct command *c = x->g->commands;
+	size_t to = i + 1;
+
+	while (c[i].node && c[i].node->is->role != OP_ROLE_ACCUMULATE && to < x->g->ncommands &&
+	       c[to].node == c[i].node && (!x->ends || x->ends[to] == to + 1))
+		to++;
+	return to;
+}
+
 static void take_traced(struct hd_measuring *m, const struct small_model *x, int steps)
 {
 	const struct hd_program *g = x->g;
 
 	for (size_t i = 0, to; i < g->ntrace / (size_t)steps; i = to) {
 		const struct node *n = g->commands[i].node;
-		int adds = n && n->is->role == OP_ROLE_ACCUMULATE;
 		struct hd_work w;
 
-		for (to = i + 1; n && !adds && to < g->ncommands && g->commands[to].node == n;)
-			to++;
+		to = end_of_kernel(x, i);
 		if (g->commands[i].type == CMD_RUN && n && work_of(g, &g->commands[i], &w))
 			take(m, &w, n->v.op->name, median(g, i, to, steps));
 	}
 }
 
-static double amount(const struct hd_work *w)
-{
-	return w->flops > 0 ? w->flops : w->bytes;
-}
-
 /* Norms, sums, additions and updates read and write all of their operands once. */
-static void take_of(struct hd_measuring *m, const struct node *n, const struct hd_work *w, double seconds)
+static void take_node(struct hd_measuring *m, const struct node *n, const struct hd_work *w, double seconds)
 {
 	int role = n->is->role;
 
@@ -261,7 +271,7 @@ static void take_joined(struct hd_measuring *m, const struct small_model *x, siz
 			all += amount(&w);
 	for (size_t i = from; i < to && all > 0; i++)
 		if (c[i].node && work_of(x->g, &c[i], &w))
-			take_of(m, c[i].node, &w, x->seconds[from] * amount(&w) / all);
+			take_node(m, c[i].node, &w, x->seconds[from] * amount(&w) / all);
 }
 
 static void take_timed(struct hd_measuring *m, const struct small_model *x)
@@ -269,22 +279,22 @@ static void take_timed(struct hd_measuring *m, const struct small_model *x)
 	const struct command *c = x->g->commands;
 
 	for (size_t i = 0, to; i < x->g->ncommands; i = to) {
-		double seconds = x->seconds[i];
+		double seconds = 0;
 		struct hd_work w;
 
-		to = x->ends[i] ? x->ends[i] : i + 1;
+		to = i + 1;
 		if (!c[i].node || !x->ends[i])
 			continue;
-		if (to > i + 1) {
+		if (x->ends[i] > to) {
+			to = x->ends[i];
 			take_joined(m, x, i, to);
 			continue;
 		}
-		for (; c[i].node->is->role != OP_ROLE_ACCUMULATE && to < x->g->ncommands && c[to].node == c[i].node &&
-		       x->ends[to] == to + 1;
-		     to++)
-			seconds += x->seconds[to];
+		to = end_of_kernel(x, i);
+		for (size_t k = i; k < to; k++)
+			seconds += x->seconds[k];
 		if (work_of(x->g, &c[i], &w))
-			take_of(m, c[i].node, &w, seconds);
+			take_node(m, c[i].node, &w, seconds);
 	}
 }
 
@@ -349,18 +359,17 @@ int hd_measure_small(struct hd_measuring *m, struct hd_err *err)
 
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err)
 {
-	int n;
-	const struct hd_small_shape *shapes = hd_small_shapes(m, &n);
+	int n = hd_small_count(m);
 
 	for (int i = 0; i < n; i++)
-		for (int bf16 = !hd_small_in_fp32(m, &shapes[i]); bf16 < 2; bf16++) {
+		for (int bf16 = !hd_small_in_fp32(m, hd_small_model(m, i)); bf16 < 2; bf16++) {
 			if (hd_comm_max(hd_seconds() > m->until) > 0) {
 				hd_log(HD_LOG_WARN,
 				       "%d of %d sizes are not measured: this machine is too slow for them", n - i, n);
 				return HD_OK;
 			}
 			m->j->compute_dtype = bf16 ? HD_DTYPE_BF16 : 0;
-			HD_TRY(measure(m, &shapes[i], err));
+			HD_TRY(measure(m, hd_small_model(m, i), err));
 		}
 	return HD_OK;
 }

@@ -5,12 +5,16 @@
 #include <config.h>
 #include "engine/measure/measure.h"
 
-/* The first are those of --quick.  Widths and lengths around those of models that fit on a host; one with long sequences, two
- * whose kernels the others lack, one text at a time, and shards of products: narrow heads, short sums. */
-static const struct hd_small_shape of_host[] = {
+/* The first on any machine, and all of --quick: one of each family */
+static const struct hd_small_shape quick[] = {
 	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
 	{ "llama", 1, 64, 2, 64, 2, 256, "" },
 	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n", 1 },
+};
+
+/* Widths and lengths around those of models that fit on a host.  One has long sequences, two have kernels that the others lack, one
+ * has a text at a time.  Others have shards of products: narrow heads, short sums. */
+static const struct hd_small_shape of_host[] = {
 	{ "gpt2", 2, 128, 4, 128, 8, 256, "" },
 	{ "gpt2", 8, 256, 8, 128, 1, 512, "" },
 	{ "gpt2", 2, 192, 3, 256, 4, 512, "mlp = 384\n", 1 },
@@ -24,12 +28,9 @@ static const struct hd_small_shape of_host[] = {
 	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n", 1 },
 };
 
-/* Of a GPU, which takes a hundredth of the time for the same: the widths of models of 0.1 to 70 billion parameters, micro-batches
- * of 4 to 64 thousand tokens, and shards of their products.  The first are again those of --quick. */
+/* A GPU takes a hundredth of the time for the same.  So these have the widths of models of 0.1 to 70 billion parameters, micro-batches
+ * of 4 to 64 thousand tokens, and shards of their products. */
 static const struct hd_small_shape of_gpu[] = {
-	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
-	{ "llama", 1, 64, 2, 64, 2, 256, "" },
-	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n", 1 },
 	{ "gpt2", 1, 768, 12, 1024, 16, 50304, "" },
 	{ "gpt2", 1, 2048, 16, 2048, 4, 50304, "" },
 	{ "llama", 1, 4096, 32, 4096, 1, 32768, "kv_heads = 8\n" },
@@ -42,14 +43,19 @@ static const struct hd_small_shape of_gpu[] = {
 	{ "gpt2", 1, 1024, 16, 1024, 4, 16384, "", 1 },
 	{ "llama", 1, 8192, 64, 2048, 1, 16384, "kv_heads = 8\nmlp = 14336\n" },
 };
-enum { QUICK = 3 };
 
-const struct hd_small_shape *hd_small_shapes(const struct hd_measuring *m, int *n)
+int hd_small_count(const struct hd_measuring *m)
 {
-	int host = hd_device_in_host(m->j->device);
+	int more = (int)(hd_device_in_host(m->j->device) ? HD_LEN(of_host) : HD_LEN(of_gpu));
 
-	*n = m->quick ? QUICK : (int)(host ? HD_LEN(of_host) : HD_LEN(of_gpu));
-	return host ? of_host : of_gpu;
+	return (int)HD_LEN(quick) + (m->quick ? 0 : more);
+}
+
+const struct hd_small_shape *hd_small_model(const struct hd_measuring *m, int i)
+{
+	int behind = i - (int)HD_LEN(quick);
+
+	return behind < 0 ? &quick[i] : hd_device_in_host(m->j->device) ? &of_host[behind] : &of_gpu[behind];
 }
 
 /* Large products in fp32 take a GPU fifteen times as long, and few train in it. */

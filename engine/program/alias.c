@@ -32,15 +32,6 @@
 
 #define FOREVER INT64_MAX
 
-static int is(const struct node *n, enum op_role role)
-{
-	return n && n->is->role == role;
-}
-static struct node *maker(const struct tensor *t)
-{
-	return t->v.node ? N(t->v.node) : NULL;
-}
-
 static struct tensor *root_of(struct hd_program *g, struct tensor *t, int64_t *offset)
 {
 	*offset = 0;
@@ -132,13 +123,13 @@ static void view(struct hd_program *g, struct node *n)
 
 	if (!x || (y->step && !x->step))
 		return;
-	if (is(n, OP_ROLE_VIEW) || is(n, OP_ROLE_SYNC))
+	if (hd_is(n, OP_ROLE_VIEW) || hd_is(n, OP_ROLE_SYNC))
 		merge(g, y, x, 0);
-	else if (is(n, OP_ROLE_UNPACK) && !n->alongs)
+	else if (hd_is(n, OP_ROLE_UNPACK) && !n->alongs)
 		merge(g, y, x, hd_attr_int(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
-	else if (is(n, OP_ROLE_PICK))
+	else if (hd_is(n, OP_ROLE_PICK))
 		merge(g, y, n->ins[position_index(g, n, 0)], 0);
-	else if (is(n, OP_ROLE_CHUNK) && !n->order && is_leading(n, x))
+	else if (hd_is(n, OP_ROLE_CHUNK) && !n->order && is_leading(n, x))
 		merge(g, y, x, position_index(g, n, 0) * hd_local_bytes(y));
 }
 
@@ -162,7 +153,7 @@ static int inplace_input(const struct node *n, uint32_t k)
 {
 	if (n->comm.kind == HD_COMM_ALL_REDUCE || n->comm.kind == HD_COMM_ALL_MAX)
 		return 0;
-	if (is(n, OP_ROLE_EINSUM))
+	if (hd_is(n, OP_ROLE_EINSUM))
 		return hd_attr_num(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr_num(n->attr, "rows", 0) != 0)
 							   : -1;
 	return n->v.op->inplace ? n->v.op->inplace[k] : -1;
@@ -175,11 +166,11 @@ static void in_place(struct hd_program *g, struct node *n)
 
 		if (i < 0 || g->at[n->outs[k]->id].root != n->outs[k])
 			continue;
-		if (is(n, OP_ROLE_ADD) && n->ins[i]->v.ndim != n->outs[k]->v.ndim)
+		if (hd_is(n, OP_ROLE_ADD) && n->ins[i]->v.ndim != n->outs[k]->v.ndim)
 			continue;
 		if (may_overwrite(g, n, n->ins[i], n->outs[k]))
 			merge(g, n->outs[k], n->ins[i], 0);
-		else if (is(n, OP_ROLE_MAP)) /* any input of the result's dims will do */
+		else if (hd_is(n, OP_ROLE_MAP)) /* any input of the result's dims will do */
 			for (uint32_t j = 1; j < n->v.nin; j++)
 				if (n->ins[j]->v.ndim == n->outs[k]->v.ndim &&
 				    may_overwrite(g, n, n->ins[j], n->outs[k])) {
@@ -203,7 +194,7 @@ static void pieces(struct hd_program *g, struct node *n)
 {
 	struct tensor *y = n->outs[0];
 	int64_t at = 0, offset;
-	int flat = is(n, OP_ROLE_PACK) && !n->alongs, leading = is(n, OP_ROLE_JOIN) && is_leading(n, y);
+	int flat = hd_is(n, OP_ROLE_PACK) && !n->alongs, leading = hd_is(n, OP_ROLE_JOIN) && is_leading(n, y);
 
 	for (uint32_t j = 0; (flat || leading) && j < n->v.nin; j++) {
 		struct tensor *x = n->ins[j];
@@ -220,7 +211,7 @@ static int is_contribution(const struct hd_program *g, const struct tensor *t)
 {
 	struct node **r = g->readers[t->id];
 
-	return r && r[0] && !r[1] && is(r[0], OP_ROLE_ACCUMULATE);
+	return r && r[0] && !r[1] && hd_is(r[0], OP_ROLE_ACCUMULATE);
 }
 
 static void accumulate_into(struct hd_program *g, struct node *n)
@@ -230,12 +221,12 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 
 	for (uint32_t i = 0; i < n->v.nin; i++) {
 		struct tensor *x = n->ins[i];
-		struct node *m = maker(x);
+		struct node *m = hd_maker(x);
 		const struct hd_kernel *k = m ? d->kernel(m->v.op->name) : NULL;
 		int adds = m && k && (k->flags & HD_K_ACC || (k->flags & HD_K_ACC_REST && x != m->outs[0]));
 		int all = adds && m->inst < 0 && !m->comm.kind && x->v.dtype == y->v.dtype &&
 			  hd_local_bytes(x) == hd_local_bytes(y) &&
-			  !(is(m, OP_ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
+			  !(hd_is(m, OP_ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
 
 		/* one flag for all outputs of a kernel */
 		for (uint32_t o = all && !(k->flags & HD_K_ACC); all && o < m->v.nout; o++)
@@ -255,7 +246,7 @@ static int from_update(const struct node *n)
 	if (n->is->role == OP_ROLE_UPDATE)
 		return 1;
 	for (uint32_t i = 0; moved && i < n->v.nin; i++)
-		moved = n->ins[i]->v.node && from_update(maker(n->ins[i]));
+		moved = n->ins[i]->v.node && from_update(hd_maker(n->ins[i]));
 	return moved;
 }
 
@@ -277,9 +268,9 @@ static void in_leaf(struct hd_program *g, struct tensor *leaf)
 {
 	int64_t offset = 0;
 	struct tensor *y = leaf->assign, *root = y && g->at[y->id].root ? root_of(g, y, &offset) : NULL;
-	const struct node *m = root ? maker(root) : NULL;
+	const struct node *m = root ? hd_maker(root) : NULL;
 
-	if (m && is(m, OP_ROLE_PULLED)) {
+	if (m && hd_is(m, OP_ROLE_PULLED)) {
 		pulled(g, m, leaf);
 		return;
 	}
@@ -312,7 +303,7 @@ int hd_alias(struct hd_program *g)
 	for (size_t i = 0; i < g->nmine; i++) {
 		struct node *n = g->mine[i];
 
-		if (is(n, OP_ROLE_ACCUMULATE))
+		if (hd_is(n, OP_ROLE_ACCUMULATE))
 			accumulate_into(g, n);
 		view(g, n);
 		pieces(g, n);

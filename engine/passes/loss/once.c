@@ -37,30 +37,20 @@
 #include "engine/ops/build.h"
 #include "engine/passes/loss/loss.h"
 
-static struct node *maker(const struct tensor *t)
-{
-	return t->v.node ? N(t->v.node) : NULL;
-}
-
-static int is(const struct node *n, enum op_role role)
-{
-	return n && n->is->role == role;
-}
-
 /* An axis of one member leaves views, where others have collectives. */
 static struct tensor *viewed(struct tensor *t)
 {
-	while (is(maker(t), OP_ROLE_VIEW))
-		t = maker(t)->ins[0];
+	while (hd_is(hd_maker(t), OP_ROLE_VIEW))
+		t = hd_maker(t)->ins[0];
 	return t;
 }
 
 /* t is the sum that x has made.  Where nothing is cut, xent_combine multiplies it by one. */
 static int is_sum_of(const struct node *x, struct tensor *t)
 {
-	const struct node *c = maker(t);
+	const struct node *c = hd_maker(t);
 
-	if (is(c, OP_ROLE_XENT_COMBINE))
+	if (hd_is(c, OP_ROLE_XENT_COMBINE))
 		return c->ins[0] == x->outs[0] && viewed(c->ins[1]) == x->outs[0] && c->ins[2] == x->outs[1];
 	return t == x->outs[1];
 }
@@ -69,10 +59,10 @@ static int is_sum_of(const struct node *x, struct tensor *t)
 static struct node *statistics_of(const struct node *d)
 {
 	struct tensor *max = viewed(d->ins[2]);
-	struct node *x = maker(max);
+	struct node *x = hd_maker(max);
 
-	return is(x, OP_ROLE_XENT) && max == x->outs[0] && is_sum_of(x, viewed(d->ins[3])) && d->ins[0] == x->ins[0] &&
-			       d->ins[1] == x->ins[1]
+	return hd_is(x, OP_ROLE_XENT) && max == x->outs[0] && is_sum_of(x, viewed(d->ins[3])) &&
+			       d->ins[0] == x->ins[0] && d->ins[1] == x->ins[1]
 		       ? x
 		       : NULL;
 }
@@ -91,7 +81,7 @@ static int others_read(const struct tensor *z, const struct node *x, const struc
 	for (size_t u = 0; u < z->nusers; u++) {
 		const struct node *n = z->users[u];
 
-		if (!n->dead && n != x && n != d && !is(n, OP_ROLE_NLL) && reads(n, z))
+		if (!n->dead && n != x && n != d && !hd_is(n, OP_ROLE_NLL) && reads(n, z))
 			return 1;
 	}
 	return 0;
@@ -105,8 +95,8 @@ static int is_plain(const struct node *n)
 static int fits(const struct node *x, const struct node *d)
 {
 	return is_plain(x) && is_plain(d) && x->block == d->block && x->period == d->period &&
-	       x->v.phase == HD_UNIT_F && d->v.phase & (HD_UNIT_F | HD_UNIT_B) && is(maker(d->ins[4]), OP_ROLE_FILL) &&
-	       !others_read(x->ins[0], x, d);
+	       x->v.phase == HD_UNIT_F && d->v.phase & (HD_UNIT_F | HD_UNIT_B) &&
+	       hd_is(hd_maker(d->ins[4]), OP_ROLE_FILL) && !others_read(x->ins[0], x, d);
 }
 
 /* y, of the node for both, takes the place of `old`. */
@@ -121,7 +111,7 @@ static void stands_for(struct hd_plan *p, struct tensor *y, struct tensor *old)
 static void names_gradient(struct hd_plan *p, struct tensor *z, struct tensor *dz)
 {
 	for (size_t u = 0; u < z->nusers; u++)
-		for (uint32_t i = 0; is(z->users[u], OP_ROLE_NLL) && i < z->users[u]->v.nin; i++)
+		for (uint32_t i = 0; hd_is(z->users[u], OP_ROLE_NLL) && i < z->users[u]->v.nin; i++)
 			if (z->users[u]->ins[i] == z)
 				hd_set_input(p, z->users[u], i, dz);
 }
@@ -132,7 +122,7 @@ static void make_both(struct hd_plan *p, struct node *x, struct node *d)
 	struct node *both;
 
 	p->cursor = hd_cursor_before(x);
-	both = hd_node_make(p, "xent_both", x->ins, 2, "%s", maker(d->ins[4])->attr);
+	both = hd_node_make(p, "xent_both", x->ins, 2, "%s", hd_maker(d->ins[4])->attr);
 	if (!both)
 		return;
 	both->computes_for = d->v.phase == x->v.phase ? d->computes_for : d->v.phase;
@@ -151,7 +141,7 @@ int hd_pass_loss_once(struct hd_plan *p)
 	if (p->loss_apart)
 		return HD_OK;
 	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {
-		struct node *x = is(n, OP_ROLE_XENT_D) ? statistics_of(n) : NULL;
+		struct node *x = hd_is(n, OP_ROLE_XENT_D) ? statistics_of(n) : NULL;
 
 		next = n->next;
 		if (!x || !fits(x, n))

@@ -69,11 +69,6 @@ struct logit_parts {
 	const char *why_not;
 };
 
-static struct node *maker(const struct tensor *t)
-{
-	return t->v.node ? N(t->v.node) : NULL;
-}
-
 static int has_tokens(const struct logit_parts *s, const struct tensor *t)
 {
 	return t->v.ndim >= 2 && t->dims[0] == s->batch && t->dims[1] == s->seq;
@@ -87,7 +82,7 @@ static int is_large(const struct logit_parts *s, const struct tensor *t)
 /* -> 0: this graph has no loss over a vocabulary. */
 static int begin(struct logit_parts *s, struct hd_plan *p)
 {
-	const struct node *nll = p->nll ? maker(p->nll) : NULL;
+	const struct node *nll = p->nll ? hd_maker(p->nll) : NULL;
 
 	*s = (struct logit_parts){ .p = p };
 	if (!nll || p->logits || nll->v.nin < 4)
@@ -119,12 +114,12 @@ static int touches_large(const struct logit_parts *s, const struct node *n)
  * one's.  NULL: t is no constant. */
 static const struct node *fill_of(const struct tensor *t)
 {
-	const struct node *n = maker(t);
+	const struct node *n = hd_maker(t);
 
 	while (n && n->is->role != OP_ROLE_FILL &&
 	       (n->comm.kind || n->is->flags & OP_FLAG_ARRANGES || n->is->role == OP_ROLE_CHUNK ||
 		n->is->role == OP_ROLE_RESHARD))
-		n = n->v.nin ? maker(n->ins[0]) : NULL;
+		n = n->v.nin ? hd_maker(n->ins[0]) : NULL;
 	return n && n->is->role == OP_ROLE_FILL ? n : NULL;
 }
 
@@ -136,7 +131,7 @@ static void look_behind(struct logit_parts *s, const struct node *n)
 
 	*at = touches_large(s, n) ? BEHIND | TOUCHES : 0;
 	for (uint32_t i = 0; i < n->v.nin && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W); i++)
-		if (maker(n->ins[i]) && s->inside[maker(n->ins[i])->id] & BEHIND)
+		if (hd_maker(n->ins[i]) && s->inside[hd_maker(n->ins[i])->id] & BEHIND)
 			*at |= BEHIND;
 }
 
@@ -145,8 +140,8 @@ static void look_in_front(struct logit_parts *s, const struct node *n)
 	if (s->inside[n->id] & TOUCHES)
 		s->inside[n->id] |= IN_FRONT;
 	for (uint32_t i = 0; s->inside[n->id] & IN_FRONT && i < n->v.nin; i++)
-		if (maker(n->ins[i]) && !fill_of(n->ins[i]))
-			s->inside[maker(n->ins[i])->id] |= IN_FRONT;
+		if (hd_maker(n->ins[i]) && !fill_of(n->ins[i]))
+			s->inside[hd_maker(n->ins[i])->id] |= IN_FRONT;
 }
 
 /* Those that read or make something large, and those between two of them. */
@@ -201,10 +196,10 @@ static int64_t chosen_parts(const struct logit_parts *s, int64_t tokens, int64_t
 /* What makes logits; behind it they may be capped. */
 static const struct node *product_of(const struct logit_parts *s)
 {
-	const struct node *n = maker(s->logits);
+	const struct node *n = hd_maker(s->logits);
 
 	while (n->v.nin && is_large(s, n->ins[0]))
-		n = maker(n->ins[0]);
+		n = hd_maker(n->ins[0]);
 	return n;
 }
 
@@ -246,13 +241,13 @@ static int64_t wanted_parts(const struct logit_parts *s)
 /* The unit of a node changes, and what it counts for does not. */
 static void make_with_loss(struct logit_parts *s)
 {
-	struct node *at = maker(s->p->nll);
+	struct node *at = hd_maker(s->p->nll);
 
 	for (size_t i = 0; i < s->n; i++) {
 		struct node *n = s->made[i];
 
 		for (uint32_t k = 0; k < n->v.nin; k++) {
-			struct node *ones = maker(n->ins[k]);
+			struct node *ones = hd_maker(n->ins[k]);
 
 			if (!ones || ones->is->role != OP_ROLE_FILL || ones->v.phase == HD_UNIT_F)
 				continue;
@@ -297,7 +292,7 @@ static struct tensor *chunk_of(struct logit_parts *s, struct tensor *t, int64_t 
 /* Of the part at hand, whose losses are there. */
 static struct tensor *ones_of(struct logit_parts *s, const struct node *fill)
 {
-	struct tensor *like = s->part[maker(s->p->nll)->outs[0]->id];
+	struct tensor *like = s->part[hd_maker(s->p->nll)->outs[0]->id];
 
 	if (!s->ones)
 		s->ones = hd_op1(s->p, "fill", &like, 1, "%s", fill->attr);
@@ -388,7 +383,7 @@ static struct tensor *summed(struct logit_parts *s, const struct tensor *whole)
 	struct tensor *const *parts = s->parts[whole->id], *sum = parts[0];
 
 	for (int64_t i = 1; i < count(s) && sum; i++) {
-		const struct node *n = maker(parts[i]);
+		const struct node *n = hd_maker(parts[i]);
 		struct tensor *ins[] = { n->ins[0], n->ins[1], sum }, *both[] = { sum, parts[i] };
 		int adds = n->is->role == OP_ROLE_EINSUM && n->v.nin == 2;
 
@@ -449,7 +444,7 @@ static const char *why_not(const struct logit_parts *s, const struct node *n)
 
 	if (n->is->flags & OP_FLAG_PLUGIN || n->made_by >= 0)
 		return "a plugin has nodes of its own there";
-	if (n->v.phase != HD_UNIT_F || n->only.group || n->block != maker(s->p->nll)->block)
+	if (n->v.phase != HD_UNIT_F || n->only.group || n->block != hd_maker(s->p->nll)->block)
 		return "not all of it is where and when the loss is made";
 	if (n->comm.kind ? sum
 			 : role == OP_ROLE_NONE || role == OP_ROLE_EINSUM || role == OP_ROLE_XENT ||

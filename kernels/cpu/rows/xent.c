@@ -184,18 +184,16 @@ static int64_t floats_of_row(const struct hd_prep *p)
 	return is_low(p) ? (p->n[1] + 15) / 16 * 16 : 0;
 }
 
+static int64_t bytes_of_row(const struct hd_prep *p)
+{
+	return floats_of_row(p) * (int64_t)sizeof(float);
+}
+
 static int prepare_both(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_both_shared(d, p, err));
 	p->n[5] = omp_get_max_threads(); /* that there is scratch for */
-	return floats_of_row(p)
-		       ? hd_scratch_take(p, p->n[5] * floats_of_row(p) * (int64_t)sizeof(float), "xent_both", err)
-		       : HD_OK;
-}
-
-static int64_t bytes_of_row(const struct hd_prep *p)
-{
-	return floats_of_row(p) * (int64_t)sizeof(float);
+	return floats_of_row(p) ? hd_scratch_take(p, p->n[5] * bytes_of_row(p), "xent_both", err) : HD_OK;
 }
 
 static int64_t scratch_both(const struct hd_kernel_desc *d, int threads)
