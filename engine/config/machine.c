@@ -21,7 +21,7 @@ static const struct hd_option keys[] = {
 	{ "extent_efficiency", HD_OPT_STR, 0, "1", NULL,
 	  "share of that, by the smallest of a matmul's three extents: EXTENT:SHARE, ..." },
 	{ "older_instructions", HD_OPT_NUM, 0, "1", "0.01..1",
-	  "share of the peak in 16 bits that kernels reach at most which use the generation before's instructions" },
+	  "share of the peak in 16 bits that counts as the peak for kernels written for the previous generation" },
 	{ "memory_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "memory bandwidth of a rank, in bytes per second" },
 	{ "memory_efficiency", HD_OPT_STR, 0, "1", NULL,
 	  "share of it that a kernel reaches, by the bytes that it reads and writes: BYTES:SHARE, ..." },

@@ -24,7 +24,7 @@ struct hd_machine {
 	double sustained_clock;          /* share of the peak's clock that it keeps while products run */
 	struct hd_size_curve efficiency; /* of the peak that products reach, by their FLOPs */
 	struct hd_size_curve extent;     /* share of that, by the smallest of a product's three extents */
-	double older_instructions;       /* share of flops_bf16 that kernels for the generation before reach at most */
+	double older_instructions;       /* share of flops_bf16 that is the peak of older kernels */
 	double memory_bandwidth;         /* bytes per second, of a rank */
 	struct hd_size_curve transfer;   /* share of it, by the bytes that a kernel moves */
 	double kernel_latency;           /* seconds that each kernel costs besides */
