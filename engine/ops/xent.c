@@ -73,6 +73,17 @@ static int nll_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
+/* m, s and t of each token, and its loss; a logit is not read. */
+static int nll_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	double tokens = hd_count(n->outs[0]);
+
+	(void)self;
+	c->other_flops = 20 * tokens;
+	c->bytes = 4 * tokens * HD_BITS(n->outs[0]->dtype) / 8;
+	return HD_OK;
+}
+
 static int nll_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	(void)self;
@@ -87,7 +98,7 @@ static const char *const nll_uncut[] = { "vocab", NULL };
 OP(xent, IS(XENT, 0, 0), .max_outputs = 1, .shape = xent_shape, .record = hd_record_plain);
 OP(xent_combine, IS(XENT_COMBINE, 0, 7), .shape = hd_same_as_first, .place = combine_place, .record = hd_record_plain);
 OP(nll, IS(NLL, 0, 7), .unshardable = nll_uncut, .shape = hd_same_as_first, .vjp = nll_vjp, .place = nll_place,
-   .record = nll_record);
+   .record = nll_record, .cost = nll_cost);
 OP(xent_d, IS(XENT_D, 0, 0), .kind = "xent", .inplace = first, .shape = hd_same_as_first, .record = hd_record_plain);
 OP(xent_both, PLAIN, .kind = "xent", .unshardable = nll_uncut, .inplace = first, .shape = both_shape,
    .record = hd_record_plain);
