@@ -100,6 +100,16 @@ no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
 no '/dev/full: No space left' report m.jsonl --out /dev/full
 no 'bench: train\.seq = 2 leaves no room for a prompt' bench tiny.ini --generate --set train.seq=2
 
+# check refuses what a run would.
+no 'comm: nccl needs GPUs, and train\.device is cpu' check tiny.ini --set train.comm=nccl --set train.device=cpu
+no 'reduce: rank_order: nccl adds in an order of its own' check tiny.ini --set train.comm=nccl --set train.reduce=rank_order
+no '1000000000 sequences are 500000000 micro-batches of 2 on each of 1 replicas, and a step has at most 100000' \
+	check tiny.ini --set train.global_batch=1000000000 --set train.micro_batch=2
+no '/nowhere/tokenizer\.json: No such file' check tiny.ini --set data.tokenizer=/nowhere --set model.vocab=256
+ok "but where the data are not, nothing is known of the tokenizer" heddle check tiny.ini --set data.train=nowhere.txt \
+	--set data.tokenizer=/nowhere --set model.vocab=256
+no 'check: --memory: 0 is too small, at least 1' check tiny.ini --memory 0
+
 # Spaces of a search.
 search='plan tiny.ini --machine dgx-a100 --ranks 4 --search --space'
 for size in 0 a 4..b ..4; do

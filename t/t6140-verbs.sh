@@ -153,6 +153,10 @@ like "and above all sense" "$(heddle generate c --prompt a --temperature 101 2>&
 is "the same on two ranks" "$(heddle_mpi 2 generate c --prompt 'and god' --tokens 40 --temperature 1 --seed 5 2>/dev/null |
 	tr -d '\r' | cksum)" "$(drawn --seed 5)"
 
+# config.json says how wide experts are, also where the INI leaves it to mlp.
+heddle train tiny.ini --set model.family=qwen3_moe --set model.experts=4 --set train.steps=0 --set checkpoint.dir=experts >/dev/null 2>&1
+like "the width of experts that have none of their own" "$(cat experts/step-00000000/config.json)" '"moe_intermediate_size": 128,'
+
 # check --against-one-rank
 like "one rank against itself: of the equally far ones the first is named" "$(heddle check tiny.ini --ranks 1 --against-one-rank)" \
 	'^worst of 6 losses and norms: loss of step 1, off by 0, '

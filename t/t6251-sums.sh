@@ -22,6 +22,23 @@ for optimizer in adamw sgd; do
 		same_bits "$optimizer, $n ranks: late sums too" sum$optimizer$n late$optimizer$n
 	done
 done
+for n in 3 4; do	# terms of a ring go straight to the member that adds them
+	batch="--set train.global_batch=$((2 * n))"
+	trained $n sum$n $batch --set dp.sync=allreduce
+	for way in "dp.bucket=25M" "dp.bucket=1K" "dp.overlap=no" "dp.zero=1"; do
+		trained $n ring$n $batch --set dp.sync=ring --set $way
+		same_bits "a ring of $n with $way leaves the weights of an all-reduce" sum$n ring$n
+		rm -r ring$n
+	done
+	HD_TEST_COMM=mpi
+	export HD_TEST_COMM
+	trained $n ring$n $batch --set dp.sync=ring
+	unset HD_TEST_COMM
+	same_bits "a ring of $n between hosts" sum$n ring$n
+	trained $n fast$n $batch --set dp.sync=ring --set train.reduce=fast
+	no_bits=$(same_bits "" sum$n fast$n)
+	like "a ring of $n that adds as it goes has other bits" "$no_bits" '^not ok'
+done
 trained 4 far --set dp.sync=server
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
@@ -45,6 +62,8 @@ S=$((4 * $(heddle check --all tiny.ini $wide --ranks 4 | sed -n 's/^rank 0.*: \(
 is "ring: 2 (n - 1) / n" "$(bytes | sum_of dp "ring-.*")" $((2 * S * 3 / 4))
 for wire in bf16 fp16; do
 	is "ring, $wire: half of that" "$(bytes --set dp.wire=$wire | sum_of dp "ring-.*")" $((S * 3 / 4))
+	is "ring, $wire: both ways are in it" "$(bytes --set dp.wire=$wire | sed -n 's/.*"ring-.*"dtype": "\([a-z0-9]*\)".*/\1/p' |
+		sort -u | sed "s,^f16,fp16,")" $wire
 	is "all-reduce, $wire: half" "$(bytes --set dp.wire=$wire --set dp.sync=allreduce | sum_of dp all-reduce)" $((S * 3 / 4))
 	said=$(bytes --set dp.wire=$wire --set dp.zero=1)
 	is "pieces, $wire: gradients half" "$(printf '%s\n' "$said" | sum_of dp reduce-scatter)" $((S * 3 / 8))

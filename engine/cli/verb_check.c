@@ -326,7 +326,8 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 	char *resume = NULL;
 
 	if (hd_data_open(conf, p->model.seq, p->model.vocab, 1, &d, &why) < 0)
-		return why.code == HD_EIO && hd_section_int(hd_conf_section(conf, NULL, "model"), "vocab")
+		return why.code == HD_EIO && hd_section_int(hd_conf_section(conf, NULL, "model"), "vocab") &&
+				       !hd_data_is_here(conf)
 			       ? HD_OK
 			       : hd_err_set(err, why.code, "%s", why.text);
 	hd_data_close(d);

@@ -59,12 +59,12 @@ static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, 
 {
 	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", hd_unit_name(n->v.phase), n->v.block)
 					 : hd_unit_name(n->v.phase);
-
+	uint32_t dtype = n->comm.kind && n->comm.wire ? n->comm.wire : n->ins[0]->v.dtype;
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", along(n), "collective",
 			      collective(n), "tensor", subject_name(n), "dims", n->ins[0]->v.spec, "dtype",
-			      hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]),
-			      "bytes", (json_int_t)sent_by(p, n, rank), "count", (json_int_t)count, "unit", unit,
-			      "reason", n->reason ? n->reason : "");
+			      hd_dtype_name(dtype), "elements", (json_int_t)hd_local_count(n->ins[0]), "bytes",
+			      (json_int_t)sent_by(p, n, rank), "count", (json_int_t)count, "unit", unit, "reason",
+			      n->reason ? n->reason : "");
 
 	if (n->comm.kind && hd_comm_node_largest(n) != hd_comm_node_bytes(n))
 		json_object_set_new(o, "largest", json_integer((json_int_t)hd_comm_node_largest(n)));

@@ -268,7 +268,11 @@ int hd_cli_bytes(const struct hd_cli *c, const char *flag, int64_t otherwise, in
 	const char *v = value(c, flag);
 
 	*out = otherwise;
-	return v && hd_word_bytes(v, out) ? wrong(c, flag, "a size (a whole number, then K, M or G)", err) : 0;
+	if (v && hd_word_bytes(v, out))
+		return wrong(c, flag, "a size (a whole number, then K, M or G)", err);
+	if (v && *out < 1)
+		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too small, at least 1", c->verb->name, flag, v);
+	return 0;
 }
 
 /* -- help -------------------------------------------------------------------------------------- */

@@ -109,6 +109,20 @@ static int check_tokens(struct hd_conf *c, const struct hd_train_config *t, stru
 			     (long long)t->steps, (long long)t->batch.full, (long long)t->seq);
 }
 
+/* What the INI alone contradicts; whether the machine has GPUs is seen when a run begins. */
+static int check_comm(struct hd_conf *c, const struct hd_train_config *t, struct hd_err *err)
+{
+	if (t->comm != HD_TRANSPORT_NCCL)
+		return HD_OK;
+	if (t->device == HD_DEVICE_CPU)
+		return hd_train_fail(c, t, "comm", err, HD_ENOTSUP, "nccl needs GPUs, and train.device is cpu");
+	if (t->rank_order)
+		return hd_train_fail(c, t, "reduce", err, HD_ENOTSUP,
+				     "rank_order: nccl adds in an order of its own; "
+				     "with train.comm = mpi it is that of the ranks");
+	return HD_OK;
+}
+
 #define MAX_NAMES 32
 
 /* adamw, sgd, or the name of a section that loads a plugin: whether it brings an optimizer is seen when it is loaded. */
@@ -174,6 +188,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->comm = comm(hd_section_str(s, "comm"));
 	t->threads = (int)hd_section_int(s, "threads");
 	t->watchdog = hd_section_num(s, "watchdog");
+	HD_TRY(check_comm(c, t, err));
 	HD_TRY(choose_optimizer(c, s, t, err));
 	read_optimizer(s, t);
 	HD_TRY(hd_ramp_read(c, s, &t->batch, err));

@@ -19,9 +19,11 @@
 #include "engine/data/mix.h"
 #include "engine/data/tokens.h"
 #include "engine/text/tokenizer.h"
+#include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct hd_option options[] = {
 	{ "train", HD_OPT_STR, 0, NULL, NULL,
@@ -386,6 +388,24 @@ int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, s
 	else
 		*out = d;
 	return rc;
+}
+
+int hd_data_is_here(struct hd_conf *c)
+{
+	struct hd_names names = { 0 };
+	int here = 0;
+
+	hd_names_split(&names, hd_section_str(hd_conf_section(c, NULL, "data"), "train"));
+	for (size_t i = 0; i < names.n && !here; i++) {
+		char *bin = hd_format("%s.bin", names.all[i]);
+		glob_t found = { 0 };
+
+		here = !access(names.all[i], F_OK) || !access(bin, F_OK) || !glob(names.all[i], 0, NULL, &found);
+		globfree(&found);
+		free(bin);
+	}
+	hd_names_release(&names);
+	return here;
 }
 
 static int open_file(struct hd_data *d, struct hd_conf *c, const char *path, struct hd_err *err)

@@ -95,15 +95,15 @@ static struct tensor *from_the_left(struct hd_plan *p, struct tensor *const *x, 
 	return term[0];
 }
 
-/* To me + i goes its piece; mine of me - i comes. */
+/* Piece me + ahead of the sum: to me + i goes its piece; mine of me - i comes. */
 static struct tensor *ordered_sum(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_dim *dim,
-				  uint32_t wire, struct tensor **piece)
+				  int32_t ahead, uint32_t wire, struct tensor **piece)
 {
 	int64_t n = g->v.n;
 	struct tensor **from = piece + n;
 
 	for (int32_t i = 0; i < n; i++) {
-		piece[i] = hd_build_chunk(p, x, dim, n, &(struct hd_pos){ .group = &g->v, .mul = 1, .add = i });
+		piece[i] = hd_build_chunk(p, x, dim, n, &(struct hd_pos){ .group = &g->v, .mul = 1, .add = i + ahead });
 		if (i)
 			piece[i] = shift(p, g, piece[i], i, wire);
 		if (!piece[i])
@@ -119,9 +119,12 @@ struct tensor *hd_build_turns(struct hd_plan *p, uint32_t kind, struct group *g,
 {
 	struct tensor **room = hd_alloc(2 * (size_t)g->v.n * sizeof(*room)), *y;
 
-	y = kind == HD_COMM_RING_REDUCE_SCATTER ? ring_sum(p, g, x, dim, wire)
-	    : kind == HD_COMM_RING_ALL_GATHER   ? ring_gather(p, g, x, dim, room)
-						: ordered_sum(p, g, x, dim, wire, room);
+	if (kind == HD_COMM_RING_ALL_GATHER)
+		y = ring_gather(p, g, x, dim, room);
+	else if (kind == HD_COMM_RING_REDUCE_SCATTER && !p->config.rank_order)
+		y = ring_sum(p, g, x, dim, wire);
+	else
+		y = ordered_sum(p, g, x, dim, kind == HD_COMM_RING_REDUCE_SCATTER, wire, room);
 	free(room);
 	return y;
 }

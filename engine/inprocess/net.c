@@ -171,7 +171,8 @@ static double sent(double v, uint32_t wire)
  * is sent; or by the piece's owner, to whom the others' terms are. */
 static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int me)
 {
-	int ring = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = ring ? hd_comm_mod(me + 1, r->n) : me;
+	int round = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = round ? hd_comm_mod(me + 1, r->n) : me;
+	int ring = round && !c->fixed;
 	int single = c->dtype == HD_DTYPE_F32;
 
 	for (int64_t i = 0; i < c->count; i++) {

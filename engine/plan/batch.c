@@ -59,6 +59,21 @@ static int check_ramp(struct hd_plan *p, const struct hd_step_batch *b)
 	return HD_OK;
 }
 
+/* Each micro-batch has units and messages of its own, which are all planned: some 20 KB and more of each. */
+#define MOST_MICROS 100000
+
+static int check_micros(struct hd_plan *p, const struct hd_step_batch *b)
+{
+	int64_t full = p->config.batch.full, micros = full / (b->micro_batch * b->replicas);
+
+	if (micros <= MOST_MICROS)
+		return HD_OK;
+	return hd_train_fail(
+		p->conf, &p->config, "global_batch", p->err, HD_ENOTSUP,
+		"%lld sequences are %lld micro-batches of %lld on each of %lld replicas, and a step has at most %d",
+		(long long)full, (long long)micros, (long long)b->micro_batch, (long long)b->replicas, MOST_MICROS);
+}
+
 int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 {
 	const struct hd_ramp *ramp = &p->config.batch;
@@ -71,6 +86,7 @@ int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 				     "%lld is not a multiple of micro_batch %lld x %lld replicas",
 				     (long long)ramp->full, (long long)(b->micro_batch ? b->micro_batch : 1),
 				     (long long)b->replicas);
+	HD_TRY(check_micros(p, b));
 	HD_TRY(check_ramp(p, b));
 	if (p->options->generate) {
 		int64_t each = (p->options->rows + b->replicas - 1) / b->replicas;

@@ -402,10 +402,6 @@ static int choose_comm(struct hd_job *j, struct hd_err *err)
 	if (nccl && !j->device->comm)
 		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
 				     "nccl: the cuda device was built without NCCL");
-	if (nccl && ordered)
-		return hd_train_fail(j->conf, &j->train, "reduce", err, HD_ENOTSUP,
-				     "rank_order: nccl adds in an order of its own; "
-				     "with train.comm = mpi it is that of the ranks");
 	if (cuda && j->device->comm && !ordered && j->train.comm != HD_TRANSPORT_MPI && (j->world.size > 1 || nccl))
 		return open_comm(j, !nccl, err);
 	return HD_OK;

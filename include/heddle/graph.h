@@ -102,7 +102,7 @@ struct hd_members {
  * move.  Its gradient is the inverse permutation.
  * Sums in a stated order over any comm module, by messages from member to member:
  *   HD_COMM_RING_REDUCE_SCATTER     x -> piece me + 1 (cyclic) of the sum: piece c begins at member c and goes round, and each
- *                                   adds its own to what comes
+ *                                   adds its own to what comes; with train.reduce = rank_order, added up in member order
  *   HD_COMM_RING_ALL_GATHER         piece me + 1 -> all pieces joined along dim, passed on round the ring
  *   HD_COMM_ORDERED_REDUCE_SCATTER  x -> this member's piece of the sum, added up in member order
  * Between the members that hold the model (workers) and the spare ones of a group of HD_ROLE_ALL along one axis, since

@@ -20,21 +20,22 @@ static int tag_of(const struct inflight *f)
 	return (int)(f->t->seq % TAGS) * 2 + f->round;
 }
 
-static int is_ring(uint32_t kind)
+/* A sum that goes round is added up on its way, so not in member order. */
+static int is_ring(const struct hd_call *c)
 {
-	return kind == HD_COMM_RING_REDUCE_SCATTER || kind == HD_COMM_RING_ALL_GATHER;
+	return (c->kind == HD_COMM_RING_REDUCE_SCATTER && !c->fixed) || c->kind == HD_COMM_RING_ALL_GATHER;
 }
 
 /* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
 static int by_members(const struct hd_call *c)
 {
-	return c->kind == HD_COMM_ORDERED_REDUCE_SCATTER ||
+	return c->kind == HD_COMM_ORDERED_REDUCE_SCATTER || (c->kind == HD_COMM_RING_REDUCE_SCATTER && c->fixed) ||
 	       (hd_net_is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_COMM_ALL_MAX)));
 }
 
 int hd_net_by_members(const struct hd_call *c)
 {
-	return is_ring(c->kind) || hd_comm_is_served(c->kind) || by_members(c);
+	return is_ring(c) || hd_comm_is_served(c->kind) || by_members(c);
 }
 
 /* -- sums by the members ----------------------------------------------------------------------- */
@@ -52,6 +53,7 @@ static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c
 	case HD_COMM_REDUCE: return j == c->index ? c->count : 0;
 	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_ORDERED_REDUCE_SCATTER: *from = j * c->count; return c->count;
+	case HD_COMM_RING_REDUCE_SCATTER: *from = hd_comm_mod(j + 1, m->n) * c->count; return c->count;
 	default: *from = share_from(c, m->n, j); return share_from(c, m->n, j + 1) - *from;
 	}
 }
@@ -278,7 +280,7 @@ void hd_net_members_begin(struct inflight *f)
 {
 	const struct hd_call *c = &f->t->call;
 
-	if (is_ring(c->kind))
+	if (is_ring(c))
 		ring_begin(f);
 	else if (hd_comm_is_served(c->kind))
 		(c->kind == HD_COMM_PUSH ? push_begin : pull_begin)(f, tag_of(f));
@@ -290,7 +292,7 @@ int hd_net_members_next(struct inflight *f)
 {
 	const struct hd_call *c = &f->t->call;
 
-	if (is_ring(c->kind) && f->round < f->t->m->n - 1 && !ring_next(f))
+	if (is_ring(c) && f->round < f->t->m->n - 1 && !ring_next(f))
 		return 0;
 	if (c->kind == HD_COMM_PUSH && f->round == 0) {
 		if (hd_call_serves(c, f->t->m->me))

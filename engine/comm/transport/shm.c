@@ -208,31 +208,20 @@ static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *o
 		m->ins[j] -= from;
 }
 
-/* Piece c in the order c, c + 1, ... */
-static void pull_ring(struct hd_communicator *m, const struct hd_call *c, char *out)
+/* A piece of the sum; of a ring the next member's, added from that member on, as it goes round. */
+static void pull_piece(struct hd_communicator *m, const struct hd_call *c, char *out)
 {
-	int64_t s = hd_comm_size(c->dtype, c->count);
-	int piece = hd_comm_mod(m->me + 1, m->n);
+	int round = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = round ? hd_comm_mod(m->me + 1, m->n) : m->me;
+	int64_t at = piece * hd_comm_size(c->dtype, c->count);
 
 	for (int k = 0; k < m->n; k++)
-		m->outs[k] = m->ins[hd_comm_mod(piece + k, m->n)] + piece * s;
-	if (c->wire)
+		m->outs[k] = m->ins[round && !c->fixed ? hd_comm_mod(piece + k, m->n) : k] + at;
+	if (!c->wire)
+		hd_sum(&out, 1, m->outs, m->n, c->count, c->dtype, 0);
+	else if (round && !c->fixed)
 		hd_sum_ring(out, m->outs, m->n, c->count, c->wire);
 	else
-		hd_sum(&out, 1, m->outs, m->n, c->count, c->dtype, 0);
-}
-
-static void pull_ordered(struct hd_communicator *m, const struct hd_call *c, char *out)
-{
-	int64_t s = hd_comm_size(c->dtype, c->count);
-
-	if (!c->wire) {
-		pull_sum(m, c, out, m->me * s);
-		return;
-	}
-	for (int k = 0; k < m->n; k++)
-		m->outs[k] = m->ins[k] + m->me * s;
-	hd_sum_sent(out, m->outs, m->n, m->me, 0, c->count, c->wire);
+		hd_sum_sent(out, m->outs, m->n, m->me, 0, c->count, c->wire);
 }
 
 /* To each spare member its piece, or to one all; from them likewise. */
@@ -286,8 +275,8 @@ static void pull(struct hd_communicator *m, const struct hd_call *c)
 	case HD_COMM_ALL_REDUCE:
 	case HD_COMM_ALL_MAX: pull_sum(m, c, out, 0); break;
 	case HD_COMM_REDUCE_SCATTER: pull_sum(m, c, out, me * s); break;
-	case HD_COMM_RING_REDUCE_SCATTER: pull_ring(m, c, out); break;
-	case HD_COMM_ORDERED_REDUCE_SCATTER: pull_ordered(m, c, out); break;
+	case HD_COMM_RING_REDUCE_SCATTER:
+	case HD_COMM_ORDERED_REDUCE_SCATTER: pull_piece(m, c, out); break;
 	case HD_COMM_PUSH: pull_push(m, c, out); break;
 	case HD_COMM_PULL: pull_pull(m, c, out); break;
 	case HD_COMM_REDUCE:

@@ -28,6 +28,8 @@ static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 		return NULL;
 	if (!strcmp(k->ours, "query_scale")) /* a whole number there, and what it is by itself must be said */
 		return json_integer((json_int_t)(m->query_scale > 0 ? m->query_scale : (double)m->head_dim));
+	if (!strcmp(k->ours, "expert_mlp"))
+		return json_integer((json_int_t)(m->expert_mlp ? m->expert_mlp : m->mlp));
 	if (!strcmp(k->ours, "rope_original"))
 		return json_integer((json_int_t)(m->rope_original > 0 ? m->rope_original : (double)m->max_seq));
 	if (knob->kind == HD_KNOB_INT)
