@@ -83,4 +83,13 @@ for run in 1:clip=1 1:clip=0 1:optimizer=sgd 2:clip=1; do
 	like "and where" "$said" 'first on rank [01] .*: einsum in layer 1 \(backward\) made a value of \(heads,head_dim,embed\)'
 	is "no step was made" "$(cat c/latest) $(cksum <$c) $(wc -l <m.jsonl)" "step-00000000 $sum 0"
 done
+# Results that are not numbers are no results: a status, and no answer that the first of them would win.
+heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=broken >/dev/null 2>&1
+perl -0777 -i -pe 'substr($_, -400) = pack("V", 0x7fc00000) x 100' broken/step-00000001/model.safetensors
+printf '{"prompt": "and ", "choices": ["god", "x"], "answer": 0}\n' >q.jsonl
+no 'eval: the loss is not a number: weights are not finite' eval broken --data text.txt --json
+no 'eval: question 1: the log-likelihood of choice 0 is not a number' eval broken --choices q.jsonl
+for how in --logits '--tokens 3' '--tokens 3 --temperature 0'; do
+	no 'the logits of token 2 are not numbers: weights are not finite' generate broken --prompt a $how
+done
 done_testing

@@ -121,4 +121,17 @@ no 'plugin: more than 8 strategies' $search space.ini
 for i in $(seq 9); do printf '[vary train.k%d]\nvalues = 1\n' $i; done >space.ini
 no 'values: more than 8 keys' $search space.ini
 no 'nowhere\.ini: there is no such file' $search nowhere.ini
+
+# Two runs with one directory: the second is refused, and the first goes on; one that was killed is in nobody's way.
+heddle train tiny.ini --set train.steps=1000000 --set checkpoint.dir=both --set checkpoint.every=1000 >first 2>&1 &
+shell=$!
+for i in $(seq 100); do [ -s both/.lock ] && break; sleep 0.1; done
+first=$(sed 's/^process \([0-9]*\) on .*/\1/' both/.lock)
+no "both: another run writes there \\(process $first on .+\\)" train tiny.ini --set checkpoint.dir=both --set checkpoint.resume=auto
+ok "the first one goes on" kill -0 "$first"
+kill -KILL "$first"
+wait $shell 2>/dev/null
+rm -rf both/step-* both/latest
+ok "and one that was killed leaves it to the next" heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=both
+is "which leaves no lock" "$(ls -A both | tr '\n' ' ')" "latest step-00000001 "
 done_testing

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that were given different things: a plugin of another kind, weights of another file.  Each ends all ranks at the start, with
+# Ranks that were given different things: a plugin of another kind, weights or data of another file.  Each ends all ranks at the start, with
 # one message that names the rank and the first tensor that differs.  If this broke, a run would hang in its first collective, or
 # train copies of a model that are not the same.  (Another INI or build: t6003.)
 . "${0%/*}/lib/tap.sh"
@@ -55,6 +55,15 @@ for d in a b; do
 	{ sed '/^\[strategy/,$d' tiny.ini; printf '[strategy mine]\nplugin = ./mine.so\nsize = 2\n'; } >$d/mine.ini
 	sed 's/^steps.*/steps = 2/' tiny.ini >$d/tiny.ini
 done
+# Data: as many tokens, and more of them.
+tr a-z b-za <text.txt >b/text.txt
+apart 2 train tiny.ini --set dp.size=2
+ends "another text" 'rank 1.* has other data than rank 0.*: as many tokens, but others$'
+head -c 15000 text.txt >b/text.txt
+apart 2 train tiny.ini --set dp.size=2
+ends "a shorter text" 'rank 1.* has other data than rank 0.*: to train on and to validate with 13500 and 1500 tokens there, [0-9]+ and [0-9]+ tokens here$'
+cp text.txt b
+
 apart 2 train mine.ini
 ends "another plugin" 'rank 1.* has another plan than rank 0, from node [0-9]+ on: .* of [a-z0-9.]+\([a-z,_]+: [0-9 x]+\) there, .* here'
 

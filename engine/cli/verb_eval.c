@@ -34,6 +34,9 @@ static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct
 	int64_t tokens = 0;
 
 	HD_TRY(hd_evaluate(j, 0, 0, 1, &loss, &tokens, err));
+	if (isnan(loss))
+		return hd_err_set(err, HD_EINVAL,
+				  "eval: the loss is not a number: weights are not finite, or became too large");
 	json_object_set_new(o, "loss", hd_json_number(loss));
 	json_object_set_new(o, "perplexity", hd_json_number(exp(loss)));
 	json_object_set_new(o, "tokens", json_integer(tokens));
@@ -93,10 +96,25 @@ static void print_choices(const struct hd_choices *all)
 	       hd_choices_accuracy(all, HD_CHOICE_TOKENS), hd_choices_accuracy(all, HD_CHOICE_BYTES), all->n);
 }
 
+/* Of answers that are not numbers the first would be held for the best. */
+static int check_numbers(const struct hd_choices *all, struct hd_err *err)
+{
+	for (size_t i = 0; i < all->n; i++)
+		for (int64_t a = 0; a < all->all[i].n; a++)
+			if (isnan(all->all[i].answers[a].likelihood))
+				return hd_err_set(
+					err, HD_EINVAL,
+					"eval: question %zu: the log-likelihood of choice %lld is not a number: weights "
+					"are not finite, or became too large",
+					i + 1, (long long)a);
+	return HD_OK;
+}
+
 static int judge_choices(const struct hd_cli *c, struct hd_job *j, struct hd_choices *all, json_t *o,
 			 struct hd_err *err)
 {
 	HD_TRY(hd_choices_judge(j, all, err));
+	HD_TRY(check_numbers(all, err));
 	add_choices(all, o);
 	if (j->world.rank == 0 && !hd_cli_has(c, "json"))
 		print_choices(all);

@@ -10,6 +10,7 @@
 #include "engine/text/tokenizer.h"
 #include "engine/train/metrics.h"
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,9 @@ static int some_logits(struct generation *g, size_t first, int64_t n)
 		hd_cached_logits(g->j, texts, n, z, g->err);
 	else
 		hd_next_logits(g->j, texts->at, (int64_t)texts->n, z, g->err);
+	for (int64_t i = 0; i < vocab * n && !g->err->code; i++)
+		if (isnan(z[i]))
+			hd_fail_draw((int64_t)texts[i / vocab].n, g->err);
 	for (int64_t i = 0; i < n && !g->err->code && !g->j->world.rank; i++)
 		print_logits(z + i * vocab, vocab);
 	free(z);

@@ -6,6 +6,7 @@
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/file/atomic_file.h"
+#include "engine/file/dir_lock.h"
 #include "engine/foresight/foresight.h"
 #include "engine/generate/generate.h"
 #include "engine/plugin/turn.h"
@@ -15,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rank 0 writes the files of [log]; the directory of checkpoints every rank. */
-static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+#define ENDING 5.0 /* seconds that a run which another follows may take to end */
+
+/* Rank 0 writes the files of [log]; the directory of checkpoints every rank.  Two runs in one would remove each other's. */
+static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_lock_held *lock, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
 	struct hd_err why = { 0 };
@@ -27,10 +30,12 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err 
 		HD_TRY(hd_outputs_check(conf, err));
 	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
+	if (*k.dir && j->world.rank == 0 && hd_dir_lock(lock, k.dir, ENDING, &why) < 0)
+		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
 	return HD_OK;
 }
 
-static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+static int train(struct hd_job *j, struct hd_conf *conf, struct hd_lock_held *lock, struct hd_err *err)
 {
 	struct hd_train_config t;
 	struct hd_log_config log;
@@ -40,7 +45,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	HD_TRY(hd_start_data(j, conf, err));
 	hd_asked_watch(hd_turn_now);
 	hd_asked_ready(hd_comm_ending);
-	open_dir(j, conf, err);
+	open_dir(j, conf, lock, err);
 	HD_TRY(hd_comm_agree(err));
 	hd_checkpoint_choose(conf, &resume, err);
 	HD_TRY(hd_comm_agree(err));
@@ -68,13 +73,15 @@ int hd_verb_train(struct hd_cli *c)
 {
 	struct hd_job j = { 0 };
 	struct hd_conf *conf = NULL;
+	struct hd_lock_held lock = { NULL, -1 };
 	struct hd_err err = { 0 };
 	int rc;
 
 	hd_asked_open();
 	hd_cli_conf(c, &conf, &err);
 	if (hd_start(c, &j, conf, &err) >= 0)
-		train(&j, conf, &err);
+		train(&j, conf, &lock, &err);
+	hd_dir_unlock(&lock);
 	rc = hd_finish(c, &j, &err);
 	j.conf = conf;
 	hd_job_close(&j);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether all ranks were started with the same program and the same INI.  A host with an older file would train with its own
- * learning rate, and nothing else would show it: the plan has no numbers of [train].
+ * Whether all ranks were started with the same program, the same INI and the same data.  A host with an older file would train with
+ * its own learning rate, or on its own text, and nothing else would show it: the plan has no numbers of [train].
  */
 #include <config.h>
 #include "engine/command/command.h"
@@ -70,6 +70,44 @@ int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err)
 		hd_comm_agree(err);
 	}
 	free(ini);
+	free(text);
+	return err->code;
+}
+
+/* Tokens to train on, tokens to validate with, and a hash of some. */
+static char *data_text(const struct hd_data *d, int64_t seq)
+{
+	return hd_format("%lld and %lld tokens\n%016llx", (long long)hd_data_tokens(d, 0),
+			 (long long)hd_data_tokens(d, 1), (unsigned long long)hd_data_fingerprint(d, seq));
+}
+
+static void refuse_data(int rank, const char *theirs, const char *ours, struct hd_err *err)
+{
+	char *who = hd_rank_text(rank), *other = hd_rank_text(0);
+	size_t a = strcspn(theirs, "\n"), b = strcspn(ours, "\n");
+
+	if (a == b && !strncmp(theirs, ours, a))
+		hd_err_set(err, HD_EINVAL, "%s has other data than %s: as many tokens, but others", who, other);
+	else
+		hd_err_set(err, HD_EINVAL,
+			   "%s has other data than %s: to train on and to validate with %.*s there, %.*s here", who,
+			   other, (int)a, theirs, (int)b, ours);
+	free(who);
+	free(other);
+}
+
+int hd_data_alike(const struct hd_data *d, int64_t seq, struct hd_err *err)
+{
+	char *text = data_text(d, seq), **all;
+	double hash = (double)(hash_bytes(text, strlen(text)) >> 12);
+
+	if (hd_comm_max(hash) != -hd_comm_max(-hash)) {
+		all = hd_comm_gather_text(text);
+		for (int r = 1; all && !err->code; r++)
+			if (strcmp(all[r], all[0]))
+				refuse_data(r, all[r], all[0], err);
+		hd_comm_agree(err);
+	}
 	free(text);
 	return err->code;
 }

@@ -15,8 +15,9 @@ int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
 /* What every subcommand that runs under mpirun begins and ends with: threads, world, the one message.  An err that is set
  * already becomes that message too. */
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
-/* alike.c: whether all ranks have the same program and the same INI; all ranks. */
+/* alike.c: whether all ranks have the same program and the same INI, or the same data; all ranks. */
 int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err);
+int hd_data_alike(const struct hd_data *d, int64_t seq, struct hd_err *err);
 /* Prints the one message; -> exit status. */
 int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
 /* A run on the checkpoint that the command line names. First its INI, then what else the subcommand reads. Last the

@@ -82,16 +82,23 @@ static int advance(struct cached_run *r, int first, int *role)
 	return run(r, HD_JOB_NEXT);
 }
 
-static void draw(struct hd_job *j, int role, struct hd_ids *texts, int64_t n, struct hd_sampling s, float *scratch)
+static int draw(struct cached_run *r, int role, struct hd_ids *texts, struct hd_sampling s, float *scratch)
 {
-	struct hd_program *g = j->program[role];
+	struct hd_program *g = r->j->program[role];
 	const struct tensor *t = g->plan->logits;
 	float *z = hd_program_map(g, t, 0, HD_MAP_READ);
 
-	for (int64_t i = 0; i < n; i++, s.text++)
-		hd_ids_add(&texts[i],
-			   hd_draw(z + i * t->local[1], g->plan->model.vocab, &s, (int64_t)texts[i].n, scratch));
+	for (int64_t i = 0; i < r->n && !r->err->code; i++, s.text++) {
+		int64_t at = (int64_t)texts[i].n;
+		int32_t id = hd_draw(z + i * t->local[1], g->plan->model.vocab, &s, at, scratch);
+
+		if (id < 0)
+			hd_fail_draw(at, r->err);
+		else
+			hd_ids_add(&texts[i], id);
+	}
 	hd_program_unmap(g, t, 0, z, HD_MAP_READ);
+	return r->err->code;
 }
 
 int hd_cached_rows(const struct hd_job *j)
@@ -111,7 +118,7 @@ int hd_cached_generate(struct hd_job *j, struct hd_ids *texts, int64_t n, int64_
 
 		rc = advance(&r, !k, &role);
 		if (rc >= 0)
-			draw(j, role, texts, n, *s, scratch);
+			rc = draw(&r, role, texts, *s, scratch);
 		if (times && !k)
 			times->prompt += hd_seconds() - begin;
 		else if (times)

@@ -111,14 +111,24 @@ static float lowest(const float *z, int64_t n, const struct hd_sampling *s, floa
 	return at ? *at : scratch[k - 1];
 }
 
+/* -1: one is not a number. */
 static int32_t likeliest(const float *z, int64_t n)
 {
 	int32_t best = 0;
 
-	for (int64_t i = 1; i < n; i++)
-		if (z[i] > z[best])
+	for (int64_t i = 0; i < n; i++)
+		if (isnan(z[i]))
+			return -1;
+		else if (z[i] > z[best])
 			best = (int32_t)i;
 	return best;
+}
+
+int hd_fail_draw(int64_t position, struct hd_err *err)
+{
+	return hd_err_set(err, HD_EINVAL,
+			  "the logits of token %lld are not numbers: weights are not finite, or became too large",
+			  (long long)position + 1);
 }
 
 #define PARTS 64 /* of a vocabulary, whose sums are made side by side and added up in their order */
@@ -146,11 +156,11 @@ static double weights(const struct drawing *d, int64_t from, int64_t to)
 int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch)
 {
 	int32_t best = likeliest(z, n);
-	struct drawing d = { z, 0, z[best], s->temperature };
+	struct drawing d = { z, 0, best < 0 ? 0 : z[best], s->temperature };
 	double part[PARTS], sum = 0, u;
 	int at = 0;
 
-	if (s->temperature <= 0)
+	if (best < 0 || s->temperature <= 0)
 		return best;
 	d.low = lowest(z, n, s, d.top, scratch);
 #pragma omp parallel for schedule(static) if (n >= 16384)
@@ -211,6 +221,10 @@ int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const s
 	for (int64_t k = have; k < have + n && (z = next(j, ids, k, err)); k++) {
 		ids[k] = hd_draw(z, vocab, s, k, scratch);
 		done_with(j, z);
+		if (ids[k] < 0) {
+			hd_fail_draw(k, err);
+			break;
+		}
 	}
 	free(scratch);
 	return err->code;

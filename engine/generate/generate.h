@@ -11,8 +11,10 @@ struct hd_sampling {
 	int64_t top_k, seed, text; /* text: which of several, from 0 */
 };
 /* One of n logits, drawn by softmax(z / temperature) among the top_k largest (0: all), and of those the fewest whose
- * probabilities sum to top_p; the likeliest at temperature 0.  A pure function of seed, text and position.  scratch: room for n. */
+ * probabilities sum to top_p; the likeliest at temperature 0.  A pure function of seed, text and position.  scratch: room for n.
+ * -1: a logit is not a number. */
 int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch);
+int hd_fail_draw(int64_t position, struct hd_err *err); /* what to say then */
 /* -- with a cache of keys and values (cached.c): j has HD_JOB_PROMPT and HD_JOB_NEXT -- */
 struct hd_generation_times {
 	double prompt, next; /* seconds up to the first token, and of all others */
