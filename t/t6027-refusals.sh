@@ -134,4 +134,10 @@ wait $shell 2>/dev/null
 rm -rf both/step-* both/latest
 ok "and one that was killed leaves it to the next" heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=both
 is "which leaves no lock" "$(ls -A both | tr '\n' ' ')" "latest step-00000001 "
+
+# A run that is refused, or has nothing to do, makes no directory.
+no 'nowhere: is not a checkpoint' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=nowhere
+no 'config\.json: n_embd is 32, and model\.embed is 64' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set model.embed=64
+ok "nothing to do" heddle train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set train.steps=1
+is "and no directory of it" "$(ls -d made 2>/dev/null)" ""
 done_testing

@@ -15,11 +15,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ENDING 5.0 /* seconds that a run which another follows may take to end */
 
+struct save_dir {
+	char *made; /* it was not there before; NULL: it was, or there is none */
+	struct hd_lock_held lock;
+};
+
+/* A run that was refused, or had nothing to do, leaves no empty directory. */
+static void close_dir(struct save_dir *d)
+{
+	hd_dir_unlock(&d->lock);
+	if (d->made)
+		rmdir(d->made);
+	free(d->made);
+}
+
 /* Rank 0 writes the files of [log]; the directory of checkpoints every rank.  Two runs in one would remove each other's. */
-static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_lock_held *lock, struct hd_err *err)
+static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct save_dir *d, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
 	struct hd_err why = { 0 };
@@ -28,14 +43,16 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_lock
 	HD_TRY(hd_foresight_check(conf, err));
 	if (j->world.rank == 0)
 		HD_TRY(hd_outputs_check(conf, err));
+	if (*k.dir && access(k.dir, F_OK))
+		d->made = hd_strdup(k.dir);
 	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
-	if (*k.dir && j->world.rank == 0 && hd_dir_lock(lock, k.dir, ENDING, &why) < 0)
+	if (*k.dir && j->world.rank == 0 && hd_dir_lock(&d->lock, k.dir, ENDING, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
 	return HD_OK;
 }
 
-static int train(struct hd_job *j, struct hd_conf *conf, struct hd_lock_held *lock, struct hd_err *err)
+static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, struct hd_err *err)
 {
 	struct hd_train_config t;
 	struct hd_log_config log;
@@ -45,7 +62,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_lock_held *lo
 	HD_TRY(hd_start_data(j, conf, err));
 	hd_asked_watch(hd_turn_now);
 	hd_asked_ready(hd_comm_ending);
-	open_dir(j, conf, lock, err);
+	open_dir(j, conf, d, err);
 	HD_TRY(hd_comm_agree(err));
 	hd_checkpoint_choose(conf, &resume, err);
 	HD_TRY(hd_comm_agree(err));
@@ -73,15 +90,15 @@ int hd_verb_train(struct hd_cli *c)
 {
 	struct hd_job j = { 0 };
 	struct hd_conf *conf = NULL;
-	struct hd_lock_held lock = { NULL, -1 };
+	struct save_dir d = { NULL, { NULL, -1 } };
 	struct hd_err err = { 0 };
 	int rc;
 
 	hd_asked_open();
 	hd_cli_conf(c, &conf, &err);
 	if (hd_start(c, &j, conf, &err) >= 0)
-		train(&j, conf, &lock, &err);
-	hd_dir_unlock(&lock);
+		train(&j, conf, &d, &err);
+	close_dir(&d);
 	rc = hd_finish(c, &j, &err);
 	j.conf = conf;
 	hd_job_close(&j);
