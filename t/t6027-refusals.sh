@@ -110,6 +110,10 @@ ok "but where the data are not, nothing is known of the tokenizer" heddle check 
 	--set data.tokenizer=/nowhere --set model.vocab=256
 no 'check: --memory: 0 is too small, at least 1' check tiny.ini --memory 0
 
+for both in '--saved --schedule' '--kept --nodes' '--work --all' '--saved --work'; do
+	no "explain: ${both% *} and ${both#* }: one of the two" explain tiny.ini $both
+done
+
 # Spaces of a search.
 search='plan tiny.ini --machine dgx-a100 --ranks 4 --search --space'
 for size in 0 a 4..b ..4; do

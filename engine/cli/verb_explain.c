@@ -167,32 +167,46 @@ static int list_passes(const char *asked, struct hd_err *err)
 /* What says something of the programs that a plan becomes */
 static const char *const of_programs[] = { "json", "schedule", "rank", "saved", "kept", "work" };
 
+/* Options of which only the first would be seen. */
+static int check_views(const struct hd_cli *c, struct hd_err *err)
+{
+	static const char *const tables[] = { "saved", "kept", "work" }, *const others[] = { "work", "schedule",
+											     "nodes", "all" };
+	const char *after = hd_cli_str(c, "after", NULL);
+
+	for (size_t i = 0; after && i < HD_LEN(of_programs); i++)
+		if (hd_cli_has(c, of_programs[i]))
+			return hd_err_set(err, HD_EINVAL,
+					  "explain: --after prints the nodes of a plan, and takes no --%s",
+					  of_programs[i]);
+	for (size_t i = 0; i < HD_LEN(tables); i++)
+		for (size_t k = 0; hd_cli_has(c, tables[i]) && k < HD_LEN(others); k++)
+			if (strcmp(tables[i], others[k]) && hd_cli_has(c, others[k]))
+				return hd_err_set(err, HD_EINVAL, "explain: --%s and --%s: one of the two", tables[i],
+						  others[k]);
+	if (hd_cli_has(c, "times") && !hd_cli_has(c, "schedule"))
+		return hd_err_set(err, HD_EINVAL, "explain: --times needs --schedule");
+	return HD_OK;
+}
+
 static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out, struct hd_err *err)
 {
 	struct hd_plan *p;
 	struct hd_program *g;
-	json_t *all = json_array();
+	json_t *all;
 	struct hd_fold lines = { .n = 0 };
 	int64_t rank = 0;
 	int json = hd_cli_has(c, "json"), exact = hd_cli_has(c, "all") || hd_cli_has(c, "nodes"),
 	    saved = hd_cli_has(c, "saved") || hd_cli_has(c, "kept");
 	const char *after = hd_cli_str(c, "after", NULL);
 
-	for (size_t i = 0; after && i < HD_LEN(of_programs); i++)
-		if (hd_cli_has(c, of_programs[i]))
-			return json_decref(all),
-			       hd_err_set(err, HD_EINVAL,
-					  "explain: --after prints the nodes of a plan, and takes no --%s",
-					  of_programs[i]);
-	if (hd_cli_has(c, "times") && !hd_cli_has(c, "schedule"))
-		return json_decref(all), hd_err_set(err, HD_EINVAL, "explain: --times needs --schedule");
+	HD_TRY(check_views(c, err));
 	if (after && (!strcmp(after, "list") || !is_pass(after)))
-		return json_decref(all), list_passes(after, err);
+		return list_passes(after, err);
 	HD_TRY(hd_cli_plan(c, 0, conf, out, err));
 	p = *out;
 	if (after) {
 		print_nodes(p, NULL);
-		json_decref(all);
 		return HD_OK;
 	}
 	HD_TRY(hd_cli_int(c, "rank", 0, p->ranks - 1, 0, &rank, err));
@@ -201,10 +215,10 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 		return err->code;
 	if (saved || hd_cli_has(c, "work")) {
 		saved ? hd_saved_print(g, json) : hd_work_print(p, g, json);
-		json_decref(all);
 		hd_program_destroy(g);
 		return HD_OK;
 	}
+	all = json_array();
 	if (!json)
 		hd_mesh_print(p);
 	if (hd_cli_has(c, "schedule") && !json)
@@ -227,6 +241,8 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 
 		puts(text);
 		free(text);
+	} else {
+		json_decref(all);
 	}
 	hd_program_destroy(g);
 	return HD_OK;
