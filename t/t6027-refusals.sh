@@ -114,6 +114,113 @@ for both in '--saved --schedule' '--kept --nodes' '--work --all' '--saved --work
 	no "explain: ${both% *} and ${both#* }: one of the two" explain tiny.ini $both
 done
 
+# A file that is written must not be one that is read, nor one that is written besides.
+spared() { # FILE PATTERN args...: refused, and the file is what it was
+	spared=$1
+	pattern=$2
+	shift 2
+	cp "$spared" before
+	no "$pattern" "$@"
+	ok "... and $spared is as before" cmp "$spared" before
+}
+mkdir corpus tok
+cp text.txt corpus/a.txt
+cp t.json tok/tokenizer.json
+cp tiny.ini x.ini
+cp text.txt one.txt
+cp "$src/conf/machines/dgx-a100.ini" mine.ini
+printf '{"eos_token": "a"}' >tok/tokenizer_config.json
+{ echo rank,kind,chunk,micro; for r in 0 1; do for k in F B; do for m in 0 1 2 3; do echo $r,$k,0,$m; done; done; done; } >s.csv
+ln one.txt hard.txt
+ln -s one.txt soft.txt
+ln -s later.json link.json
+for key in metrics trace; do
+	for name in one.txt ./one.txt soft.txt hard.txt "$tmp/one.txt"; do
+		spared one.txt "^heddle: --set log\.$key: $name is read as data\.train too" train x.ini --set data.train=one.txt --set log.$key="$name"
+	done
+	spared x.ini "log\.$key: \./x\.ini is the INI too" train x.ini --set log.$key=./x.ini
+	spared one.txt "log\.$key: one\.txt is read as data\.valid too" train x.ini --set data.valid=one.txt --set log.$key=one.txt
+	spared corpus/a.txt "log\.$key: corpus/a\.txt is read as data\.train too" train x.ini --set data.train=corpus --set log.$key=corpus/a.txt
+	spared corpus/a.txt "log\.$key: corpus/a\.txt is read as data\.train too" train x.ini --set "data.train=text.txt, corpus/*.txt" \
+		--set log.$key=corpus/a.txt
+	for name in tokenizer.json tokenizer_config.json; do
+		spared tok/$name "log\.$key: tok/$name is read as data\.tokenizer too" train x.ini --set data.tokenizer=tok \
+			--set data.train="$ids" --set model.vocab=70000 --set log.$key=tok/$name
+	done
+	spared mine.ini "log\.$key: mine\.ini is read as log\.machine too" train x.ini --set log.machine=mine.ini --set log.$key=mine.ini
+done
+printf '\n[log]\ntrace = text.txt\n' >>x.ini
+spared text.txt '^heddle: x\.ini:[0-9]+: \[log\] trace: text\.txt is read as data\.train too' check x.ini
+no 'log\.metrics: later\.json is written as|log\.trace: link\.json is written as log\.metrics too' train tiny.ini --set log.metrics=later.json \
+	--set log.trace=link.json
+no 'checkpoint\.dir: new is written as log\.metrics too' train tiny.ini --set log.metrics=new --set checkpoint.dir=new
+fails "... and none is made" test -e later.json -o -e new
+spared s.csv "log\.trace: s\.csv is read as pp\.schedule too" check tiny.ini --ranks 2 $pp --set log.trace=s.csv
+mkdir beside
+cp "$build/plugins/dp/.libs/dp.so" beside/mine.so
+sed 's,plugin = dp,plugin = ./mine.so,' tiny.ini >beside/y.ini
+spared beside/mine.so 'log\.trace: beside/mine\.so is read as dp\.plugin too' train beside/y.ini --set log.trace=beside/mine.so
+ok "a bare word is the name of a schedule or a plugin, and no file" heddle check tiny.ini --ranks 2 --set dp.size=1 --set pp.plugin=pp \
+	--set pp.size=2 --set pp.schedule=gpipe --set log.trace=gpipe --set log.metrics=pp
+heddle train tiny.ini --set checkpoint.dir=saved --set train.steps=1 >/dev/null 2>&1
+step=$(echo saved/step-*)
+for name in model.safetensors config.json heddle/state.json heddle/optimizer.safetensors; do
+	spared "$step/$name" "log\.trace: .* is a file of model\.load too" train tiny.ini --set model.load="$step" --set log.trace="$step/$name"
+	spared "$step/$name" "log\.trace: .* is a file of checkpoint\.resume too" train tiny.ini --set checkpoint.resume=saved --set log.trace="$step/$name"
+	spared "$step/$name" "log\.trace: .* is a file of checkpoint\.dir too" train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
+		--set log.trace="$step/$name"
+done
+spared saved/latest "log\.trace: saved/latest is a file of checkpoint\.dir too" train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
+	--set log.trace=saved/latest
+ok "but the metrics of a run may lie beside its checkpoints" heddle train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
+	--set train.steps=2 --set log.metrics=saved/m.jsonl --set log.trace=saved/t.json
+
+# Only metrics are set aside.
+printf 'a letter\n' >letter
+printf '{"text": "a"}\n' >lines
+for name in letter lines t.json; do
+	spared $name "log\.metrics: $name holds no metrics of a run" train tiny.ini --set log.metrics=$name
+	fails "... and $name is not renamed" test -e $name.1
+done
+: >none
+ok "an empty file is taken" heddle train tiny.ini --set train.steps=1 --set log.metrics=none
+ok "metrics are set aside" heddle train tiny.ini --set train.steps=1 --set log.metrics=none
+is "... under the next name" "$(head -1 none.1 | grep -c '"step": 1,')" 1
+
+# A trace stays where no step is traced.
+echo old >old.json
+ok "no step is traced" heddle train tiny.ini --set log.trace=old.json --set log.trace_steps=9-10
+like "... as is said" "$(cat "$tmp/.ok")" 'old\.json: no step is traced; log\.trace_steps is 9-10, and this run has steps 1 to 3'
+is "... and the old trace stays" "$(cat old.json)" old
+
+# Files of other subcommands.
+spared none 'report: --out: \./none is read as metrics too' report none --out ./none
+spared none 'report: --out: none is read as metrics too' report m.jsonl,none --out none
+cp text.txt src.bin
+cp text.txt src.idx
+cp t.json src.part.json
+cp text.txt corpus/b.bin
+spared src.bin 'tokenize: --out src: src\.bin is read as text too' tokenize --tokenizer t.json src.bin --out src
+spared src.idx 'tokenize: --out \./src: \./src\.idx is read as text too' tokenize --tokenizer t.json text.txt src.idx --out ./src
+spared src.part.json 'tokenize: --out src: src\.part\.json is read as the tokenizer too' tokenize --tokenizer src.part.json text.txt --out src
+spared corpus/b.bin 'tokenize: --out corpus/b: corpus/b\.bin is read as text too' tokenize --tokenizer t.json corpus --out corpus/b
+spared corpus/b.bin 'tokenize: --out corpus/b: corpus/b\.bin is read as text too' tokenize --tokenizer t.json 'corpus/*.bin' --out corpus/b
+best="plan tiny.ini --ranks 2 --search"
+no 'plan: --html: \./p\.html is written as --out too' $best --machine mine.ini --out p.html --html ./p.html
+fails "... and it is not made" test -e p.html
+for option in --out --html; do
+	spared tiny.ini "plan: $option: tiny\.ini is the INI too" $best --machine mine.ini $option tiny.ini
+	spared mine.ini "plan: $option: mine\.ini is read as --machine too" $best --machine mine.ini $option mine.ini
+done
+spared t.json 'plan: --html: t\.json is read as --times too' plan tiny.ini --ranks 1 --machine mine.ini --times t.json --html t.json
+ok "a file may have the name of an installed machine" heddle $best --machine dgx-a100 --out dgx-a100
+rm -f dgx-a100
+
+# Numbers that a double has not.
+for number in 1e999 1e-400 -1e-400; do
+	no "train\.lr: '$number' is not a number" check tiny.ini --set train.lr=$number
+done
+
 # Spaces of a search.
 search='plan tiny.ini --machine dgx-a100 --ranks 4 --search --space'
 for size in 0 a 4..b ..4; do

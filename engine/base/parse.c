@@ -109,8 +109,11 @@ int hd_word_num(const char *s, double *out)
 
 	if (!*s || s[strspn(s, "0123456789+-.eE")]) /* strtod also knows nan, inf and hexadecimal */
 		return HD_EINVAL;
+	errno = 0;
 	v = strtod(s, &end);
 	if (*end || end == s || v > 1.7976931348623157e308 || v < -1.7976931348623157e308)
+		return HD_EINVAL;
+	if (errno == ERANGE && v == 0) /* 1e-400 */
 		return HD_EINVAL;
 	*out = v;
 	return 0;

@@ -13,7 +13,7 @@ int hd_word_int(const char *s, int64_t *out);
 int hd_parse_count(const char *s, int64_t *out); /* with K, M, G: thousands */
 int hd_word_bytes(const char *s, int64_t *out);  /* K, M, G, T: powers of 1024 */
 int hd_word_bool(const char *s, int64_t *out);   /* yes/no/on/off/true/false/1/0 */
-int hd_word_num(const char *s, double *out);     /* finite, decimal */
+int hd_word_num(const char *s, double *out);     /* finite, decimal; not one that is too small for a double */
 
 int64_t hd_next_number(const char **at); /* of those in a word, whatever is between them; 0 at its end */
 

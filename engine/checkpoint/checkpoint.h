@@ -45,8 +45,11 @@ int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *a
 /* What [checkpoint] resume means before anything is read: the path of a step directory, or NULL: start anew.  A dir that
  * already holds a later step than the run would start with is refused (resume = no).  malloc'ed. */
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err);
-/* Whether the files and the directory that [log] and [checkpoint] name could be written; makes none of them. */
+/* outputs.c: whether the files and the directory that [log] and [checkpoint] name could be written; makes none of them.  A file that
+ * the run also reads, or writes for another key, is refused. */
 int hd_outputs_check(struct hd_conf *c, struct hd_err *err);
+/* What a run has path for: "is read as data.train", "is a file of model.load"; malloc'ed, NULL: it reads no such file. */
+char *hd_conf_file_use(struct hd_conf *c, const char *path);
 char *hd_checkpoint_picks(const char *path, struct hd_err *err); /* the choices recorded in it; malloc'ed, or NULL */
 /* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);

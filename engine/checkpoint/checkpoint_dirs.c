@@ -218,23 +218,3 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 	*path = hd_checkpoint_find(k.resume, &why);
 	return *path ? HD_OK : hd_section_fail(c, k.section, "resume", err, why.code, "%s", why.text);
 }
-
-int hd_outputs_check(struct hd_conf *c, struct hd_err *err)
-{
-	static const struct {
-		const char *section, *key;
-		int dir;
-	} all[] = {
-		{ "log", "metrics", 0 }, { "log", "trace", 0 }, { "log", "tensorboard", 1 }, { "checkpoint", "dir", 1 }
-	};
-
-	for (size_t i = 0; i < HD_LEN(all); i++) {
-		struct hd_section *s = hd_conf_section(c, NULL, all[i].section);
-		const char *path = hd_section_str(s, all[i].key);
-		struct hd_err why = { 0 };
-
-		if (*path && hd_path_writable(path, all[i].dir, &why) < 0)
-			return hd_section_fail(c, s, all[i].key, err, why.code, "%s", why.text);
-	}
-	return HD_OK;
-}

@@ -8,6 +8,7 @@
  *   checkpoint_weights.c  the model's files: one, or several with an index
  *   checkpoint_states.c   states and gradients, under logical names; pieces of sums, one per member
  *   checkpoint_dirs.c     which directory: the newest, those to remove, the one being written
+ *   outputs.c             what a run writes, which must not be what it reads
  *   checkpoint_conf.c     the texts in it: state, INI, config.json
  *   checkpoint_kept.c     what others have written: the tokenizer, ids of special tokens
  */
@@ -76,6 +77,7 @@ int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_prog
 int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err);
 void hd_kept_special(const struct hd_job *j, json_t *config);
 int hd_has_tokenizer(const char *dir);
+int hd_tokenizer_has(const char *tokenizer, const char *path); /* path is its file, or one of those beside it */
 /* The sizes in config.json are the model's: heads, for one, are in no tensor's shape. */
 int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err);
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err);

@@ -7,6 +7,7 @@
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/config/conf_impl.h"
 #include "engine/file/inside.h"
+#include "engine/file/same_file.h"
 #include "engine/text/special.h"
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,12 @@ static char *origin(const struct hd_job *j)
 	return found;
 }
 
+/* What belongs to a tokenizer's file and lies beside it. */
+static const char *const beside[] = {
+	"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+	"chat_template.jinja"
+};
+
 /* -- files ------------------------------------------------------------------------------------- */
 /* from/source as dir/name.  One that is not there is left out; so is what a link fetches from elsewhere, for a checkpoint is shared. */
 static int copy(const char *from, const char *source, const char *dir, const char *name, struct hd_err *err)
@@ -82,14 +89,33 @@ static int copy(const char *from, const char *source, const char *dir, const cha
 	return rc;
 }
 
+/* Of the tokenizer's file. */
+static char *folder_of(const char *file)
+{
+	const char *slash = strrchr(file, '/');
+
+	return hd_format("%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
+}
+
+int hd_tokenizer_has(const char *tokenizer, const char *path)
+{
+	char *file = hd_tokenizer_file(tokenizer), *folder = folder_of(file);
+	int same = hd_file_same(file, path);
+
+	for (size_t i = 0; i < HD_LEN(beside) && !same; i++) {
+		char *one = hd_format("%s/%s", folder, beside[i]);
+
+		same = hd_file_same(one, path);
+		free(one);
+	}
+	free(file);
+	free(folder);
+	return same;
+}
+
 static int copy_tokenizer(const char *path, const char *dir, struct hd_err *err)
 {
-	static const char *const beside[] = {
-		"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-		"chat_template.jinja"
-	};
-	char *file = hd_tokenizer_file(path), *slash = strrchr(file, '/'),
-	     *from = hd_format("%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
+	char *file = hd_tokenizer_file(path), *slash = strrchr(file, '/'), *from = folder_of(file);
 	int rc = copy(from, slash ? slash + 1 : file, dir, "tokenizer.json", err);
 
 	for (size_t i = 0; i < HD_LEN(beside) && rc >= 0; i++)

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
+#include "engine/file/same_file.h"
 #include "engine/report/report.h"
 #include <errno.h>
 #include <stdio.h>
@@ -21,6 +22,15 @@ static int read_all(struct hd_report *r, char *paths, struct hd_err *err)
 	return r->n ? HD_OK : hd_err_set(err, HD_EINVAL, "report: which metrics file (log.metrics)?");
 }
 
+static int check_out(const struct hd_report *r, const char *path, struct hd_err *err)
+{
+	for (int i = 0; path && i < r->n; i++)
+		if (hd_file_same(r->run[i].path, path))
+			return hd_err_set(err, HD_EINVAL, "report: --out: %s is read as metrics too; give another file",
+					  path);
+	return HD_OK;
+}
+
 static int write_page(const struct hd_report *r, const char *path, struct hd_err *err)
 {
 	FILE *f = path ? fopen(path, "w") : stdout;
@@ -37,12 +47,13 @@ static int write_page(const struct hd_report *r, const char *path, struct hd_err
 
 int hd_verb_report(struct hd_cli *c)
 {
+	const char *out = hd_cli_str(c, "out", NULL);
 	char *paths = hd_strdup(c->positional ? c->positional : "");
 	struct hd_report *r = hd_alloc(sizeof(*r));
 	struct hd_err err = { 0 };
 
-	if (read_all(r, paths, &err) >= 0)
-		write_page(r, hd_cli_str(c, "out", NULL), &err);
+	if (read_all(r, paths, &err) >= 0 && check_out(r, out, &err) >= 0)
+		write_page(r, out, &err);
 	if (err.code)
 		hd_log(HD_LOG_ERROR, "%s", err.text);
 	for (int i = 0; i < r->n; i++)

@@ -6,7 +6,7 @@
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/file/atomic_file.h"
-#include "engine/file/dir_lock.h"
+#include "engine/process/dir_lock.h"
 #include "engine/foresight/foresight.h"
 #include "engine/generate/generate.h"
 #include "engine/plugin/turn.h"

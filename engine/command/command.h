@@ -34,6 +34,8 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 /* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, 0:
  * unknown; -1: all are on one. */
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
+/* outputs.c: refuses a file of --out or --html that the command line or the INI names for something else. */
+int hd_cli_outputs_check(const struct hd_cli *c, struct hd_conf *conf, struct hd_err *err);
 /* The status of a process that would end with rc.  If not all of its output has reached standard output, it is not 0, and a
  * message says so. */
 int hd_cli_end(int rc);

@@ -9,6 +9,7 @@
 #include <config.h>
 #include "engine/data/tokens.h"
 #include "engine/base/parse.h"
+#include "engine/file/same_file.h"
 #include "engine/text/corpus/files.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -256,6 +257,37 @@ int hd_tokens_have_jsonl(const char *files)
 	find(files, &found, &ignored);
 	for (size_t i = 0; i < found.n && !some; i++)
 		some = hd_format_of(found.all[i].path) == HD_FORMAT_JSONL;
+	hd_files_release(&found);
+	return some;
+}
+
+/* One name of [data]: Megatron's stands for two files. */
+static int is_in(const char *name, const char *path)
+{
+	static const char *const endings[] = { ".bin", ".idx" };
+	int stem = (int)strlen(name), same = hd_file_same(name, path);
+
+	if (!has_index(name))
+		return same;
+	stem -= ends(name, ".bin") || ends(name, ".idx") ? 4 : 0;
+	for (size_t i = 0; i < HD_LEN(endings) && !same; i++) {
+		char *one = hd_format("%.*s%s", stem, name, endings[i]);
+
+		same = hd_file_same(one, path);
+		free(one);
+	}
+	return same;
+}
+
+int hd_tokens_are_in(const char *files, const char *path)
+{
+	struct hd_files found = { 0 };
+	struct hd_err ignored = { 0 };
+	int some = 0;
+
+	find(files, &found, &ignored);
+	for (size_t i = 0; i < found.n && !some; i++)
+		some = is_in(found.all[i].path, path);
 	hd_files_release(&found);
 	return some;
 }

@@ -52,8 +52,9 @@ struct hd_tokens_how {                        /* NULL for it: all zero */
 int hd_tokens_open(const char *files, const struct hd_tokens_how *how, struct hd_tokens **out, struct hd_err *err);
 void hd_tokens_close(struct hd_tokens *t);
 int hd_tokens_are_text(const char *files,
-		       const struct hd_tokens_how *how); /* which are there, as far as their names tell */
-int hd_tokens_have_jsonl(const char *files);             /* one of them at least is JSONL by its name */
+		       const struct hd_tokens_how *how);   /* which are there, as far as their names tell */
+int hd_tokens_are_in(const char *files, const char *path); /* path is one of them, or the index of one */
+int hd_tokens_have_jsonl(const char *files);               /* one of them at least is JSONL by its name */
 /* [first, first + count) of the stream.  An id outside [0, vocab) is an error; vocab 0: any fits. */
 int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab, int32_t *ids,
 		   struct hd_err *err);

@@ -171,19 +171,23 @@ static double common_zero(const struct hd_job *j)
 }
 
 /* Before the first step: a run must not find out after its last one. */
-int hd_trace_check(const struct hd_log_config *log, int64_t first, int64_t last, struct hd_err *err)
+int hd_trace_check(struct hd_log_config *log, int rank, int64_t first, int64_t last, struct hd_err *err)
 {
 	const char *path = log->trace;
-	FILE *f = *path ? fopen(path, "ae") : NULL;
+	FILE *f;
 
-	if (*path && !f)
-		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	if (!f)
-		return HD_OK;
-	fclose(f);
-	if (log->trace_from > last || log->trace_to < first)
+	if (*path && (log->trace_from > last || log->trace_to < first)) {
 		hd_log(HD_LOG_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld",
 		       path, hd_section_str(log->section, "trace_steps"), (long long)first, (long long)last);
+		log->trace = "";
+		return HD_OK;
+	}
+	if (!*path || rank)
+		return HD_OK;
+	f = fopen(path, "ae");
+	if (!f)
+		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	fclose(f);
 	return HD_OK;
 }
 

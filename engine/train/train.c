@@ -386,8 +386,7 @@ static int open_outputs(struct train_loop *l)
 {
 	if (l->j->world.rank == 0)
 		open_metrics(l);
-	if (l->j->world.rank == 0)
-		hd_trace_check(&l->j->log, l->at.step + 1, l->steps, l->err);
+	hd_trace_check(&l->j->log, l->j->world.rank, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
 	HD_TRY(hd_checkpoint_room(l->j, hd_train_saves_to_come(l), l->err));
 	if (hd_train_saves(l))

@@ -5,6 +5,7 @@
 #include "engine/text/corpus/corpus.h"
 #include "engine/base/hash.h"
 #include "engine/file/disk_room.h"
+#include "engine/file/same_file.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -135,12 +136,47 @@ static uint64_t identity(const struct corpus_run *r)
 	return hd_hash_add_text(h, r->c->field);
 }
 
+/* What is read must not be one of the files of PREFIX, those of a run that was stopped included. */
+static int check_output(const struct corpus_run *r, const char *path, struct hd_err *err)
+{
+	const struct hd_tokenizer *t = r->c->tokenizer;
+
+	if (t && hd_file_same(hd_tokenizer_path(t), path))
+		return hd_err_set(err, HD_EINVAL,
+				  "tokenize: --out %s: %s is read as the tokenizer too; give another prefix", r->c->out,
+				  path);
+	for (size_t i = 0; i < r->files.n; i++)
+		if (hd_file_same(r->files.all[i].path, path))
+			return hd_err_set(err, HD_EINVAL,
+					  "tokenize: --out %s: %s is read as text too; give another prefix", r->c->out,
+					  path);
+	return HD_OK;
+}
+
+static int check_outputs(const struct corpus_run *r, struct hd_err *err)
+{
+	static const char *const endings[] = {
+		".bin", ".idx", ".part.bin", ".part.idx", ".part.lengths", ".part.json"
+	};
+
+	for (size_t i = 0; i < HD_LEN(endings); i++) {
+		char *path = hd_format("%s%s", r->c->out, endings[i]);
+
+		if (!access(path, F_OK)) /* all that is read is there */
+			check_output(r, path, err);
+		free(path);
+		HD_TRY(err->code);
+	}
+	return HD_OK;
+}
+
 static int start(struct corpus_run *r, struct hd_err *err)
 {
 	const struct hd_corpus *c = r->c;
 	int64_t vocab = c->tokenizer ? hd_tokenizer_vocab(c->tokenizer) : 256;
 
 	HD_TRY(hd_files_find(c->names, c->nnames, &r->files, err));
+	HD_TRY(check_outputs(r, err));
 	r->journal = (struct hd_journal){ .prefix = c->out, .identity = identity(r), .width = vocab < 65500 ? 2 : 4 };
 	HD_TRY(hd_journal_open(&r->journal, err));
 	r->documents = (struct hd_documents){ .files = &r->files, .format = c->format, .at = r->journal.at };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/file/dir_lock.h - a directory that one job at a time writes to.
+ * engine/process/dir_lock.h - a directory that one job at a time writes to.
  */
-#ifndef HD_ENGINE_FILE_DIR_LOCK_H
-#define HD_ENGINE_FILE_DIR_LOCK_H
+#ifndef HD_ENGINE_PROCESS_DIR_LOCK_H
+#define HD_ENGINE_PROCESS_DIR_LOCK_H
 #include "engine/base/err.h"
 
 struct hd_lock_held {

@@ -2,7 +2,7 @@
  * A lock on a directory.
  */
 #include <config.h>
-#include "engine/file/dir_lock.h"
+#include "engine/process/dir_lock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
