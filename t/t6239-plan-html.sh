@@ -99,7 +99,7 @@ near "a wait within a unit is one" "$(printf '%s\n' "$seen" | awk '/^row/ { n = 
 said=$(plan --times trace.json 2>&1)
 is "--times without --html: refused" $? 1
 like "and says so" "$said" 'times needs --html'
-said=$(plan --html x.html --times trace.json --set p.size=8 --ranks 16 2>&1)
+said=$(heddle plan m.ini --machine machine.ini --html x.html --times trace.json --set p.size=8 --ranks 16 2>&1)
 is "a trace of another layout: refused" $? 1
 like "by what it lacks" "$said" 'has no units of stage 4; the layout has 8 stages'
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The command line, from tables.  A flag's value follows it or an = sign; the last of several
- * wins, as scripts append what they override.  A misspelt verb or flag is an error with the
- * nearest name: nothing is abbreviated, so that a new option never changes the meaning of an old
- * command.
+ * The command line, from tables.  A flag's value follows it or an = sign.  A second value of a
+ * flag is an error, since the first would be ignored; only --set is repeatable.  A misspelt verb
+ * or flag is an error with the nearest name: nothing is abbreviated, so that a new option never
+ * changes the meaning of an old command.
  */
 #include <config.h>
 #include "engine/command/options.h"
@@ -75,6 +75,21 @@ static int is_option(const char *word)
 	return !strncmp(word, "--", 2) && !strpbrk(word, " \t");
 }
 
+/* Flag i, and its value. */
+static int keep_flag(struct hd_cli *c, const struct hd_flag *f, int i, const char *value, struct hd_err *err)
+{
+	if (f == &help_flag)
+		c->help = 1;
+	else if (f == &set_flag)
+		c->sets[c->nsets++] = value;
+	else if (f->arg && c->values[i])
+		return hd_err_set(err, HD_EINVAL, "%s: --%s is given twice: %s and %s", c->verb->name, f->name,
+				  c->values[i], value);
+	else
+		c->values[i] = value ? value : "";
+	return HD_OK;
+}
+
 /* One "--flag", and its value if that is the next argument; -> arguments used, or an error. */
 static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *err)
 {
@@ -101,12 +116,7 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 		value = argv[1];
 		used = 2;
 	}
-	if (f == &help_flag)
-		c->help = 1;
-	else if (f == &set_flag)
-		c->sets[c->nsets++] = value;
-	else
-		c->values[i] = value ? value : "";
+	HD_TRY(keep_flag(c, f, i, value, err));
 	return used;
 }
 
