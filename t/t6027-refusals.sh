@@ -96,6 +96,9 @@ for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.'
 	printf '%s\n' "${each%|*}" >q.jsonl
 	no "q\\.jsonl:1: .*${each#*|}|q\\.jsonl:1: " eval ck --choices q.jsonl
 done
+for option in '--seed 2' '--top-k 3' '--top-p 0.5'; do
+	no "generate: ${option% *}: with --temperature 0 nothing is drawn" generate ck --prompt a --temperature 0 $option
+done
 no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
 no '/dev/full: No space left' report m.jsonl --out /dev/full
 no 'bench: train\.seq = 2 leaves no room for a prompt' bench tiny.ini --generate --set train.seq=2
@@ -220,6 +223,13 @@ rm -f dgx-a100
 for number in 1e999 1e-400 -1e-400; do
 	no "train\.lr: '$number' is not a number" check tiny.ini --set train.lr=$number
 done
+
+no 'rope_beta_fast: 1 is less than rope_beta_slow = 2' check tiny.ini --set model.family=llama --set model.rope_scaling=yarn \
+	--set model.rope_factor=2 --set model.rope_beta_fast=1 --set model.rope_beta_slow=2
+
+# Options given twice, of which one would be ignored.
+no 'check: --ranks is given twice: 2 and 4' check tiny.ini --ranks 2 --ranks=4
+no 'plan: --slow is given twice: 0=2 and 1=3' plan tiny.ini --machine dgx-a100 --ranks 2 --slow 0=2 --slow 1=3
 
 # Spaces of a search.
 search='plan tiny.ini --machine dgx-a100 --ranks 4 --search --space'

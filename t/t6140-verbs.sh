@@ -142,12 +142,12 @@ like "eval: without data" "$(heddle eval c 2>&1)" '^heddle: eval: --data'
 # generate
 like "generate" "$(heddle generate c --prompt 'and god' --tokens 8 --temperature 0)" '^and god'
 is "generate: as many tokens as were asked for" "$(heddle generate c --prompt 'and god' --tokens 40 | wc -c)" $((7 + 40 + 1))
-greedy() { heddle generate c --prompt 'and god' --tokens 40 --temperature 0 --seed "$1" | cksum; }
+greedy() { heddle generate c --prompt 'and god' --tokens 40 --temperature 0 | cksum; }
 drawn() { heddle generate c --prompt 'and god' --tokens 40 --temperature 1 "$@" | cksum; }
-is "greedy needs no seed" "$(greedy 1)" "$(greedy 2)"
+is "greedy needs no seed" "$(greedy)" "$(greedy)"
 is "a seed gives one text" "$(drawn --seed 5)" "$(drawn --seed 5)"
 ok "another seed another" [ "$(drawn --seed 5)" != "$(drawn --seed 6)" ]
-is "the likeliest of one is greedy" "$(drawn --top-k 1)" "$(greedy 1)"
+is "the likeliest of one is greedy" "$(drawn --top-k 1)" "$(greedy)"
 like "a temperature below 0" "$(heddle generate c --prompt a --temperature -1 2>&1)" '^heddle: generate: --temperature: -1 is too small'
 like "and above all sense" "$(heddle generate c --prompt a --temperature 101 2>&1)" '^heddle: generate: --temperature: 101 is too large'
 is "the same on two ranks" "$(heddle_mpi 2 generate c --prompt 'and god' --tokens 40 --temperature 1 --seed 5 2>/dev/null |

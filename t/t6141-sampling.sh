@@ -102,6 +102,25 @@ printf 'x\nx\n' >twice.txt
 is "the first of two as it is alone" "$(heddle generate four --prompts twice.txt --tokens 50 --temperature 1 | head -1)" "$(text --temperature 1)"
 ok "the second is another draw" [ "$(heddle generate four --prompts twice.txt --tokens 50 --temperature 1 | tail -1)" != "$(text --temperature 1)" ]
 
+# A prompt of 18 tokens, where train.seq is 16: its end is read, as it is alone.
+long=abcdabcdabcdabcdab
+is "a long prompt: its end counts" "$(heddle generate four --prompt $long --tokens 1 --temperature 1 2>long.err)" "${long}$(
+	heddle generate four --prompt $long --tokens 1 --temperature 1 --no-cache 2>/dev/null | tail -c 2)"
+is "... with a warning" "$(grep -c 'generate: the prompt has 18 tokens, and the model reads the last train\.seq = 16' long.err)" 1
+printf 'x\n%s\n' $long >long.txt
+heddle generate four --prompts long.txt --tokens 1 >out 2>long.err || tap_comment <long.err
+is "one of two" "$(grep 'reads the last' long.err)" \
+	"heddle: generate: prompts of up to 18 tokens, and the model reads the last train.seq = 16; cut: 1 of 2"
+heddle generate four --prompt abcdabcdabcdabcd --tokens 3 >out 2>long.err || tap_comment <long.err
+is "what fits is not cut" "$(grep -c 'reads the last' long.err)" 0
+printf '{"prompt": "%s", "choices": ["a", "bc"], "answer": 0}\n' abcdabcdabcdabc >long.jsonl
+heddle eval four --choices long.jsonl >out 2>long.err || tap_comment <long.err
+is "prompts of questions that fit" "$(grep -c 'reads the last' long.err)" 0
+printf '{"prompt": "%s", "choices": ["a", "bc"], "answer": 0}\n' abcdabcdabcdabcd >long.jsonl
+heddle eval four --choices long.jsonl >out 2>long.err || tap_comment <long.err
+is "prompts of questions" "$(grep 'reads the last' long.err)" \
+	"heddle: long.jsonl: prompts and answers of up to 18 tokens, and the model reads the last train.seq + 1 = 17; cut: 1 of 2"
+
 # -- what says nothing
 refused() {
 	name=$1 why=$2

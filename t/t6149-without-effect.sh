@@ -33,23 +33,72 @@ idle() { # SECTION.KEY=VALUE WHY [--set ...]: named in a warning by check and by
 }
 idle train.beta1=0.8 'with train.optimizer = sgd' --set train.optimizer=sgd
 idle train.min_lr=1e-6 'with train.schedule = constant' --set train.schedule=constant
+idle train.min_lr=1e-6 'with train.warmup = 2: no step comes after it' --set train.warmup=2
+idle train.schedule=linear 'with train.warmup = 300: no step comes after it' --set train.warmup=300 --set train.schedule_unit=tokens
+idle train.decay=9 'with train.warmup = 1: no step comes after it' --set train.warmup=1
+idle train.schedule_unit=tokens 'without train.warmup, train.decay and train.global_batch_ramp'
+idle train.schedule_unit=tokens 'with train.schedule = constant and no train.warmup' --set train.schedule=constant
+idle train.eval_batches=2 'with train.steps = 0' --set train.steps=0
 idle train.global_batch_ramp=8,4,1000 'that begins at train.global_batch' --set train.global_batch=8
 idle data.field=body 'where no file is JSONL'
 idle data.field=body 'where no file is JSONL' --set data.format=text
 idle model.capacity_factor=1 'without model.experts'
 idle model.second_expert=all 'without model.router = gshard' --set model.experts=2 --set model.router=topk
 idle model.rope_factor=2 'without model.rope_scaling' --set model.family=llama
-idle model.rope_low=2 'without model.rope_scaling = llama3' --set model.family=llama --set model.rope_scaling=linear
-idle model.rope_truncate=no 'without model.rope_scaling = yarn' --set model.family=llama --set model.rope_scaling=llama3
-idle model.rope_short=1 'without model.rope_scaling = longrope' --set model.family=llama --set model.rope_scaling=yarn
-idle model.rope_attention=8 'without model.rope_scaling = yarn or longrope' --set model.family=llama --set model.rope_scaling=linear
+scaled="--set model.family=llama --set model.rope_factor=2 --set model.rope_scaling"
+idle model.rope_low=2 'without model.rope_scaling = llama3' $scaled=linear
+idle model.rope_truncate=no 'without model.rope_scaling = yarn' $scaled=llama3
+idle model.rope_short=1 'without model.rope_scaling = longrope' $scaled=yarn
+idle model.rope_attention=8 'without model.rope_scaling = yarn or longrope' $scaled=linear
+idle model.rope_original=64 'with model.rope_scaling = linear' $scaled=linear
+for scaling in linear llama3 yarn; do
+	idle model.rope_scaling=$scaling 'with model.rope_factor = 1' --set model.family=llama
+done
+idle model.rope_theta=500 'with model.rotary_fraction = 0.1: no pair of dims turns' --set model.family=llama --set model.rotary_fraction=0.1
+idle model.rope_scaling=linear 'with model.rotary_fraction = 0: no pair of dims turns' --set model.family=llama --set model.rotary_fraction=0
+idle model.mlp=64 'with model.expert_mlp and experts in every layer' --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32
 idle model.window_layers=wf 'without model.window' --set model.family=llama
 idle model.window=4 'with model.window_layers of f alone' --set model.family=llama --set model.window_layers=f
 idle checkpoint.keep=5 'without checkpoint.dir: nothing is saved'
 idle log.sample_prompt=x 'without log.sample or log.sample_every'
-idle log.trace_steps=1 'without log.trace'
+idle log.sample_every=2 'with log.sample = 0' --set log.sample=0
+idle log.trace_steps=1 'without log.trace or log.machine'
 ok "evaluations of no data" heddle train tiny.ini --set train.steps=1 --set data.valid_fraction=0 --set train.eval_every=1
 like "... with a warning" "$(cat "$tmp/.ok")" 'heddle: train\.eval_every does nothing with data\.valid_fraction = 0'
+for what in "train.min_lr=0 --set train.warmup=3" "train.schedule_unit=tokens --set train.warmup=256" "train.schedule_unit=tokens --set train.decay=512" \
+	"log.trace_steps=1 --set log.machine=dgx-a100" "model.mlp=64 --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32 --set model.moe_every=2" \
+	"model.rope_attention=2 --set model.family=llama --set model.rope_scaling=yarn" "model.rope_scaling=dynamic --set model.family=llama"; do
+	ok "check with $what" heddle check tiny.ini --set $what
+	is "... which does something" "$(grep -c 'does nothing' "$tmp/.ok")" 0
+done
+
+# Keys of strategies, named by their plugins in check, and not for each layout of a search.
+layout() { # WHY, or nothing; RANKS SETS...
+	why=$1 ranks=$2
+	shift 2
+	ok "$ranks ranks, $*" heddle check tiny.ini --ranks "$ranks" "$@"
+	is "... with ${why:+a}${why:-no} warning" "$(sed -n 's/^heddle: \(.*\) does nothing /\1: /p' "$tmp/.ok")" "$why"
+}
+cut='gradients are reduce-scattered'
+layout "dp: sync = allreduce: with zero = 1: $cut" 2 --set dp.sync=allreduce --set dp.zero=1
+layout "dp: sync = hierarchical: with zero = 3: $cut" 4 --set dp.sync=hierarchical --set dp.zero=3
+layout "" 4 --set dp.sync=hierarchical --set dp.zero=3 --set dp.node_size=2
+layout "" 4 --set dp.sync=allreduce --set dp.zero=1 --set dp.zero_size=2
+layout "dp: sync = hierarchical: with 4 ranks a node: the 4 replicas make no two levels, and one all-reduce sums over all" \
+	4 --set dp.sync=hierarchical --set dp.node_size=4
+layout "" 4 --set dp.sync=hierarchical
+layout "" 4 --set dp.sync=allreduce
+cp="--set dp.size=1 --set cp.plugin=cp --set cp.size=2 --set cp.balance=none"
+layout "cp: balance = none: with form = ulysses: the work is equal in any order" 2 $cp
+layout "" 2 $cp --set cp.form=ring
+pp="--set dp.size=1 --set pp.plugin=pp --set pp.scatter_gather=yes --set pp.size"
+whole="pp: scatter_gather = yes: without an axis on which what crosses stages is whole"
+layout "$whole" 1 $pp=1
+layout "$whole" 2 $pp=2
+layout "" 4 $pp=2 --set tp.plugin=tp --set tp.size=2
+layout "$whole" 4 $pp=2 --set tp.plugin=tp --set tp.size=2 --set tp.sequence_parallel=yes
+layout "$whole" 8 $pp=2 --set tp.plugin=tp --set tp.size=4 --set tp.form=2d
+is "a search of such layouts says nothing" "$(heddle plan tiny.ini --ranks 4 --machine dgx-a100 --search --top 1 2>&1 | grep -c 'does nothing')" 0
 ok "where they do something" heddle train tiny.ini --set train.steps=1 --set model.experts=2 --set model.capacity_factor=1 --set train.beta1=0.8 \
 	--set train.min_lr=1e-6 --set log.sample=3 --set log.sample_prompt=x --set log.trace=t.json --set log.trace_steps=1
 is "... without a word" "$(grep -c 'does nothing' "$tmp/.ok")" 0
@@ -72,6 +121,12 @@ if command -v python3 >/dev/null; then
 	hf=c/$(cat c/latest)
 	ok "all tensors have a place" heddle train tiny.ini --set train.steps=1 --set model.load="$hf"
 	is "... so nothing is said" "$(grep -c 'stay unread\|does nothing' "$tmp/.ok")" 0
+	ok "weights are drawn no more" heddle check tiny.ini --set model.load="$hf" --set model.init_std=0.5
+	is "... with a warning" "$(grep 'does nothing' "$tmp/.ok")" "heddle: model.init_std does nothing with model.load, whose weights are read"
+	llama="--set model.family=llama --set train.steps=1"
+	heddle train tiny.ini $llama --set model.rope_scaling=linear --set checkpoint.dir=l >log 2>&1 || tap_comment <log
+	ok "what the loaded model says is not the user's" heddle check tiny.ini $llama --set model.load=l
+	is "... so nothing is said of it" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 	python3 - "$hf/model.safetensors" <<'END'
 import json, struct, sys
 raw = open(sys.argv[1], 'rb').read()

@@ -57,6 +57,7 @@ static int take(struct hd_conf *c, struct hd_section *s, const struct hd_entry *
 		ours = hd_conf_entry_add(s, theirs->key, "", from.line);
 	free(ours->value);
 	ours->value = hd_strdup(theirs->value);
+	ours->loaded = 1;
 	if (from.set && !ours->set)
 		ours->set = hd_strdup(from.set);
 	return HD_OK;

@@ -196,17 +196,48 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 	return HD_OK;
 }
 
+/* Without a draw: the likeliest token of all is taken. */
+static int check_draws(const struct hd_cli *c, const struct hd_sampling *s, struct hd_err *err)
+{
+	static const char *const of_draws[] = { "top-k", "top-p", "seed" };
+
+	for (size_t i = 0; s->temperature == 0 && i < HD_LEN(of_draws); i++)
+		if (hd_cli_has(c, of_draws[i]))
+			return hd_err_set(err, HD_EINVAL, "generate: --%s: with --temperature 0 nothing is drawn",
+					  of_draws[i]);
+	return HD_OK;
+}
+
 static int read_sampling(const struct hd_cli *c, int64_t *tokens, struct hd_sampling *s, struct hd_err *err)
 {
 	HD_TRY(check_options(c, err));
 	HD_TRY(hd_cli_int(c, "tokens", 0, 1000000, 200, tokens, err));
 	HD_TRY(hd_cli_num(c, "temperature", 0, 100, 0.8, &s->temperature, err));
+	HD_TRY(check_draws(c, s, err));
 	HD_TRY(hd_cli_int(c, "top-k", 0, 1000000, 0, &s->top_k, err));
 	HD_TRY(hd_cli_num(c, "top-p", 0, 1, 1, &s->top_p, err));
 	HD_TRY(hd_cli_int(c, "seed", 0, INT64_MAX, 1, &s->seed, err));
 	return s->top_p > 0
 		       ? HD_OK
 		       : hd_err_set(err, HD_EINVAL, "generate: --top-p: 0 leaves no token; it is above 0, at most 1");
+}
+
+/* Prompts of which the model reads the end alone. */
+static void warn_of_cuts(const struct prompts *p, int64_t longest, int64_t seq)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		n += (int64_t)p->all[i].n > seq;
+	if (p->n > 1 && n)
+		hd_log(HD_LOG_WARN,
+		       "generate: prompts of up to %lld tokens, and the model reads the last train.seq = %lld; cut: %zu "
+		       "of %zu",
+		       (long long)longest, (long long)seq, n, p->n);
+	else if (n)
+		hd_log(HD_LOG_WARN,
+		       "generate: the prompt has %lld tokens, and the model reads the last train.seq = %lld",
+		       (long long)longest, (long long)seq);
 }
 
 /* The cache is as large as these prompts and what comes behind them need. */
@@ -218,6 +249,7 @@ static int open_programs(struct generation *g)
 	HD_TRY(hd_train_config_read(g->j->conf, &t, g->err));
 	for (size_t i = 0; i < g->prompts.n; i++)
 		longest = (int64_t)g->prompts.all[i].n > longest ? (int64_t)g->prompts.all[i].n : longest;
+	warn_of_cuts(&g->prompts, longest, t.seq);
 	g->j->cache = hd_cached_sizes((int64_t)g->prompts.n, longest, g->tokens, t.seq, g->j->world.size);
 	return hd_checkpoint_open(g->c, g->j,
 				  hd_cli_has(g->c, "no-cache") ? 1u << HD_JOB_GENERATE

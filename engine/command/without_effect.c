@@ -4,7 +4,9 @@
 #include <config.h>
 #include "engine/command/command.h"
 #include "engine/data/tokens.h"
+#include "engine/models/decoder/experts.h"
 #include "engine/models/decoder/knobs.h"
+#include <stdio.h>
 #include <string.h>
 
 #define MOST 20
@@ -19,7 +21,7 @@ static void warn(struct hd_conf *c, const struct idle *x)
 	const struct hd_section *s = hd_conf_section(c, NULL, x->section);
 
 	for (int i = 0; i < MOST && x->keys[i]; i++)
-		if (hd_section_has(s, x->keys[i]))
+		if (hd_section_said(s, x->keys[i]))
 			hd_log(HD_LOG_WARN, "%s.%s does nothing %s", x->section, x->keys[i], x->why);
 }
 
@@ -38,22 +40,71 @@ static void warn_unsaved(const struct hd_plan *p)
 			       keys[i]);
 }
 
+/* Of the last step; the decay begins behind the warm-up, and a step at its end has the last rate. */
+static int never_decays(const struct hd_train_config *t)
+{
+	int64_t last = t->by_tokens ? hd_ramp_samples(&t->batch, t->steps) * t->seq : t->steps;
+
+	return t->steps && (t->warmup > last || (t->warmup == last && t->decay > last));
+}
+
+/* Steps of one size are the same share of all steps as their tokens are of all tokens. */
+static int is_unit_idle(const struct hd_plan *p)
+{
+	const struct hd_train_config *t = &p->config;
+	const struct hd_section *s = hd_conf_section(p->conf, NULL, "checkpoint");
+	int is_resumed = strcmp(hd_section_str(s, "resume"), "no") != 0;
+
+	if (!t->by_tokens || t->warmup)
+		return 0;
+	return t->schedule == HD_LR_CONSTANT || (!t->decay && !t->batch.steps && !is_resumed);
+}
+
+static void warn_of_rates(const struct hd_plan *p)
+{
+	static const struct idle constant = { "train", { "min_lr", "decay" }, "with train.schedule = constant" },
+				 unit = { "train",
+					  { "schedule_unit" },
+					  "without train.warmup, train.decay and train.global_batch_ramp" },
+				 unit_of_constant = { "train",
+						      { "schedule_unit" },
+						      "with train.schedule = constant and no train.warmup" };
+	int is_constant = p->config.schedule == HD_LR_CONSTANT;
+	char why[80];
+	const struct idle warming = { "train", { "schedule", "min_lr", "decay" }, why };
+
+	snprintf(why, sizeof(why), "with train.warmup = %lld: no step comes after it", (long long)p->config.warmup);
+	if (is_constant)
+		warn(p->conf, &constant);
+	else if (never_decays(&p->config))
+		warn(p->conf, &warming);
+	if (is_unit_idle(p))
+		warn(p->conf, is_constant ? &unit_of_constant : &unit);
+}
+
+static void warn_of_evaluations(const struct hd_plan *p)
+{
+	static const struct idle none = { "train", { "eval_every", "eval_batches" }, "with data.valid_fraction = 0" },
+				 never = { "train", { "eval_every", "eval_batches" }, "with train.steps = 0" };
+	const struct hd_section *data = hd_conf_section(p->conf, NULL, "data");
+
+	if (!*hd_section_str(data, "valid") && !(hd_section_num(data, "valid_fraction") > 0))
+		warn(p->conf, &none);
+	else if (!p->config.steps)
+		warn(p->conf, &never);
+}
+
 static void warn_of_train(const struct hd_plan *p)
 {
 	static const struct idle adamw = { "train", { "beta1", "beta2", "eps" }, "with train.optimizer = sgd" },
-				 decay = { "train", { "min_lr", "decay" }, "with train.schedule = constant" },
-				 ramp = { "train", { "global_batch_ramp" }, "that begins at train.global_batch" },
-				 eval = { "train", { "eval_every", "eval_batches" }, "with data.valid_fraction = 0" };
-	const struct hd_section *data = hd_conf_section(p->conf, NULL, "data");
+				 ramp = { "train", { "global_batch_ramp" }, "that begins at train.global_batch" };
 
 	if (!p->config.adamw && !p->config.optimizer)
 		warn(p->conf, &adamw);
 	if (*hd_section_str(hd_conf_section(p->conf, NULL, "train"), "global_batch_ramp") && !p->config.batch.steps)
 		warn(p->conf, &ramp);
-	if (p->config.schedule == HD_LR_CONSTANT)
-		warn(p->conf, &decay);
-	if (!*hd_section_str(data, "valid") && !(hd_section_num(data, "valid_fraction") > 0))
-		warn(p->conf, &eval);
+	warn_of_rates(p);
+	warn_of_evaluations(p);
 }
 
 static void warn_of_data(const struct hd_plan *p)
@@ -67,6 +118,33 @@ static void warn_of_data(const struct hd_plan *p)
 	if (strcmp(format, "auto") != 0 ||
 	    (!hd_tokens_have_jsonl(train) && !hd_tokens_have_jsonl(hd_section_str(s, "valid"))))
 		warn(p->conf, &field);
+}
+
+/* Angles are divided by the factor; dynamic and longrope have more than that. */
+static int scales_nothing(const struct hd_model *m)
+{
+	if (m->rope_factor != 1)
+		return 0;
+	if (m->rope_scaling == HD_ROPE_SCALING_YARN)
+		return m->rope_attention == 0 || m->rope_attention == 1;
+	return m->rope_scaling == HD_ROPE_SCALING_LINEAR || m->rope_scaling == HD_ROPE_SCALING_LLAMA3;
+}
+
+/* Whether the rotary positions turn no pair of dims; what would be said of them is then idle. */
+static int warn_of_no_turn(const struct hd_plan *p)
+{
+	char why[80];
+	const struct idle all = { "model",
+				  { "rope_theta", "rope_theta_window", "rope_scaling", "rope_factor", "rope_original",
+				    "rope_low", "rope_high", "rope_beta_fast", "rope_beta_slow", "rope_attention",
+				    "rope_short", "rope_long", "rope_truncate" },
+				  why };
+
+	if ((int64_t)(p->model.rotary_fraction * (double)p->model.head_dim) >= 2)
+		return 0;
+	snprintf(why, sizeof(why), "with model.rotary_fraction = %g: no pair of dims turns", p->model.rotary_fraction);
+	warn(p->conf, &all);
+	return 1;
 }
 
 static void warn_of_rope(const struct hd_plan *p)
@@ -88,7 +166,15 @@ static void warn_of_rope(const struct hd_plan *p)
 	static const struct idle longrope = { "model",
 					      { "rope_short", "rope_long" },
 					      "without model.rope_scaling = longrope" };
+	static const struct idle linear = { "model", { "rope_original" }, "with model.rope_scaling = linear" };
+	static const struct idle whole = { "model", { "rope_scaling" }, "with model.rope_factor = 1" };
 
+	if (warn_of_no_turn(p))
+		return;
+	if (scales_nothing(&p->model))
+		warn(p->conf, &whole);
+	if (p->model.rope_scaling == HD_ROPE_SCALING_LINEAR)
+		warn(p->conf, &linear);
 	if (p->model.rope_scaling == HD_ROPE_SCALING_NONE) {
 		warn(p->conf, &all);
 		return;
@@ -116,8 +202,18 @@ static void warn_of_window(const struct hd_plan *p)
 		warn(p->conf, &all);
 }
 
+static int has_dense_layers(const struct hd_model *m)
+{
+	for (int64_t l = 0; l < m->layers; l++)
+		if (!hd_experts_in(m, l))
+			return 1;
+	return 0;
+}
+
 static void warn_of_model(const struct hd_plan *p)
 {
+	static const struct idle init = { "model", { "init_std" }, "with model.load, whose weights are read" };
+	static const struct idle mlp = { "model", { "mlp" }, "with model.expert_mlp and experts in every layer" };
 	static const struct idle experts = { "model",
 					     { "experts_per_token", "moe_every", "router", "router_groups",
 					       "router_best_groups", "router_bias_rate", "gate_scale", "expert_mlp",
@@ -125,22 +221,31 @@ static void warn_of_model(const struct hd_plan *p)
 					       "group_tokens", "second_expert", "aux_loss", "z_loss" },
 					     "without model.experts" };
 	static const struct idle second = { "model", { "second_expert" }, "without model.router = gshard" };
+	const struct hd_section *s = hd_conf_section(p->conf, NULL, "model");
 
 	if (!p->model.experts)
 		warn(p->conf, &experts);
 	else if (p->model.router != HD_ROUTER_GSHARD)
 		warn(p->conf, &second);
+	if (*hd_section_str(s, "load"))
+		warn(p->conf, &init);
+	else if (p->model.expert_mlp && !has_dense_layers(&p->model)) /* a loaded model's width is compared */
+		warn(p->conf, &mlp);
 }
 
 static void warn_of_log(const struct hd_plan *p)
 {
 	static const struct idle prompt = { "log", { "sample_prompt" }, "without log.sample or log.sample_every" },
-				 steps = { "log", { "trace_steps" }, "without log.trace" };
+				 no_text = { "log", { "sample_every", "sample_prompt" }, "with log.sample = 0" },
+				 steps = { "log", { "trace_steps" }, "without log.trace or log.machine" };
 	const struct hd_section *s = hd_conf_section(p->conf, NULL, "log");
+	int has_interval = hd_section_int(s, "sample_every") != 0;
 
-	if (!hd_section_int(s, "sample") && !hd_section_int(s, "sample_every"))
+	if (has_interval && hd_section_has(s, "sample") && !hd_section_int(s, "sample"))
+		warn(p->conf, &no_text);
+	else if (!has_interval && !hd_section_int(s, "sample"))
 		warn(p->conf, &prompt);
-	if (!*hd_section_str(s, "trace"))
+	if (!*hd_section_str(s, "trace") && !*hd_section_str(s, "machine"))
 		warn(p->conf, &steps);
 }
 

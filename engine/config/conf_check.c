@@ -253,6 +253,13 @@ int hd_section_has(const struct hd_section *s, const char *key)
 	return e && e->given;
 }
 
+int hd_section_said(const struct hd_section *s, const char *key)
+{
+	const struct hd_entry *e = hd_conf_entry_find(s, key);
+
+	return e && e->given && !e->loaded;
+}
+
 int64_t hd_section_int(const struct hd_section *s, const char *key)
 {
 	const struct hd_entry *e = hd_conf_entry_find(s, key);

@@ -15,6 +15,7 @@
 struct choice_reader {
 	const char *path;
 	int64_t line, seq;
+	int64_t cut, longest;       /* answers whose prompts are cut; tokens of the longest, with its prompt */
 	struct hd_encoder *encoder; /* NULL: bytes are tokens */
 	struct hd_err *err;
 };
@@ -55,6 +56,8 @@ static int keep_the_end(struct choice_reader *r, struct hd_answer *a)
 				  (long long)r->line, (long long)(n - a->first), (long long)r->seq);
 	if (over <= 0)
 		return HD_OK;
+	r->cut++;
+	r->longest = n > r->longest ? n : r->longest;
 	memmove(a->ids.at, a->ids.at + over, (size_t)(n - over) * sizeof(*a->ids.at));
 	a->ids.n -= (size_t)over;
 	a->first -= over;
@@ -125,6 +128,15 @@ static int read_line(struct choice_reader *r, const char *line, size_t n, struct
 	return rc;
 }
 
+static void warn_of_cuts(const struct choice_reader *r, int64_t answers)
+{
+	if (r->cut)
+		hd_log(HD_LOG_WARN,
+		       "%s: prompts and answers of up to %lld tokens, and the model reads the last train.seq + 1 = %lld; "
+		       "cut: %lld of %lld",
+		       r->path, (long long)r->longest, (long long)r->seq + 1, (long long)r->cut, (long long)answers);
+}
+
 int hd_choices_read(const char *path, const struct hd_tokenizer *t, int64_t seq, struct hd_choices *out,
 		    struct hd_err *err)
 {
@@ -142,6 +154,8 @@ int hd_choices_read(const char *path, const struct hd_tokenizer *t, int64_t seq,
 	}
 	if (!err->code && !out->n)
 		hd_err_set(err, HD_EINVAL, "%s: there is no question in it", path);
+	if (!err->code)
+		warn_of_cuts(&r, out->answers);
 	if (f)
 		fclose(f);
 	free(line);

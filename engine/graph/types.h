@@ -209,6 +209,7 @@ struct hd_plan {
 	const struct hd_plan_options *options; /* while it is made; NULL: by hand */
 	int asking;                            /* made to hear what its rules say of the batch, and thrown away */
 	struct held_message *held;             /* what plugins have said meanwhile */
+	int quiet;                             /* what plugins warn of is not printed */
 	struct hd_conf *conf;
 	struct hd_err *err;
 	struct hd_err own;

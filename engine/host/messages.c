@@ -15,6 +15,8 @@ void hd_host_log(struct hd_plan *p, int level, const char *text)
 {
 	struct held_message *m, **end = &p->held;
 
+	if (p->quiet && level >= HD_LOG_WARN)
+		return;
 	if (!p->asking) {
 		hd_log(level, "%s", text);
 		return;

@@ -219,6 +219,9 @@ static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_m
 	if (m->rope_scaling == HD_ROPE_SCALING_LLAMA3 && !(low < high))
 		return hd_section_fail(c, s, "rope_high", err, HD_EINVAL, "%g is not more than rope_low = %g", high,
 				       low);
+	if (m->rope_scaling == HD_ROPE_SCALING_YARN && m->rope_beta_fast < m->rope_beta_slow)
+		return hd_section_fail(c, s, "rope_beta_fast", err, HD_EINVAL, "%g is less than rope_beta_slow = %g",
+				       m->rope_beta_fast, m->rope_beta_slow);
 	if (m->rope_scaling == HD_ROPE_SCALING_DYNAMIC && turned <= 2)
 		return hd_section_fail(c, s, "rope_scaling", err, HD_EINVAL,
 				       "dynamic needs more than 2 dims that turn, and here are %lld",

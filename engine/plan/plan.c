@@ -242,6 +242,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->whole_logits = o->whole_logits;
 	p->residuals_apart = o->residuals_apart;
 	p->loss_apart = o->loss_apart;
+	p->quiet = o->quiet;
 	return p;
 }
 

@@ -25,6 +25,7 @@ struct hd_plan_options {
 	int loss_apart;         /* the gradient of logits is made by a kernel of its own */
 	int separate;      /* the device has no kernels that make a slope or sums beside something else (gelu_slope) */
 	int64_t node_size; /* ranks of a host; 0: unknown, or not the same on all */
+	int quiet;         /* what plugins warn of is not printed: of many plans, of which one is chosen */
 	int64_t *needs;    /* if not NULL: the ranks of the layout, where they are not `ranks` */
 	const char *after; /* the last pass that runs; NULL: all */
 };

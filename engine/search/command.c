@@ -123,6 +123,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	HD_TRY(hd_cli_plan_options(c, hd_machine_node_size(m), conf, &o.plan, err));
 	HD_TRY(hd_cli_outputs_check(c, *conf, err));
 	o.conf = *conf;
+	o.plan.quiet = 1;
 	if (o.tries < 0) /* a plan takes as long as it has layers */
 		o.tries = tries_of(hd_section_int(hd_conf_section(*conf, NULL, "model"), "layers"));
 	o.unbounded = getenv("HD_TEST_SEARCH_ALL") != NULL;

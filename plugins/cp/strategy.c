@@ -44,8 +44,17 @@ static int cp_rewrite(struct hd_strategy *s, struct hd_plan *p)
 	return s->form->rewrite ? s->form->rewrite(s, p) : HD_OK;
 }
 
+/* The default is zigzag, so none has been given. */
+static void warn_of_balance(struct hd_strategy *s, struct hd_plan *p)
+{
+	if (!s->zigzag && s->form == &cp_ulysses && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
+			  "balance = none does nothing with form = ulysses: the work is equal in any order");
+}
+
 static int cp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
+	warn_of_balance(s, p);
 	return s->form->lower ? s->form->lower(s, p) : HD_OK;
 }
 

@@ -18,6 +18,9 @@ struct hd_strategy {
 	int64_t zero_size;       /* replicas that share: s->n, or those of `inner` */
 	int64_t servers, server; /* servers: coordinates behind the replicas; server: that at hand, -1: all of them */
 	uint32_t wire;           /* dtype of gradients on their way */
+	int64_t node;            /* sync = hierarchical: replicas of a node, where that makes two levels; else 0 */
+	int64_t node_ranks;      /* and the ranks of a node, 0: unknown */
+	int64_t sums;            /* buckets that the way of `sync` sums */
 	int sync, overlap, offload;
 };
 

@@ -36,9 +36,11 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 			       "apart: they cannot be shared out evenly",
 			       (long long)ranks, (long long)m, (long long)(ranks % stride * 10 / stride),
 			       (long long)s->n, (long long)stride);
-	if (dp_size_groups(s, p, m > 1 && m < s->n ? m : 0) < 0)
+	s->node_ranks = ranks;
+	s->node = m > 1 && m < s->n ? m : 0;
+	if (dp_size_groups(s, p, s->node) < 0)
 		return s->h->status(p);
-	if (m > 1 && m < s->n) {
+	if (s->node) {
 		s->inner = hd_axis_new(s->h, p, "node", m);
 		s->dp = hd_axis_new(s->h, p, "across", s->n / m);
 	} else if (s->zero_size > 1 && s->zero_size < s->n) {

@@ -104,6 +104,27 @@ static int dp_storage_of(struct hd_strategy *s, struct hd_plan *p)
 	return s->offload ? dp_offload(s, p) : s->h->status(p);
 }
 
+/* zero may cut all that sync would sum, and nodes may make no levels.  The default is ring, so what is neither that nor server has
+ * been given. */
+static void warn_of_sync(struct hd_strategy *s, struct hd_plan *p)
+{
+	const char *way = s->sync == DP_ALLREDUCE ? "allreduce" : "hierarchical";
+	int is_level = s->sync == DP_HIERARCHICAL;
+
+	if ((s->sync != DP_ALLREDUCE && !is_level) || s->node || s->n == 1 || !s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
+		return;
+	if (s->zero && !s->sums)
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
+			  "sync = %s does nothing with zero = %lld: gradients are reduce-scattered", way,
+			  (long long)s->zero);
+	else if (is_level && s->node_ranks)
+		s->h->log(
+			p, HD_LOG_WARN, __FILE__, __LINE__,
+			"sync = hierarchical does nothing with %lld rank%s a node: the %lld replicas make no two levels, and "
+			"one all-reduce sums over all",
+			(long long)s->node_ranks, s->node_ranks == 1 ? "" : "s", (long long)s->n);
+}
+
 static int dp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
 	s->along = s->dp;
@@ -111,6 +132,7 @@ static int dp_lower(struct hd_strategy *s, struct hd_plan *p)
 		dp_lower_served(s, p);
 	dp_lower_scatters(s, p);
 	dp_lower_sums(s, p);
+	warn_of_sync(s, p);
 	return dp_lower_gathers(s, p);
 }
 

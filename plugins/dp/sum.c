@@ -38,6 +38,7 @@ static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const
 static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
 {
 	hd_cursor(s->g, p, b->at, g);
+	s->sums++;
 	b->flat = s->g->pack(p, b->x, b->n, s->n);
 	s->g->unpack(p, by_sync(s, p, g, b->flat, dp_is_two_levels(s, b->in[0])), b->x, b->n, b->x + b->n);
 	for (uint32_t i = 0; i < b->n; i++)

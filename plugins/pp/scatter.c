@@ -37,13 +37,14 @@ static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 	return 0;
 }
 
-static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
+/* -> the axes by which it is cut. */
+static uint32_t in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
 {
 	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
 	const struct hd_axis *by[HD_MAX_AXES];
 	struct hd_tensor *x = n->ins[0];
 	struct hd_place to;
-	uint32_t k = 0;
+	uint32_t k = 0, cuts;
 
 	hd_cursor(s->g, p, n, NULL);
 	for (const struct hd_axis *a = NULL; x && (a = s->h->axis_next(p, a));)
@@ -52,13 +53,15 @@ static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *
 			x = s->g->reshard(p, x, a, &to);
 			by[k++] = a;
 		}
-	if (!k)
-		return;
+	cuts = k;
+	if (!cuts)
+		return 0;
 	x = s->g->reshard(p, x, s->pp, &n->reshard->need);
 	while (x && k)
 		x = s->g->reshard(p, x, by[--k], &whole);
 	if (x)
 		s->g->replace(p, n->outs[0], x);
+	return cuts;
 }
 
 int pp_lower(struct hd_strategy *s, struct hd_plan *p)
@@ -67,12 +70,16 @@ int pp_lower(struct hd_strategy *s, struct hd_plan *p)
 		.size = sizeof(crossings), .kind = "reshard", .axis = s->pp, .phases = HD_UNIT_F | HD_UNIT_B | HD_UNIT_W
 	};
 	struct hd_node *n = NULL;
+	uint32_t cuts = 0;
 
 	if (!s->scatter)
 		return HD_OK;
 	while ((n = s->g->node_next(p, n, &crossings)))
 		if (n->reshard->have.kind == HD_PLACE_PINNED && n->reshard->need.kind == HD_PLACE_PINNED &&
 		    n->ins[0]->what == HD_TENSOR_ACT)
-			in_pieces(s, p, n);
+			cuts += in_pieces(s, p, n);
+	if (!cuts && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
+			  "scatter_gather = yes does nothing without an axis on which what crosses stages is whole");
 	return s->h->status(p);
 }
