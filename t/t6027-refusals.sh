@@ -97,7 +97,8 @@ for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.'
 	no "q\\.jsonl:1: .*${each#*|}|q\\.jsonl:1: " eval ck --choices q.jsonl
 done
 for option in '--seed 2' '--top-k 3' '--top-p 0.5'; do
-	no "generate: ${option% *}: with --temperature 0 nothing is drawn" generate ck --prompt a --temperature 0 $option
+	like "greedy, and $option" "$(heddle generate ck --prompt a --tokens 1 --temperature 0 $option 2>&1 >/dev/null)" \
+		"generate: ${option% *} does nothing with --temperature 0\$"
 done
 no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
 no '/dev/full: No space left' report m.jsonl --out /dev/full

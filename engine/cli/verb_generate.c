@@ -197,15 +197,13 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 }
 
 /* Without a draw: the likeliest token of all is taken. */
-static int check_draws(const struct hd_cli *c, const struct hd_sampling *s, struct hd_err *err)
+static void warn_of_draws(const struct hd_cli *c, const struct hd_sampling *s)
 {
 	static const char *const of_draws[] = { "top-k", "top-p", "seed" };
 
 	for (size_t i = 0; s->temperature == 0 && i < HD_LEN(of_draws); i++)
 		if (hd_cli_has(c, of_draws[i]))
-			return hd_err_set(err, HD_EINVAL, "generate: --%s: with --temperature 0 nothing is drawn",
-					  of_draws[i]);
-	return HD_OK;
+			hd_log(HD_LOG_WARN, "generate: --%s does nothing with --temperature 0", of_draws[i]);
 }
 
 static int read_sampling(const struct hd_cli *c, int64_t *tokens, struct hd_sampling *s, struct hd_err *err)
@@ -213,7 +211,7 @@ static int read_sampling(const struct hd_cli *c, int64_t *tokens, struct hd_samp
 	HD_TRY(check_options(c, err));
 	HD_TRY(hd_cli_int(c, "tokens", 0, 1000000, 200, tokens, err));
 	HD_TRY(hd_cli_num(c, "temperature", 0, 100, 0.8, &s->temperature, err));
-	HD_TRY(check_draws(c, s, err));
+	warn_of_draws(c, s);
 	HD_TRY(hd_cli_int(c, "top-k", 0, 1000000, 0, &s->top_k, err));
 	HD_TRY(hd_cli_num(c, "top-p", 0, 1, 1, &s->top_p, err));
 	HD_TRY(hd_cli_int(c, "seed", 0, INT64_MAX, 1, &s->seed, err));
