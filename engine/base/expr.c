@@ -12,7 +12,6 @@
 #include <config.h>
 #include "engine/base/expr.h"
 #include <ctype.h>
-#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -161,11 +160,10 @@ static int parse_number(struct tree *t)
 
 	if (start[0] == '0' && (start[1] | 32) == 'x')
 		return fail(t, start, "a hexadecimal number");
-	errno = 0;
 	v = strtod(start, &end);
 	if (end == start || isalpha((unsigned char)*end) || *end == '.')
 		return fail(t, start, "a malformed number");
-	if (!isfinite(v) || (errno == ERANGE && v == 0))
+	if (!isfinite(v))
 		return fail(t, start, "a number out of range");
 	t->at = end;
 	return number(t, v);
