@@ -105,7 +105,7 @@ no '/dev/full: No space left' report m.jsonl --out /dev/full
 no 'bench: train\.seq = 2 leaves no room for a prompt' bench tiny.ini --generate --set train.seq=2
 
 # check refuses what a run would.
-no 'comm: nccl needs GPUs, and train\.device is cpu' check tiny.ini --set train.comm=nccl --set train.device=cpu
+no 'comm: nccl needs GPUs, and the device is cpu' check tiny.ini --set train.comm=nccl --set train.device=cpu
 no 'reduce: rank_order: nccl adds in an order of its own' check tiny.ini --set train.comm=nccl --set train.reduce=rank_order
 no '1000000000 sequences are 500000000 micro-batches of 2 on each of 1 replicas, and a step has at most 100000' \
 	check tiny.ini --set train.global_batch=1000000000 --set train.micro_batch=2

@@ -115,7 +115,7 @@ static int check_comm(struct hd_conf *c, const struct hd_train_config *t, struct
 	if (t->comm != HD_TRANSPORT_NCCL)
 		return HD_OK;
 	if (t->device == HD_DEVICE_CPU)
-		return hd_train_fail(c, t, "comm", err, HD_ENOTSUP, "nccl needs GPUs, and train.device is cpu");
+		return hd_train_fail(c, t, "comm", err, HD_ENOTSUP, "nccl needs GPUs, and the device is cpu");
 	if (t->rank_order)
 		return hd_train_fail(c, t, "reduce", err, HD_ENOTSUP,
 				     "rank_order: nccl adds in an order of its own; "
