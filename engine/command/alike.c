@@ -40,7 +40,27 @@ static void first_difference(char *a, char *b, char **line_a, char **line_b)
 	} while (*line_a && *line_b && !strcmp(*line_a, *line_b));
 }
 
-static void refuse(int rank, char *text, const char *first, struct hd_err *err)
+/* theirs: of that rank; ours: of rank 0. */
+typedef void refusal(int rank, char *theirs, const char *ours, struct hd_err *err);
+
+/* All ranks; takes the text. */
+static int compare(char *text, refusal *refuse, struct hd_err *err)
+{
+	double hash = (double)(hash_bytes(text, strlen(text)) >> 12);
+	char **all;
+
+	if (hd_comm_max(hash) != -hd_comm_max(-hash)) {
+		all = hd_comm_gather_text(text);
+		for (int r = 1; all && !err->code; r++)
+			if (strcmp(all[r], all[0]))
+				refuse(r, all[r], all[0], err);
+		hd_comm_agree(err);
+	}
+	free(text);
+	return err->code;
+}
+
+static void refuse_start(int rank, char *text, const char *first, struct hd_err *err)
 {
 	char *zero = hd_strdup(first), *theirs, *ours, *who = hd_rank_text(rank), *other = hd_rank_text(0);
 
@@ -58,20 +78,11 @@ static void refuse(int rank, char *text, const char *first, struct hd_err *err)
 
 int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err)
 {
-	char *ini = hd_conf_text(conf), **all;
+	char *ini = hd_conf_text(conf);
 	char *text = hd_format("heddle %s, %016llx\n%s", PACKAGE_VERSION, (unsigned long long)program_hash(), ini);
-	double hash = (double)(hash_bytes(text, strlen(text)) >> 12);
 
-	if (hd_comm_max(hash) != -hd_comm_max(-hash)) {
-		all = hd_comm_gather_text(text);
-		for (int r = 1; all && !err->code; r++)
-			if (strcmp(all[r], all[0]))
-				refuse(r, all[r], all[0], err);
-		hd_comm_agree(err);
-	}
 	free(ini);
-	free(text);
-	return err->code;
+	return compare(text, refuse_start, err);
 }
 
 /* Tokens to train on, tokens to validate with, and a hash of some. */
@@ -81,7 +92,7 @@ static char *data_text(const struct hd_data *d, int64_t seq)
 			 (long long)hd_data_tokens(d, 1), (unsigned long long)hd_data_fingerprint(d, seq));
 }
 
-static void refuse_data(int rank, const char *theirs, const char *ours, struct hd_err *err)
+static void refuse_data(int rank, char *theirs, const char *ours, struct hd_err *err)
 {
 	char *who = hd_rank_text(rank), *other = hd_rank_text(0);
 	size_t a = strcspn(theirs, "\n"), b = strcspn(ours, "\n");
@@ -98,16 +109,5 @@ static void refuse_data(int rank, const char *theirs, const char *ours, struct h
 
 int hd_data_alike(const struct hd_data *d, int64_t seq, struct hd_err *err)
 {
-	char *text = data_text(d, seq), **all;
-	double hash = (double)(hash_bytes(text, strlen(text)) >> 12);
-
-	if (hd_comm_max(hash) != -hd_comm_max(-hash)) {
-		all = hd_comm_gather_text(text);
-		for (int r = 1; all && !err->code; r++)
-			if (strcmp(all[r], all[0]))
-				refuse_data(r, all[r], all[0], err);
-		hd_comm_agree(err);
-	}
-	free(text);
-	return err->code;
+	return compare(data_text(d, seq), refuse_data, err);
 }
