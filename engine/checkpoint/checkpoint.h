@@ -45,7 +45,7 @@ int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *a
 /* What [checkpoint] resume means before anything is read: the path of a step directory, or NULL: start anew.  A dir that
  * already holds a later step than the run would start with is refused (resume = no).  malloc'ed. */
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err);
-/* outputs.c: whether the files and the directory that [log] and [checkpoint] name could be written; makes none of them.  A file that
+/* run_outputs.c: whether the files and the directory that [log] and [checkpoint] name could be written; makes none of them.  A file that
  * the run also reads, or writes for another key, is refused. */
 int hd_outputs_check(struct hd_conf *c, struct hd_err *err);
 /* What a run has path for: "is read as data.train", "is a file of model.load"; malloc'ed, NULL: it reads no such file. */

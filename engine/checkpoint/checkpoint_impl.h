@@ -8,7 +8,7 @@
  *   checkpoint_weights.c  the model's files: one, or several with an index
  *   checkpoint_states.c   states and gradients, under logical names; pieces of sums, one per member
  *   checkpoint_dirs.c     which directory: the newest, those to remove, the one being written
- *   outputs.c             what a run writes, which must not be what it reads
+ *   run_outputs.c         what a run writes, which must not be what it reads
  *   checkpoint_conf.c     the texts in it: state, INI, config.json
  *   checkpoint_kept.c     what others have written: the tokenizer, ids of special tokens
  */

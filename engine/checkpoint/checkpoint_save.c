@@ -220,7 +220,7 @@ int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd
 
 	hd_saving_begin(&s, j, at);
 	if (j->data)
-		s.data_hash = hd_data_fingerprint(j->data, hd_job_any_plan(j)->model.seq);
+		s.data_hash = hd_data_fingerprint(j->data);
 	hd_saving_plan(&s, err);
 	rc = hd_comm_agree(err);
 	if (rc >= 0)

@@ -60,7 +60,7 @@ int hd_saver_open(struct hd_job *j, struct hd_saver **out, struct hd_err *err)
 	s->j = j;
 	s->told = 1;
 	if (j->data)
-		s->data_hash = hd_data_fingerprint(j->data, hd_job_any_plan(j)->model.seq);
+		s->data_hash = hd_data_fingerprint(j->data);
 	if (!j->checkpoint.async)
 		return HD_OK;
 	hd_comm_beside_open();

@@ -86,10 +86,10 @@ int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err)
 }
 
 /* Tokens to train on, tokens to validate with, and a hash of some. */
-static char *data_text(const struct hd_data *d, int64_t seq)
+static char *data_text(const struct hd_data *d)
 {
 	return hd_format("%lld and %lld tokens\n%016llx", (long long)hd_data_tokens(d, 0),
-			 (long long)hd_data_tokens(d, 1), (unsigned long long)hd_data_fingerprint(d, seq));
+			 (long long)hd_data_tokens(d, 1), (unsigned long long)hd_data_fingerprint(d));
 }
 
 static void refuse_data(int rank, char *theirs, const char *ours, struct hd_err *err)
@@ -107,7 +107,7 @@ static void refuse_data(int rank, char *theirs, const char *ours, struct hd_err 
 	free(other);
 }
 
-int hd_data_alike(const struct hd_data *d, int64_t seq, struct hd_err *err)
+int hd_data_alike(const struct hd_data *d, struct hd_err *err)
 {
-	return compare(data_text(d, seq), refuse_data, err);
+	return compare(data_text(d), refuse_data, err);
 }

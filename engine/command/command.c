@@ -41,14 +41,6 @@ static double wanted_watchdog(struct hd_conf *conf)
 	return conf && hd_train_config_read(conf, &t, &ignored) >= 0 ? t.watchdog : 300;
 }
 
-static int64_t wanted_seq(struct hd_conf *conf)
-{
-	struct hd_train_config t;
-	struct hd_err ignored = { 0 };
-
-	return hd_train_config_read(conf, &t, &ignored) < 0 ? 0 : t.seq;
-}
-
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	j->started = c->started;
@@ -71,7 +63,7 @@ int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	hd_comm_agree(err);
 	hd_comm_watchdog(wanted_watchdog(!err->code ? conf : NULL));
 	HD_TRY(err->code);
-	return j->world.size > 1 ? hd_data_alike(j->data, wanted_seq(conf), err) : HD_OK;
+	return j->world.size > 1 ? hd_data_alike(j->data, err) : HD_OK;
 }
 
 /* Started alone on a layout of several ranks: the command that starts it as it must be. */

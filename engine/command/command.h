@@ -17,7 +17,7 @@ int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
 /* alike.c: whether all ranks have the same program and the same INI, or the same data; all ranks. */
 int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err);
-int hd_data_alike(const struct hd_data *d, int64_t seq, struct hd_err *err);
+int hd_data_alike(const struct hd_data *d, struct hd_err *err);
 /* Prints the one message; -> exit status. */
 int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
 /* A run on the checkpoint that the command line names. First its INI, then what else the subcommand reads. Last the
@@ -34,7 +34,7 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 /* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, 0:
  * unknown; -1: all are on one. */
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
-/* outputs.c: refuses a file of --out or --html that the command line or the INI names for something else. */
+/* output_options.c: refuses a file of --out or --html that the command line or the INI names for something else. */
 int hd_cli_outputs_check(const struct hd_cli *c, struct hd_conf *conf, struct hd_err *err);
 /* The status of a process that would end with rc.  If not all of its output has reached standard output, it is not 0, and a
  * message says so. */

@@ -464,6 +464,11 @@ void hd_data_close(struct hd_data *d)
 
 /* -- samples ----------------------------------------------------------------------------------- */
 
+int64_t hd_data_seq(const struct hd_data *d)
+{
+	return d->seq;
+}
+
 int64_t hd_data_vocab(const struct hd_data *d)
 {
 	return d->vocab;

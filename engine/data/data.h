@@ -18,6 +18,7 @@ int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, s
 		 struct hd_err *err);
 void hd_data_close(struct hd_data *d);
 int hd_data_is_here(struct hd_conf *c);         /* a file, directory or pattern of [data] train is on this machine */
+int64_t hd_data_seq(const struct hd_data *d);   /* tokens of a sample, less one */
 int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else what tokenizer or data say, 0: unknown */
 /* What [data] tokenizer names, or NULL: it is byte, or not given, or ids have another kind of tokenizer. */
 const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d);
@@ -33,7 +34,7 @@ int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set);
  * steps used. */
 int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
 /* Of the tokens of some training samples, spread over the data: another where the data, seq, the seed or the order are others. */
-uint64_t hd_data_fingerprint(const struct hd_data *d, int64_t seq);
+uint64_t hd_data_fingerprint(const struct hd_data *d);
 int hd_data_valid_sample(const struct hd_data *d, int64_t set, int64_t index, int32_t *ids, struct hd_err *err);
 /* One-time: opens FILE as the validation split alone, with the tokenizer of c (heddle eval). */
 int hd_data_open_file(struct hd_conf *c, const char *path, int64_t seq, int64_t vocab, struct hd_data **out,

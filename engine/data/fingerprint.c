@@ -8,8 +8,9 @@
 
 #define SAMPLES 16 /* they lie anywhere in the data, in an order that belongs to the seed */
 
-uint64_t hd_data_fingerprint(const struct hd_data *d, int64_t seq)
+uint64_t hd_data_fingerprint(const struct hd_data *d)
 {
+	int64_t seq = hd_data_seq(d);
 	int32_t *ids = hd_alloc((size_t)(seq + 1) * sizeof(*ids));
 	struct hd_err ignored = { 0 };
 	uint64_t h = hd_hash_add(HD_HASH_START, (uint64_t)hd_data_tokens(d, 0));

@@ -89,7 +89,7 @@ static void note_contents(const char *dir, const struct hd_job *j)
 	const char *then = json_string_value(json_object_get(o, "data_hash"));
 	int64_t now = hd_data_tokens(j->data, 0);
 
-	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)hd_data_fingerprint(j->data, j->train.seq));
+	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)hd_data_fingerprint(j->data));
 	if (tokens && tokens != now)
 		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: %lld tokens then, %lld now", dir,
 		       (long long)tokens, (long long)now);
