@@ -124,6 +124,26 @@ static void normals(void)
 	ok(fabs(z) < 4.5, "its distribution function is right (%.1f sigma)", z);
 }
 
+/* Several at once, beginning anywhere and of any length, are those that come one at a time. */
+static void several(void)
+{
+	static const int64_t lengths[] = { 0, 1, 2, 15, 255, 256, 257, 511, 513, 5000, 1 << 20 };
+	static float x[(1 << 20) + 1];
+	int other = 0, beyond = 0;
+
+	for (size_t k = 0; k < sizeof(lengths) / sizeof(*lengths); k++) {
+		uint64_t first = k * 0x123456789abull;
+
+		x[lengths[k]] = 42;
+		hd_random_normals(x, 17 + k, first, lengths[k]);
+		for (int64_t i = 0; i < lengths[k]; i++)
+			other += x[i] != hd_random_normal(17 + k, first + (uint64_t)i);
+		beyond += x[lengths[k]] != 42;
+	}
+	is_int(other, 0, "several normals at once have the bits of each alone");
+	is_int(beyond, 0, "and no more are written than were asked for");
+}
+
 /* The inverse against the function: relative error of a float. */
 static void inverse(void)
 {
@@ -178,6 +198,7 @@ int main(void)
 	uniformity();
 	avalanche();
 	normals();
+	several();
 	inverse();
 	permutations();
 	return done();

@@ -6,12 +6,13 @@
 #define HD_ENGINE_RNG_H
 #include <stdint.h>
 
-uint64_t hd_hash64(uint64_t x);                                    /* a bijective mixer */
-uint64_t hd_hash_text(const char *s);                              /* of a name */
-uint64_t hd_random_bits(uint64_t key, uint64_t index);             /* 64 uniform bits */
-double hd_random_uniform(uint64_t key, uint64_t index);            /* [0, 1) */
-float hd_random_normal(uint64_t key, uint64_t index);              /* mean 0, deviation 1 */
-uint64_t hd_key(uint64_t seed, const char *name, uint64_t number); /* key of (seed, name, number) */
+uint64_t hd_hash64(uint64_t x);                                             /* a bijective mixer */
+uint64_t hd_hash_text(const char *s);                                       /* of a name */
+uint64_t hd_random_bits(uint64_t key, uint64_t index);                      /* 64 uniform bits */
+double hd_random_uniform(uint64_t key, uint64_t index);                     /* [0, 1) */
+float hd_random_normal(uint64_t key, uint64_t index);                       /* mean 0, deviation 1 */
+void hd_random_normals(float *to, uint64_t key, uint64_t first, int64_t n); /* to[i] = that of index first + i */
+uint64_t hd_key(uint64_t seed, const char *name, uint64_t number);          /* key of (seed, name, number) */
 /* A random permutation of [0, n) without storing it: position -> element. */
 uint64_t hd_permute(uint64_t key, uint64_t n, uint64_t position);
 

@@ -20,10 +20,16 @@ struct hd_view { /* one operand, as one rank holds it */
 	/* Logical extent of the whole dim is dims[i]->n: entries whose global index (off + i) is not below it are padding. */
 };
 
+enum {
+	HD_NEVER_ADDS = 1,       /* hd_run.acc of this launch is never 1 */
+	HD_NEVER_OVERWRITES = 2, /* nor 0 */
+};
+
 struct hd_kernel_desc {
 	const char *attr; /* "key=value key=value"; of map: the expression itself */
 	uint32_t nin, nout;
 	const struct hd_view *in, *out;
+	uint32_t never; /* HD_NEVER_ADDS, HD_NEVER_OVERWRITES, or 0: both may be asked for */
 };
 
 struct hd_prep { /* what prepare leaves for run */

@@ -41,6 +41,7 @@ struct launch { /* one kernel of a node */
 	struct tensor **in, **out;
 	uint32_t nin, nout;
 	int32_t acc;           /* 0, 1, or -1: by the accumulator's state */
+	uint32_t never;        /* as its kernel was told: HD_NEVER_ADDS, HD_NEVER_OVERWRITES */
 	struct tensor *target; /* accumulator that its outputs are added to, or NULL */
 	struct tensor *rows;   /* numbers of the rows that its operands have, or NULL */
 };

@@ -17,10 +17,11 @@ struct waiting_calls {
 /* What is known while commands are appended. */
 struct binding {
 	struct hd_program *g;
-	char *written;    /* by tensor id: the accumulator has been */
-	char *staging;    /* free from here on; NULL: movements reach the tensors */
-	int64_t requests; /* of the calls so far */
-	int64_t *period;  /* by request: of the node that made the call */
+	char *written;             /* by tensor id: the accumulator has been */
+	const struct node *broken; /* its kernel was told that it never does what it does; NULL: none */
+	char *staging;             /* free from here on; NULL: movements reach the tensors */
+	int64_t requests;          /* of the calls so far */
+	int64_t *period;           /* by request: of the node that made the call */
 };
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
@@ -71,6 +72,8 @@ static void run_launch(struct binding *b, const struct entry *e, const struct la
 		c->acc = b->written[l->target->id];
 		b->written[l->target->id] = 1;
 	}
+	if (l->never & (c->acc ? HD_NEVER_ADDS : HD_NEVER_OVERWRITES))
+		b->broken = e->node;
 }
 
 /* The rows of a movement between samples and experts.  The rank that moves them reads their counts in the host's memory. */
@@ -166,7 +169,7 @@ static int copy_to(struct hd_program *g, const struct hd_bind *b, const struct t
 {
 	struct hd_view view[2] = { { .dtype = t->v.dtype, .ndim = t->v.ndim },
 				   { .dtype = t->v.dtype, .ndim = t->v.ndim } };
-	struct hd_kernel_desc d = { "", 1, 1, &view[0], &view[1] };
+	struct hd_kernel_desc d = { "", 1, 1, &view[0], &view[1], HD_NEVER_ADDS };
 	struct hd_prep *prep = hd_plan_alloc(g->plan, sizeof(*prep));
 	struct command *c;
 
@@ -451,6 +454,9 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	b.period = hd_alloc((g->n + 1) * sizeof(*b.period));
 	open_entries(&b);
 	free(b.written), free(b.period);
+	if (b.broken)
+		return hd_err_set(err, HD_EBUG, "%s of %s: its kernel was prepared for another way to write",
+				  b.broken->v.op->name, b.broken->v.block);
 	g->requests = hd_plan_alloc(g->plan, (size_t)(b.requests + 1) * sizeof(*g->requests));
 	g->update_at = find_update(g);
 	HD_TRY(assign(g, bind, err));

@@ -60,8 +60,6 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 	next_run(&before, (struct init_run){ 0 }, fn, ctx);
 }
 
-#define SMALL 2048 /* elements: not worth waking threads for */
-
 struct filling {
 	void *w;
 	uint64_t key, hash, name;
@@ -69,22 +67,34 @@ struct filling {
 	int init, wide;
 };
 
+static void put(const struct filling *f, int64_t at, float v)
+{
+	if (f->wide)
+		((double *)f->w)[at] = v;
+	else
+		((float *)f->w)[at] = v;
+}
+
+#define BLOCK 4096        /* elements that one thread makes at a time */
+#define SMALL (2 * BLOCK) /* not worth waking threads for */
+
+static void fill_block(const struct filling *f, int64_t global, int64_t local, int64_t n)
+{
+	float x[BLOCK], same = f->init == HD_INIT_ONE ? 1 : f->init == HD_INIT_VALUE ? (float)f->std : 0;
+
+	if (f->init == HD_INIT_NORMAL)
+		hd_random_normals(x, f->key, (uint64_t)global, n);
+	for (int64_t i = 0; i < n; i++)
+		put(f, local + i, f->init == HD_INIT_NORMAL ? (float)f->std * x[i] : same);
+}
+
 static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	const struct filling *f = ctx;
 
 #pragma omp parallel for schedule(static) if (count >= SMALL)
-	for (int64_t i = 0; i < count; i++) {
-		float v = f->init == HD_INIT_NORMAL  ? (float)f->std * hd_random_normal(f->key, (uint64_t)(global + i))
-			  : f->init == HD_INIT_ONE   ? 1
-			  : f->init == HD_INIT_VALUE ? (float)f->std
-						     : 0;
-
-		if (f->wide)
-			((double *)f->w)[local + i] = v;
-		else
-			((float *)f->w)[local + i] = v;
-	}
+	for (int64_t i = 0; i < count; i += BLOCK)
+		fill_block(f, global + i, local + i, count - i < BLOCK ? count - i : BLOCK);
 }
 
 /* The name that a parameter's values, and its master's, are made from; NULL: t is neither. */

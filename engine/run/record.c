@@ -72,10 +72,22 @@ static int no_kernel(const struct recorder *r, const char *name)
 			  k && *k ? ": the plugin's is for " : "", k && *k ? (*k)->device : "");
 }
 
+/* Of the last launch.  A gradient with one contribution, of one micro-batch, is never added to. */
+static uint32_t never(const struct recorder *r, const struct launch *l)
+{
+	const struct launches *all = &r->g->launches[r->node->id];
+
+	if (l->acc >= 0)
+		return l->acc ? HD_NEVER_OVERWRITES : HD_NEVER_ADDS;
+	if (r->g->plan->micros > 1 || !l->target->v.node || N(l->target->v.node)->v.nin > 1)
+		return 0;
+	return all->n > 1 && all->v[all->n - 2].target == l->target ? 0 : HD_NEVER_ADDS;
+}
+
 static int prepare(struct recorder *r, struct launch *l, const char *name, const char *attr)
 {
 	struct hd_view *v = hd_plan_alloc(r->g->plan, (l->nin + l->nout + 1) * sizeof(*v));
-	struct hd_kernel_desc d = { attr, l->nin, l->nout, v, v + l->nin };
+	struct hd_kernel_desc d = { attr, l->nin, l->nout, v, v + l->nin, l->never };
 	struct hd_err why = { 0 };
 	const struct inst *in = r->node->inst >= 0 ? &r->g->plan->inst[r->node->inst] : NULL;
 	const struct hd_kernel_ops *theirs = in ? hd_registry_kernel(in->plugin, r->bind->device->name, name) : NULL;
@@ -124,6 +136,7 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 		l->in[i] = ins[i];
 	for (uint32_t i = 0; i < nout; i++)
 		l->out[i] = outs[i];
+	l->never = never(r, l);
 	return prepare(r, l, kernel, hd_plan_text(r->g->plan, "%s", attr));
 }
 

@@ -77,7 +77,9 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 static inline int hd_prepare_norm_d_add(const struct hd_check *c, struct hd_prep *p)
 {
 	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0;
-	const struct hd_kernel_desc rest = { c->d->attr, c->d->nin - 1, c->d->nout, c->d->in + 1, c->d->out };
+	const struct hd_kernel_desc rest = {
+		c->d->attr, c->d->nin - 1, c->d->nout, c->d->in + 1, c->d->out, c->d->never
+	};
 	const struct hd_check of_rest = { c->kernel, c->real, &rest, c->err, c->also };
 
 	HD_TRY(hd_check_counts(c, 6 - rms, 6 - rms, 1, 4));

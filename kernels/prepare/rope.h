@@ -260,7 +260,7 @@ static inline float *hd_rope_drop(struct hd_rope_table **tables, struct hd_rope_
  * hd_prepare_rope says; a: the angles of the first `most` positions. */
 static inline int hd_prepare_rope_at(const struct hd_check *c, struct hd_prep *p, struct hd_rope *a)
 {
-	const struct hd_kernel_desc one = { c->d->attr, 1, 1, c->d->in, c->d->out };
+	const struct hd_kernel_desc one = { c->d->attr, 1, 1, c->d->in, c->d->out, c->d->never };
 	const struct hd_check alone = { c->kernel, c->real, &one, c->err, c->also };
 
 	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));

@@ -45,7 +45,7 @@ static void plan_widened(struct cpu_product *p, struct product_plan *plan)
 		plan->by = BY_LOOPS;
 		return;
 	}
-	plan->needs = 3;
+	plan->needs = HD_MM_ADDS | HD_MM_OVERWRITES;
 	for (int o = OP_A; o <= OP_C; o++)
 		e->dtype[o] = HD_DTYPE_F32;
 }
@@ -60,14 +60,14 @@ static void plan_product(struct cpu_product *p, struct product_plan *plan)
 	p->bias_inside = inside;
 	if (plan->by == BY_THIN)
 		return;
-	plan->needs = e->dtype[OP_ADD] ? 2 : 3;
+	plan->needs = e->dtype[OP_ADD] ? HD_MM_ADDS : HD_MM_ADDS | HD_MM_OVERWRITES;
 	plan->s.dtype[HD_MM_BIAS] = inside ? e->dtype[OP_BIAS] : 0;
 	if (inside && hd_mm_has(&plan->s))
 		return;
 	p->bias_inside = 0;
 	plan->s.dtype[HD_MM_BIAS] = 0;
 	memset(plan->s.stride[HD_MM_BIAS], 0, sizeof(plan->s.stride[HD_MM_BIAS]));
-	plan->needs = e->dtype[OP_BIAS] || e->dtype[OP_ADD] ? 2 : 3;
+	plan->needs = e->dtype[OP_BIAS] || e->dtype[OP_ADD] ? HD_MM_ADDS : HD_MM_ADDS | HD_MM_OVERWRITES;
 	if (!hd_mm_has(&plan->s))
 		plan_widened(p, plan);
 }
@@ -95,6 +95,10 @@ static int plan_all(const struct hd_kernel_desc *d, struct cpu_product *p, struc
 	plan->by = BY_LOOPS;
 	if (p->e.count && !p->e.empty)
 		plan_product(p, plan);
+	if (!p->e.nouter && plan->needs == (HD_MM_ADDS | HD_MM_OVERWRITES))
+		plan->needs &= d->never & HD_NEVER_ADDS         ? HD_MM_OVERWRITES
+			       : d->never & HD_NEVER_OVERWRITES ? HD_MM_ADDS
+								: plan->needs;
 	return 0;
 }
 

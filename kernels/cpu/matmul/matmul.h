@@ -11,9 +11,9 @@
 #include "kernels/prepare/product.h"
 
 struct hd_mm;
-/* needs: bit 0, runs that overwrite; bit 1, runs that add.  The shape must be zeroed where it
- * says nothing.  NULL: oneDNN has nothing for this shape on this machine.  Owned by the caller,
- * shared inside. */
+enum { HD_MM_OVERWRITES = 1, HD_MM_ADDS = 2 }; /* what runs will do, or both */
+/* needs: of these.  The shape must be zeroed where it says nothing.  NULL: oneDNN has nothing for this shape on this
+ * machine.  Owned by the caller, shared inside. */
 struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs);
 int hd_mm_has(const struct hd_mm_shape *s); /* hd_mm_get would have something */
 /* Scratch that it takes for this, whichever implementation is chosen. */

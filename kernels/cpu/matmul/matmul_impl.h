@@ -86,6 +86,10 @@ void hd_mm_shrink(struct hd_mm_shape *s, double limit);
  * memory, and *mem is NULL. */
 int hd_mm_touch(void **mem, size_t *have, size_t bytes);
 
+/* -- rivals.c: the fastest implementation of a shape -- */
+/* Times what is not picked yet.  wanted: a key a line.  -> KEY VALUE lines of all of them, malloc'ed. */
+char *hd_mm_time(const char *wanted);
+
 /* -- matmul_picks.c: keys of shapes, and what was picked for each -- */
 #define HD_MM_KEY 700
 struct hd_mm_pick {
@@ -93,6 +97,8 @@ struct hd_mm_pick {
 	struct hd_mm_pick *next;
 };
 void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum);
+/* text, which is freed, with one line more: KEY, or KEY VALUE */
+char *hd_mm_key_append(char *text, const char *key, const char *value);
 int hd_mm_key_shape(struct hd_mm_shape *s, int *sum, const char *key);
 struct hd_mm_pick *hd_mm_pick_find(const char *key, size_t len);
 void hd_mm_pick_add(const char *key, size_t nkey, const char *value, size_t nvalue);

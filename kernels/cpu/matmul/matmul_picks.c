@@ -21,8 +21,8 @@ static char *put_list(char *at, const char *end, const char *name, const int64_t
 	return at;
 }
 
-/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63:own=5"; own: the version of
- * our own rivals, which were timed too */
+/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63:own=6"; own: the version of
+ * our own rivals, which were timed too, and of the timing */
 void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum)
 {
 	static const char *const names[] = { "a", "b", "c", "bias" };
@@ -33,7 +33,7 @@ void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum)
 	at = put_list(at, end, "n", s->n, s->ndim);
 	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
 		at = put_list(at, end, names[o], s->stride[o], s->ndim);
-	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d:own=5", sum, omp_get_max_threads(),
+	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d:own=6", sum, omp_get_max_threads(),
 		 (int)dnnl_get_effective_cpu_isa());
 }
 
@@ -57,6 +57,14 @@ int hd_mm_key_shape(struct hd_mm_shape *s, int *sum, const char *key)
 			s->stride[o][d] = hd_next_number(&key);
 	*sum = (int)hd_next_number(&key);
 	return hd_next_number(&key) == omp_get_max_threads(); /* threads: another number cannot be timed here */
+}
+
+char *hd_mm_key_append(char *text, const char *key, const char *value)
+{
+	char *longer = hd_format(value ? "%s%s %s\n" : "%s%s\n", text, key, value ? value : "");
+
+	free(text);
+	return longer;
 }
 
 struct hd_mm_pick *hd_mm_pick_find(const char *key, size_t len)

@@ -140,9 +140,9 @@ static void release_gelu(void *state)
 
 static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int back, struct hd_err *err)
 {
-	struct hd_kernel_desc mm = { d->attr, d->nin - (uint32_t)back, 1, d->in, d->out };
+	struct hd_kernel_desc mm = { d->attr, d->nin - (uint32_t)back, 1, d->in, d->out, d->never };
 	struct hd_view both[2] = { d->out[0], d->out[0] };
-	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out };
+	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out, d->never };
 	struct with_gelu *s;
 
 	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (hd_attr_num(d->attr, "keep", 0) != 0))

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which implementation of a product is the fastest here: those that oneDNN offers, and our own, are rivals, which are timed in turns
+ * on operands that come from memory, as they do in a step.
+ */
+#include <config.h>
+#include "engine/base/parse.h"
+#include "kernels/cpu/matmul/matmul_impl.h"
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Touched memory: untouched pages all read as one page of zeros.  In a step operands come from memory, so runs take sets of
+ * operands in turn that together are more than a cache keeps. */
+struct arena {
+	void *mem[HD_MM_OPERANDS], *scratch;
+	size_t bytes[HD_MM_OPERANDS], span[HD_MM_OPERANDS], scratch_bytes;
+	int sets, turn;
+};
+#define COLD ((size_t)16 << 20) /* bytes of all sets together, at least */
+#define MAX_SETS 32
+
+static size_t span(const struct hd_mm_shape *s, int o)
+{
+	int64_t last = 0;
+
+	for (int d = 0; d < s->ndim; d++)
+		last += s->stride[o][d] * (s->n[d] - 1);
+	return (size_t)(last + 1) * HD_BITS(s->dtype[o]) / 8;
+}
+
+static int touch(struct arena *a, const struct hd_mm_shape *s)
+{
+	size_t set = 1;
+	int ok = 1;
+
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		a->span[o] = s->dtype[o] ? (span(s, o) / 64 + 1) * 64 : 0;
+		set += a->span[o];
+	}
+	a->sets = COLD / set < MAX_SETS ? (int)(COLD / set) + 1 : MAX_SETS;
+	for (int o = 0; o < HD_MM_OPERANDS && ok; o++)
+		ok = hd_mm_touch(&a->mem[o], &a->bytes[o], a->span[o] * (size_t)a->sets);
+	return ok;
+}
+
+static void release(struct arena *a)
+{
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(a->mem[o]);
+	free(a->scratch);
+}
+
+struct rival {
+	struct hd_mm_primitive p;
+	struct hd_mm_own own; /* in its place */
+	int sum, is_own;
+	uint32_t bias_dtype;
+	char value[128];
+	double best;
+};
+#define MAX_RIVALS 12 /* of oneDNN */
+#define OWN 2
+
+static double time_once(struct rival *r, struct arena *a)
+{
+	size_t set = (size_t)(a->turn++ % a->sets);
+	char *at[HD_MM_OPERANDS];
+	double t;
+
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		at[o] = a->span[o] ? (char *)a->mem[o] + set * a->span[o] : NULL;
+	t = hd_seconds();
+	if (r->is_own)
+		hd_mm_own_run(&r->own, a->scratch, r->sum ? at[HD_MM_C] : NULL, (void *const *)at, r->bias_dtype);
+	else
+		hd_mm_execute(r->p.prim, &r->p.bound, a->scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
+			      at[HD_MM_BIAS]);
+	return hd_seconds() - t;
+}
+
+static void leave(struct rival *r, int n)
+{
+	for (int i = 0; i < n; i++) {
+		hd_mm_drop(&r[i].p);
+		hd_mm_own_drop(&r[i].own);
+	}
+}
+
+/* Implementations that were HOPELESS times slower than the best at a large product of a dtype (fp32, bf16), as those without
+ * matrix units are beside those with them: timing them at every shape would be most of the start of a run. */
+#define HOPELESS 5
+static char beaten[2][256]; /* names, each with a space behind */
+
+static int is_beaten(uint32_t dtype, const char *name)
+{
+	const char *names = beaten[dtype == HD_DTYPE_BF16];
+	size_t n = strlen(name);
+
+	for (const char *at = names; (at = strstr(at, name)); at += n)
+		if (at[n] == ' ' && (at == names || at[-1] == ' '))
+			return 1;
+	return 0;
+}
+
+static void beat(uint32_t dtype, const char *name)
+{
+	char *names = beaten[dtype == HD_DTYPE_BF16];
+	size_t used = strlen(names);
+
+	if (!is_beaten(dtype, name) && used + strlen(name) + 2 < sizeof(beaten[0]))
+		sprintf(names + used, "%s ", name);
+}
+
+/* oneDNN offers what it finds in its cache first, and then again in its turn. */
+static int is_entered(const struct rival *r, int n, const char *value)
+{
+	while (n > 0 && strcmp(r[n - 1].value, value))
+		n--;
+	return n > 0;
+}
+
+/* Whether an implementation is worth its timing.  all_names: with those that were beaten */
+static int is_worthy(uint32_t dtype, const_dnnl_primitive_desc_t pd, size_t limit, int all_names)
+{
+	const char *name = hd_mm_name(pd);
+
+	return !strstr(name, HD_MM_PLAIN_LOOPS) && (all_names || !is_beaten(dtype, name)) && hd_mm_scratch(pd) <= limit;
+}
+
+static int enter(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum, int swap, int all_names)
+{
+	size_t limit = hd_mm_limit(s, sum);
+	dnnl_primitive_desc_t pd;
+	char value[sizeof(r->value)];
+	struct hd_mm_offers o;
+	int begun = 0;
+
+	if (!hd_mm_offers_begin(&o, s, sum, swap))
+		return n;
+	while ((pd = hd_mm_offers_next(&o, &begun))) {
+		snprintf(value, sizeof(value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
+		if (n < MAX_RIVALS && is_worthy(s->dtype[HD_MM_A], pd, limit, all_names) && !is_entered(r, n, value) &&
+		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
+			strcpy(r[n].value, value);
+			r[n].best = 1e9;
+			r[n].own = (struct hd_mm_own){ NULL, NULL };
+			r[n].is_own = 0;
+			n += hd_mm_touch(&a->scratch, &a->scratch_bytes, r[n].p.scratch_bytes);
+		}
+		dnnl_primitive_desc_destroy(pd);
+	}
+	hd_mm_offers_end(&o);
+	return n;
+}
+
+static int enter_own(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum)
+{
+	static const char *const names[] = { HD_MM_TILES, HD_MM_THIN };
+
+	for (size_t i = 0; i < HD_LEN(names); i++) {
+		size_t bytes = (size_t)hd_mm_own_bytes(s, names[i], omp_get_max_threads());
+
+		r[n] = (struct rival){ .sum = sum, .is_own = 1, .bias_dtype = s->dtype[HD_MM_BIAS], .best = 1e9 };
+		if (!bytes || !hd_mm_touch(&a->scratch, &a->scratch_bytes, bytes) ||
+		    !hd_mm_own_make(&r[n].own, s, names[i]))
+			continue;
+		snprintf(r[n].value, sizeof(r[n].value), "ab/%s", names[i]);
+		n++;
+	}
+	return n;
+}
+
+/* Tiles are beaten by a clear MARGIN only: in steps they were as fast as the best of all timings, which
+ * differ by that much from one start to the next.  Products of few rows read a model from memory, but in timings from L3, which
+ * hides what thin ones are made for: forced, they were a tenth to two fifths faster where timing chose others. */
+#define MARGIN 0.87
+#define THIN_MARGIN 0.5
+static double weighed(const struct rival *r)
+{
+	return r->best * (r->own.tiles ? MARGIN : r->own.thin ? THIN_MARGIN : 1);
+}
+
+/* *lead: how many times longer the next best takes */
+static int winner(const struct rival *r, int n, double *lead)
+{
+	double best = 1e9, next = 1e9;
+	int at = 0;
+
+	for (int i = 0; i < n; i++) {
+		double t = weighed(&r[i]);
+
+		next = fmin(next, fmax(t, best));
+		if (t < best) {
+			best = t;
+			at = i;
+		}
+	}
+	*lead = next / best;
+	return at;
+}
+
+/* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those far behind drop out, and a CLEAR lead
+ * needs no further round. */
+#define CLEAR 1.08
+static int fastest(struct rival *r, int n, struct arena *a, double budget)
+{
+	double spent = 0, best = 1e9, lead = 1;
+	int at = 0;
+
+	for (int round = 0; n > 1 && round < 6 && (round < 2 || (spent < budget && lead < CLEAR)); round++) {
+		for (int i = 0; i < n; i++) {
+			double t;
+
+			if (round > 0 && r[i].best > 1.5 * best)
+				continue;
+			t = time_once(&r[i], a);
+			spent += t;
+			if (t < r[i].best)
+				r[i].best = t;
+			best = fmin(best, r[i].best);
+		}
+		at = winner(r, n, &lead);
+	}
+	return at;
+}
+
+/* Times r once more.  -> its best rate, FLOP/s */
+static double again(struct rival *r, struct arena *a, const struct hd_mm_shape *s)
+{
+	r->best = fmin(r->best, time_once(r, a));
+	return hd_mm_flops(s) / r->best;
+}
+
+/* What another process disturbed is slow once or twice, not each time. */
+static int is_hopeless(struct rival *r, struct arena *a, const struct hd_mm_shape *s, double best)
+{
+	double rate = hd_mm_flops(s) / r->best;
+
+	for (int tries = 0; tries < 3 && rate < best / HOPELESS; tries++)
+		rate = again(r, a, s);
+	return rate < best / HOPELESS;
+}
+
+static double rate_of(uint32_t dtype, int64_t size, double best)
+{
+	struct hd_mm_shape s = { .ndim = 3,
+				 .dtype = { dtype, dtype, HD_DTYPE_F32 },
+				 .n = { size, size, size },
+				 .stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
+	struct rival r[MAX_RIVALS + OWN];
+	struct arena a = { 0 };
+	int n;
+
+	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
+		return best;
+	n = enter_own(r, enter(r, 0, &a, &s, 0, 0, 0), &a, &s, 0);
+	for (int i = 0; i < 2 * n; i++)
+		best = fmax(best, again(&r[i / 2], &a, &s));
+	for (int i = 0; i < n; i++)
+		if (is_hopeless(&r[i], &a, &s, best))
+			beat(dtype, r[i].value + 3);
+	leave(r, n);
+	release(&a);
+	return best;
+}
+
+/* For the length of timings only */
+static double rough_rate(uint32_t dtype)
+{
+	static double known[2];
+	double *rate = &known[dtype == HD_DTYPE_BF16];
+
+	if (!(*rate > 0))
+		*rate = rate_of(dtype, 768, 1e9);
+	return *rate;
+}
+
+/* Seconds of a product that is timed whole; a longer one is cut.  A part of 8 ms chose wrongly: implementations differ in how they
+ * write a large result, by up to a tenth of the time of one of 12 MB. */
+#define LONGEST 0.025
+
+static void measure(const char *key, size_t len, struct arena *a)
+{
+	char text[HD_MM_KEY];
+	struct rival r[MAX_RIVALS + OWN];
+	struct hd_mm_shape s;
+	int n = 0, sum = 0;
+
+	snprintf(text, sizeof(text), "%.*s", (int)len, key);
+	if (!hd_mm_key_shape(&s, &sum, text))
+		return;
+	hd_mm_shrink(&s, LONGEST * rough_rate(s.dtype[HD_MM_A]));
+	hd_mm_shrink_scratch(&s, sum, NULL);
+	if (!touch(a, &s))
+		return;
+	for (int all_names = 0; all_names < 2 && !n; all_names++) {
+		n = enter(r, n, a, &s, sum, 0, all_names);
+		if (hd_mm_can_swap(&s))
+			n = enter(r, n, a, &s, sum, 1, all_names);
+		n = enter_own(r, n, a, &s, sum);
+	}
+	if (n) {
+		const char *value = r[fastest(r, n, a, 0.05)].value;
+
+		hd_mm_pick_add(key, len, value, strlen(value));
+	}
+	leave(r, n);
+}
+
+char *hd_mm_time(const char *wanted)
+{
+	char *text = hd_strdup("");
+	struct arena a = { 0 };
+
+	while (*wanted) {
+		size_t len = strcspn(wanted, "\n");
+		struct hd_mm_pick *p;
+
+		if (len && !hd_mm_pick_find(wanted, len))
+			measure(wanted, len, &a);
+		p = hd_mm_pick_find(wanted, len);
+		if (p && !strstr(text, p->key))
+			text = hd_mm_key_append(text, p->key, p->value);
+		wanted += len + (wanted[len] == '\n');
+	}
+	release(&a);
+	return text;
+}
+
+/* Measured when it is asked for, not before: then all ranks of a machine ask at once, as
+ * they will compute at once. */
+double hd_mm_rate(uint32_t dtype)
+{
+	static double known[2];
+	double *rate = &known[dtype == HD_DTYPE_BF16];
+
+	if (*rate > 0)
+		return *rate;
+	*rate = rate_of(dtype, 1024, 1e9);          /* 1e9: about what plain loops do */
+	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* oneDNN has none: einsum.c makes them of fp32 copies */
+		return *rate = hd_mm_rate(HD_DTYPE_F32);
+	if (*rate > 1e11)
+		*rate = rate_of(dtype, 1536, *rate);
+	return *rate;
+}
