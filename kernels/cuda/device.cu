@@ -182,7 +182,7 @@ void hd_cuda_scratch_need(size_t bytes)
 /* Made when it is first used after it was asked for: every prepare comes before. */
 void *hd_cuda_scratch(void)
 {
-	struct hd_err err = { 0, 0, "" };
+	struct hd_err err = {};
 
 	if (here.scratch_need > here.scratch_bytes) {
 		if (here.scratch && here.nsmaller < (int)HD_LEN(here.smaller))

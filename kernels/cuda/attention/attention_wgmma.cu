@@ -443,7 +443,7 @@ static int go(const struct hd_att *t, void *o, float *lse, const void *q, const 
 	int64_t sq[3] = { D, t->heads * D, t->seq * t->heads * D },
 		sk[3] = { D, t->kv_heads * D, t->keys * t->kv_heads * D };
 	jobs w = jobs_of(t->seq, t->heads, t->batch, t->keys * 2 * D * (int64_t)sizeof(bf16));
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 	hd_tensor_map mq, mk, mv;
 
 	HD_TRY(hd_tensor_map_make(&mq, q, nq, sq, ROWS, &none));

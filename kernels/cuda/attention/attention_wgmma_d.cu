@@ -279,7 +279,7 @@ template <int D> static int map_all(sides *m, const struct hd_att *t, const stru
 	int64_t n[2][4] = { { D, t->heads, t->seq, t->batch }, { D, t->kv_heads, t->keys, t->batch } };
 	int64_t step[2][3] = { { D, t->heads * D, t->seq * t->heads * D },
 			       { D, t->kv_heads * D, t->keys * t->kv_heads * D } };
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 
 	HD_TRY(hd_tensor_map_make(&m->q, x->q, n[0], step[0], nq, &none));
 	HD_TRY(hd_tensor_map_make(&m->d_o, x->d_o, n[0], step[0], nq, &none));

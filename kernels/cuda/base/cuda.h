@@ -437,11 +437,11 @@ template <int N, class F> static void hd_each_used(const struct hd_run *r, int64
 	}
 #define HD_CUDA_KERNEL(symbol, text, flag, prepare, run) \
 	extern "C" const struct hd_kernel hd_cuda_##symbol; \
-	extern "C" const struct hd_kernel hd_cuda_##symbol = { text, flag, prepare, run, NULL, NULL, NULL, NULL }
+	extern "C" const struct hd_kernel hd_cuda_##symbol = { text, flag, prepare, run,  NULL, \
+							       NULL, NULL, NULL,    NULL, NULL }
 #define HD_CUDA_KERNEL_JOINS(symbol, text, flag, prepare, run, join, run_joined, unjoin) \
 	extern "C" const struct hd_kernel hd_cuda_##symbol; \
-	extern "C" const struct hd_kernel hd_cuda_##symbol = { \
-		text, flag, prepare, run, join, run_joined, unjoin, NULL \
-	}
+	extern "C" const struct hd_kernel hd_cuda_##symbol = { text,       flag,   prepare, run,  join, \
+							       run_joined, unjoin, NULL,    NULL, NULL }
 
 #endif

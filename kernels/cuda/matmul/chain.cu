@@ -113,7 +113,7 @@ static struct hd_chain *find_chain(struct hd_product *const *p, int n)
 struct hd_chain *hd_chain_get(struct hd_product *const *p, int n)
 {
 	const struct hd_mm_shape *first = hd_product_shape(p[0]);
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 	struct hd_chain *c = find_chain(p, n);
 	int turned, other;
 

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(COMPUTE + HD_WARP, 2)
 /* -- host ------------------------------------------------------------------------------------------------------------------ */
 int hd_chain_wgmma_has(void)
 {
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 
 	return hd_cuda_by_wgmma() &&
 	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups<0>, BYTES, &none) >= 0 &&
@@ -133,7 +133,7 @@ int hd_chain_wgmma_has(void)
 static int map_of(hd_tensor_map *m, const bf16 *base, int64_t rows, int64_t columns, int64_t step, int high)
 {
 	int64_t n[4] = { columns, 1, rows, 1 }, strides[3] = { step, step, rows * step };
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 
 	return hd_tensor_map_make(m, base, n, strides, high, &none);
 }

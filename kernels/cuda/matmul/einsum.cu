@@ -487,7 +487,7 @@ static struct hd_product *in_one(const struct hd_kernel_desc *d, int then)
 {
 	struct einsum e;
 	struct hd_mm_shape s;
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 	int bias;
 
 	memset(&e, 0, sizeof(e));
@@ -507,9 +507,9 @@ static struct hd_product *in_one(const struct hd_kernel_desc *d, int then)
 static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int back, struct hd_err *err)
 {
 	int keep = hd_attr_num(d->attr, "keep", 0) != 0;
-	struct hd_kernel_desc mm = { d->attr, d->nin - (uint32_t)back, 1, d->in, d->out };
+	struct hd_kernel_desc mm = { d->attr, d->nin - (uint32_t)back, 1, d->in, d->out, d->never };
 	struct hd_view both[2] = { d->out[0], d->out[0] };
-	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out };
+	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out, d->never };
 	struct with_gelu *s;
 	int rc;
 

@@ -338,7 +338,7 @@ int hd_gelu_wgmma_has(const struct hd_mm_shape *s)
 {
 	const void *kernel =
 		s->stride[HD_MM_B][K] == 1 ? (const void *)gelu_by_groups<1> : (const void *)gelu_by_groups<0>;
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 
 	return fits(s) && hd_cuda_by_wgmma() && hd_cuda_allow_shared("einsum_gelu", kernel, BYTES, &none) >= 0;
 }
@@ -347,7 +347,7 @@ int hd_gelu_wgmma_has(const struct hd_mm_shape *s)
 static int map_of(hd_tensor_map *m, const void *base, int64_t rows, int64_t columns, int64_t step, int high)
 {
 	int64_t n[4] = { columns, 1, rows, 1 }, strides[3] = { step, step, rows * step };
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 
 	return hd_tensor_map_make(m, base, n, strides, high, &none);
 }

@@ -56,7 +56,7 @@ static int check_version(int shared, struct hd_err *err)
 
 const struct hd_nccl_calls *hd_nccl_load(int shared, struct hd_err *err)
 {
-	struct hd_err why = { 0, 0, "" };
+	struct hd_err why = {};
 	char *beside = beside_module();
 	void *library;
 

@@ -192,7 +192,7 @@ static void *join(const struct hd_joint *l, size_t n)
 {
 	struct adamw_part *parts = (struct adamw_part *)hd_alloc(n * sizeof(*parts));
 	struct adamw_joined j = { NULL, 0, 0, betas_of(l[0].prep) }, *kept;
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 
 	for (size_t i = 0; i < n; i++) {
 		const struct hd_prep *p = l[i].prep;

@@ -121,7 +121,7 @@ static void *join(const struct hd_joint *l, size_t n)
 {
 	struct sumsq_part *parts = (struct sumsq_part *)hd_alloc(n * sizeof(*parts));
 	struct sumsq_joined j = { NULL, 0, 0, (double *)l[0].out[0] }, *kept;
-	struct hd_err none = { 0, 0, "" };
+	struct hd_err none = {};
 
 	for (size_t i = 0; i < n; i++) {
 		const struct hd_prep *p = l[i].prep;

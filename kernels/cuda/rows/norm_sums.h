@@ -246,33 +246,39 @@ template <int ROW, int WARPS> HD_DEV void row_sums(float *a, float *b, float (*s
 	}
 }
 
-/* The sums of a block's places, in their order. */
-template <int K, int ROW, int N, int PLACES>
-HD_DEV void put_sums(float *part, const float (*sum)[N], four *lanes, int cols)
+/* The sums of a block's places, in their order: one place's are there already. */
+template <int ROW, int N, int PLACES> HD_DEV void put_places(float *part, const float *sum, four *lanes, int cols)
 {
 	int place = (int)threadIdx.x / ROW, mine = (int)threadIdx.x % ROW * N;
 
+	for (int i = 0; i < N; i += 4)
+		lanes[(place * ROW * N + mine + i) / 4].set(sum + i);
+	__syncthreads();
+	for (int i = (int)threadIdx.x; i < ROW * N / 4 && 4 * i < cols; i += ROW * PLACES) {
+		float x[4], y[4];
+
+		floats(x, lanes[i]);
+		for (int p = 1; p < PLACES; p++) {
+			floats(y, lanes[p * ROW * N / 4 + i]);
+			for (int j = 0; j < 4; j++)
+				x[j] += y[j];
+		}
+		store<4>(part + 4 * i, x);
+	}
+	__syncthreads();
+}
+
+template <int K, int ROW, int N, int PLACES>
+HD_DEV void put_sums(float *part, const float (*sum)[N], four *lanes, int cols)
+{
+	int mine = (int)threadIdx.x % ROW * N;
+
 #pragma unroll
 	for (int k = 0; k < K; k++, part += ROW * N, cols -= ROW * N) {
-		if (PLACES == 1 && mine < cols)
+		if constexpr (PLACES > 1)
+			put_places<ROW, N, PLACES>(part, sum[k], lanes, cols);
+		else if (mine < cols)
 			store<N>(part + mine, sum[k]);
-		if (PLACES == 1)
-			continue;
-		for (int i = 0; i < N; i += 4)
-			lanes[(place * ROW * N + mine + i) / 4].set(sum[k] + i);
-		__syncthreads();
-		for (int i = (int)threadIdx.x; i < ROW * N / 4 && 4 * i < cols; i += ROW * PLACES) {
-			float x[4], y[4];
-
-			floats(x, lanes[i]);
-			for (int p = 1; p < PLACES; p++) {
-				floats(y, lanes[p * ROW * N / 4 + i]);
-				for (int j = 0; j < 4; j++)
-					x[j] += y[j];
-			}
-			store<4>(part + 4 * i, x);
-		}
-		__syncthreads();
 	}
 }
 
