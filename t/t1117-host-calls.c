@@ -336,17 +336,21 @@ static void members(void)
 static void communication(void)
 {
 	const struct hd_dim *wide[HD_MAX_DIMS];
-	struct hd_tensor *full;
+	struct hd_tensor *full, *bytes;
 
 	for (int i = 0; i < HD_MAX_DIMS; i++)
 		wide[i] = h->dim_new(p, (char[]){ 'w', (char)('0' + i), 0 }, 2);
 	clear();
 	full = g->constant(p, wide, HD_MAX_DIMS, 1);
+	bytes = g->cast(p, w, HD_DTYPE_I8);
 	BAD(g->comm(p, NULL), "comm: the arguments are NULL");
 	BAD(COMM(.group = (void *)far, .x = w, .kind = HD_COMM_ALL_REDUCE), "comm: the group is not a group");
 	BAD(COMM(.group = workers, .x = far, .kind = HD_COMM_ALL_REDUCE), "comm: the tensor is not a tensor");
 	BAD(COMM(.group = workers, .x = w, .dim = (void *)far, .kind = HD_COMM_ALL_GATHER),
 	    "comm: the dim is not a dim");
+	BAD(COMM(.group = workers, .x = bytes, .kind = HD_COMM_ALL_REDUCE),
+	    "which is i8: it can be moved, not added or compared");
+	BAD(COMM(.group = workers, .x = bytes, .kind = HD_COMM_ALL_MAX), "it can be moved, not added or compared");
 	BAD(COMM(.group = workers, .x = w, .kind = 0), "comm: 0 is not a kind of collective");
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_BROADCAST, .index = -1), "comm: the root is member -1 of 2");
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_SCATTER, .index = 2), "comm: the root is member 2 of 2");

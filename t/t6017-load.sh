@@ -21,6 +21,33 @@ ok "with its sizes" same hf/config.json b/step-00000000/config.json
 ok "a directory of checkpoints: the newest" heddle train load.ini --set model.load=a --set train.steps=0 --set checkpoint.dir=c
 ok "the same weights" cmp hf/model.safetensors c/step-00000000/model.safetensors
 
+# A head that config.json ties to the embedding: the same once more is no news, another one is.
+cp -r hf tied
+head_of() { # FILE zero|copy: with lm_head.weight
+	python3 - "$1" "$2" <<'END'
+import json, struct, sys
+path, what = sys.argv[1:]
+data = open(path, "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+head, body = json.loads(data[8:8 + n]), data[8 + n:]
+name = [k for k in head if k.endswith("wte.weight") or k.endswith("embed_tokens.weight")][0]
+begin, end = head[name]["data_offsets"]
+head["lm_head.weight"] = dict(head[name], data_offsets=[len(body), len(body) + end - begin])
+body += body[begin:end] if what == "copy" else bytes(end - begin)
+text = json.dumps(head).encode()
+open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+END
+}
+if grep -q '"tie_word_embeddings": *true' tied/config.json; then
+	head_of tied/model.safetensors copy
+	unlike "a tied head, stored too" "$(said train load.ini --set model.load=tied --set train.steps=0)" 'no place for'
+	cp hf/model.safetensors tied && head_of tied/model.safetensors zero
+	like "another head than the embedding" "$(said train load.ini --set model.load=tied --set train.steps=0)" \
+		'this model has no place for 1 of its tensors, which stay unread: lm_head\.weight'
+else
+	not_ok "tiny.ini ties its embeddings"
+fi
+
 # In a layout: every rank its slices.
 heddle train load.ini --set log.metrics=one.jsonl >out1 2>err1
 is "one rank trains on" $? 0

@@ -101,6 +101,13 @@ like "another end of the decay" "$(again)" \
 	'the decay of the learning rate was to end at step 4, and now ends at step 6. train\.decay = 4 keeps it as it was$'
 unlike "unless it is given" "$(again --set train.decay=4)" 'decay of the learning rate'
 unlike "or nothing decays" "$(rm -rf ck; run --set train.schedule=constant >/dev/null; run --set train.schedule=constant --set train.steps=6)" 'decay'
+unlike "or it had no step" "$(rm -rf ck; run --set train.steps=0 >/dev/null; run)" 'decay'
+like "another ramp" "$(again --set train.global_batch_ramp=2,2,100)" 'was made with train\.global_batch_ramp = .*, and it is 2,2,100 now$'
+rm -rf ck; cp -r kept ck; rm ck/step-00000004/heddle/conf.ini
+like "without its INI nothing is compared, and that is said" "$(run --set train.steps=6)" 'heddle/conf\.ini: is missing or has no \[train\]'
+unlike "nor said to have changed" "$(rm -rf ck; cp -r kept ck; rm ck/step-00000004/heddle/conf.ini; run --set train.steps=6)" 'was made with|decay'
+rm -rf ck; cp -r kept ck; mv ck/step-00000004 ck/step-00000003; echo step-00000003 >ck/latest
+like "a step under the name of another" "$(run --set train.steps=6)" 'state\.json: is of step 4, and its directory of step 3'
 like "another rate" "$(again --set train.lr=1e-3)" 'was made with train\.lr = 3e-3, and it is 1e-3 now$'
 tr a-z A-Z <text.txt >upper.txt
 like "another model" "$(again --set model.norm_eps=1e-3)" 'was made with model\.norm_eps = 1e-5, and it is 1e-3 now$'

@@ -65,6 +65,16 @@ share "recomputed: all products of both ranks" "$(product "$(top job_flops)" "$(
 	--ranks 2 --work --json --set train.recompute=full --set dp.size=2 |
 	tr '{' '\n' | sed -n 's/.*"product_flops": *\([-0-9.e+]*\).*/\1/p' | awk '{ n += $1 } END { printf "%.0f", 2 * n }')"
 ok "which is more than the model needs" awk -v a="$(top hardware_flops_per_rank)" -v b="$(top model_flops_per_rank)" 'BEGIN { exit !(a > 1.1 * b) }'
+# What a layout repeats, or a form of products splits, is no more of the model.
+for layout in 'cp size=4 form=ring' 'cp size=4 form=ring balance=none' 'cp size=2 form=ulysses' 'tp size=4 form=2d' 'pp size=2'; do
+	{ sed '/^\[strategy/,$d' p.ini; echo "[strategy ${layout%% *}]"; printf '%s\n' plugin="$layout" | tr ' ' '\n'; } >l.ini
+	for recompute in none full; do
+		said=$(heddle plan l.ini --machine machine.ini --json --set train.recompute=$recompute 2>&1)
+		share "$layout, recompute $recompute: the FLOPs of the model" \
+			"$(product "$(product "$(top model_flops_per_rank)" "$(top ranks)")" "$(top step_seconds)")" $flops
+		[ $recompute = full ] || share "$layout: nobody does more" "$(top hardware_flops_per_rank)" "$(top model_flops_per_rank)"
+	done
+done
 machine flops_fp32=1e9 efficiency=0.5
 plan 1
 share "efficiency 0.5: products twice" "$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"

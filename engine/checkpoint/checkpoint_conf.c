@@ -113,6 +113,16 @@ static json_t *read_json(const char *dir, const char *name, struct hd_err *err)
 	return NULL;
 }
 
+/* Of a directory step-N; -1: it has another name. */
+static long long step_named(const char *dir)
+{
+	const char *slash = strrchr(dir, '/'), *name = slash ? slash + 1 : dir;
+	char *end;
+	long long step = strncmp(name, "step-", 5) ? -1 : strtoll(name + 5, &end, 10);
+
+	return step < 0 || *end || end == name + 5 ? -1 : step;
+}
+
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err)
 {
 	json_t *o = read_json(dir, "heddle/state.json", err);
@@ -124,13 +134,21 @@ int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char *
 		return err->code;
 	if (json_unpack(o, "{s:I, s:I, s:I, s:I, s?s}", "version", &version, "step", &step, "samples", &samples, "seed",
 			&key, "picks", &text))
-		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: must have version, step, samples and seed", dir);
+		rc = hd_err_set(
+			err, HD_EIO,
+			"%s/heddle/state.json: must have version, step, samples and seed, which are whole numbers; picks is text",
+			dir);
 	else if (version > STATE_VERSION)
 		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is version %lld; this program reads version %d",
 				dir, (long long)version, STATE_VERSION);
 	else if (step < 0 || samples < 0 || step > MOST || samples > MOST)
 		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, samples %lld: each is 0 to %lld", dir,
 				(long long)step, (long long)samples, MOST);
+	else if (step_named(dir) >= 0 && step_named(dir) != step)
+		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: is of step %lld, and its directory of step %lld",
+				dir, step, step_named(dir));
+	else if (step && !samples)
+		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, of 0 samples", dir, step);
 	*at = (struct hd_progress){ step, samples };
 	*seed = key;
 	*picks = hd_strdup(text);

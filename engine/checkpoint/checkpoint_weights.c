@@ -448,14 +448,61 @@ static int ends_in(const char *name, const char *end)
 }
 
 /* Stored by some versions of transformers, and made anew from the configuration by all. */
-static int is_constant(const struct hd_plan *p, const char *name)
+static int is_constant(const char *name)
 {
-	return ends_in(name, ".attn.bias") || ends_in(name, ".masked_bias") || ends_in(name, ".inv_freq") ||
-	       (p->model.tie && ends_in(name, "lm_head.weight"));
+	return ends_in(name, ".attn.bias") || ends_in(name, ".masked_bias") || ends_in(name, ".inv_freq");
+}
+
+/* Rows begin .. begin + rows - 1 of a stored matrix, in fp32 */
+static int rows_of(const struct hd_weights *w, const char *name, int64_t begin, int64_t rows, int64_t cols, float *to)
+{
+	struct hd_err none = { 0 };
+
+	return hd_tensorfile_load(file_of(w, name), name, HD_DTYPE_F32, to, (int64_t[]){ begin, 0 },
+				  (int64_t[]){ rows, cols }, (int64_t[]){ cols, 1 }, &none) >= 0;
+}
+
+#define ROWS 1024 /* compared at a time */
+
+static int are_same(const struct hd_weights *w, const char *a, const char *b)
+{
+	int64_t n[HD_MAX_DIMS] = { 0 }, m[HD_MAX_DIMS] = { 0 };
+	uint32_t dtype;
+	int ndim[2] = { 0 }, same;
+	float *x;
+
+	if (!hd_tensorfile_find(file_of(w, a), a, &dtype, &ndim[0], n) ||
+	    !hd_tensorfile_find(file_of(w, b), b, &dtype, &ndim[1], m) || ndim[0] != 2 || ndim[1] != 2 ||
+	    n[0] != m[0] || n[1] != m[1])
+		return 0;
+	x = hd_alloc((size_t)(2 * ROWS * n[1]) * sizeof(*x));
+	same = 1;
+	for (int64_t at = 0; at < n[0] && same; at += ROWS) {
+		int64_t rows = n[0] - at < ROWS ? n[0] - at : ROWS;
+
+		same = rows_of(w, a, at, rows, n[1], x) && rows_of(w, b, at, rows, n[1], x + ROWS * n[1]) &&
+		       !memcmp(x, x + ROWS * n[1], (size_t)(rows * n[1]) * sizeof(*x));
+	}
+	free(x);
+	return same;
+}
+
+/* A head that the configuration ties to the embedding, and that is the embedding once more. */
+static int is_tied_head(const struct hd_plan *p, const struct hd_weights *w, const char *name)
+{
+	const char *other;
+	json_t *at;
+
+	if (!p->model.tie || !ends_in(name, "lm_head.weight"))
+		return 0;
+	json_object_foreach(w->where, other, at)
+		if (ends_in(other, "embed_tokens.weight") || ends_in(other, "wte.weight"))
+			return are_same(w, name, other);
+	return 0;
 }
 
 /* A tensor that the model does not have may be all that makes another model of it: a bias, a norm, another layer. */
-static void warn_unread(const struct hd_plan *p, json_t *left, const char *dir)
+static void warn_unread(const struct hd_plan *p, const struct hd_weights *w, json_t *left, const char *dir)
 {
 	char *first = hd_strdup("");
 	const char *name;
@@ -463,7 +510,7 @@ static void warn_unread(const struct hd_plan *p, json_t *left, const char *dir)
 	int64_t n = 0;
 
 	json_object_foreach(left, name, at)
-		if (!is_constant(p, name) && n++ < 3)
+		if (!is_constant(name) && !is_tied_head(p, w, name) && n++ < 3)
 			hd_append(&first, "%s%s", *first ? ", " : "", name);
 	if (n)
 		hd_log(HD_LOG_WARN, "%s: this model has no place for %lld of its tensors, which stay unread: %s%s", dir,
@@ -498,7 +545,7 @@ static int check_all(const struct hd_plan *p, const struct hd_weights *w, const 
 		if (is_weight(p->tensors[i]))
 			rc = check_param(p, w, p->tensors[i], dir, left, err);
 	if (rc >= 0)
-		warn_unread(p, left, dir);
+		warn_unread(p, w, left, dir);
 	json_decref(left);
 	return rc;
 }

@@ -57,10 +57,15 @@ static double peak(const struct hd_plan *p, const struct hd_machine *m)
 	return (double)hd_plan_workers(p) * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }
 
+static double model_flops(const struct hd_plan *p)
+{
+	return p->model_flops * (double)p->micros;
+}
+
 /* With recomputation, and what the style computes besides, on all ranks. */
 static double hardware_flops(const struct hd_plan *p, const struct hd_prediction *r)
 {
-	double flops = hd_plan_flops(p, 1);
+	double flops = hd_plan_flops(p);
 
 	for (int64_t i = 0; i < r->nstages; i++)
 		flops += r->stages[i].more_flops * (double)p->ranks / (double)r->nstages;
@@ -143,7 +148,7 @@ static void print_slow(const struct hd_machine *m, const struct hd_prediction *r
 static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
-	double flops = hd_plan_flops(p, 0) / r->step, all = hardware_flops(p, r) / r->step;
+	double flops = model_flops(p) / r->step, all = hardware_flops(p, r) / r->step;
 
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
@@ -187,7 +192,7 @@ static json_t *stages_json(const struct hd_prediction *r)
 static void print_json(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
-	double flops = hd_plan_flops(p, 0) / r->step, all = hardware_flops(p, r) / r->step;
+	double flops = model_flops(p) / r->step, all = hardware_flops(p, r) / r->step;
 	json_t *sent = json_object(), *o;
 	char *line;
 

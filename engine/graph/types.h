@@ -220,6 +220,7 @@ struct hd_plan {
 	int train;         /* 0: forward only */
 	int64_t past;      /* positions whose keys and values are kept from run to run (passes/cache.c); 0: none */
 	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
+	double model_flops; /* of the matrix products of a micro-batch of all replicas, whatever the layout repeats */
 	int64_t loss_parts; /* at least so many parts of a micro-batch one after the other from logits on; 0: one */
 
 	struct inst inst[HD_MAX_INSTANCES];

@@ -268,6 +268,19 @@ int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
 	return !p->err->code;
 }
 
+/* Numbers of these types are only cast, so they can be moved, but not added or compared. */
+int hd_arg_sums(struct hd_plan *p, const struct hd_comm_args *a)
+{
+	uint32_t t = a->x->dtype;
+	int sums = a->kind == HD_COMM_ALL_REDUCE || a->kind == HD_COMM_ALL_MAX || a->kind == HD_COMM_REDUCE ||
+		   a->kind == HD_COMM_REDUCE_SCATTER;
+
+	if (sums && (t == HD_DTYPE_B1 || t == HD_DTYPE_I8 || t == HD_DTYPE_E4M3 || t == HD_DTYPE_E5M2))
+		hd_plan_fail(p, HD_EINVAL, "comm: a %s of (%s), which is %s: it can be moved, not added or compared",
+			     hd_comm_kind_name(a->kind), a->x->spec, hd_dtype_name(t));
+	return !p->err->code;
+}
+
 /* Between workers and servers: both are in the group, x is on the one side, and its dim or the index says where it goes. */
 int hd_arg_served(struct hd_plan *p, const struct hd_comm_args *a)
 {

@@ -83,7 +83,8 @@ struct hd_tensor *hd_host_comm(struct hd_plan *p, const struct hd_comm_args *arg
 		return NULL;
 	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_PULL)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is not a kind of collective", a.kind), NULL;
-	if (!hd_arg_wire(p, &a) || !hd_arg_served(p, &a) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
+	if (!hd_arg_sums(p, &a) || !hd_arg_wire(p, &a) || !hd_arg_served(p, &a) || !comm_fits(p, &a) ||
+	    !is_for_all(p, "comm", G(a.group)))
 		return NULL;
 	return hd_host_view(build_comm(p, &a));
 }

@@ -37,6 +37,7 @@ int hd_arg_tensor(struct hd_plan *p, const char *call, const char *what, const s
 int hd_arg_tensors(struct hd_plan *p, const char *call, struct hd_tensor *const *ts, uint32_t n, uint32_t least,
 		   uint32_t most);
 int hd_arg_served(struct hd_plan *p, const struct hd_comm_args *a);
+int hd_arg_sums(struct hd_plan *p, const struct hd_comm_args *a);
 int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a);
 int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const *ins, uint32_t nin);
 int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b);

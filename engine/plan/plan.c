@@ -45,8 +45,23 @@ static int model(struct hd_plan *p)
 	return hd_model_graph(p, p->options->generate);
 }
 
+/* A product has two backward, and an attention 5 of its size for 2.  Before a layout repeats or a strategy splits them. */
+static void count_flops(struct hd_plan *p)
+{
+	struct hd_cost c;
+
+	p->model_flops = 0;
+	for (const struct node *n = p->first; n; n = n->next) {
+		double times = !p->train ? 1 : n->is->role == OP_ROLE_ATTENTION ? 3.5 : 3;
+
+		hd_node_cost(n, &c);
+		p->model_flops += times * c.matmul_flops;
+	}
+}
+
 static int slot_open(struct hd_plan *p)
 {
+	count_flops(p);
 	hd_model_count_blocks(p);
 	return hd_slot_open(p);
 }

@@ -168,7 +168,10 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	if (strcmp(p->name, e->name))
 		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"", p->name, e->name);
 	HD_TRY(check_build(p, err));
-	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !has_table(p))
+	if (p->size > TABLE_MAX || !HD_HAS(p, strategy))
+		return hd_err_set(err, HD_EABI, "size of its struct hd_plugin is %zu, this engine's has %zu", p->size,
+				  sizeof(*p));
+	if (!has_table(p))
 		return hd_err_set(err, HD_EABI,
 				  "has no table: neither strategy, kernels, optimizer nor families (size is %zu)",
 				  p->size);

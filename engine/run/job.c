@@ -440,7 +440,15 @@ int64_t hd_plan_parameters(const struct hd_plan *p)
 	return n;
 }
 
-double hd_plan_flops(const struct hd_plan *p, int recomputed)
+/* Of the ranks that could have a node, those that do. */
+static double share_of_members(const struct node *n)
+{
+	const struct hd_members *only = &n->only;
+
+	return only->group ? (double)(only->to - only->from) / (double)only->group->n : 1;
+}
+
+double hd_plan_flops(const struct hd_plan *p)
 {
 	double sum = 0;
 
@@ -448,13 +456,12 @@ double hd_plan_flops(const struct hd_plan *p, int recomputed)
 		struct hd_cost c = { .size = sizeof(c) };
 		int64_t ranks = hd_plan_workers(p);
 
-		if ((n->recompute_of && !recomputed) || !n->v.op->cost ||
-		    !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+		if (!n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
 			continue;
 		hd_node_cost(n, &c);
 		if (p->stages)
 			ranks /= p->stages->v.n;
-		sum += c.matmul_flops * (double)(p->micros * ranks);
+		sum += c.matmul_flops * (double)(p->micros * ranks) * share_of_members(n);
 	}
 	return sum;
 }
@@ -524,7 +531,7 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	HD_TRY(bind_all(j, err));
 	HD_TRY(hd_autotune(j, known_picks, err));
 	p = hd_job_any_plan(j);
-	j->flops_per_token = hd_plan_flops(p, 0) / (double)(p->batch * p->micros * p->model.seq);
+	j->flops_per_token = p->model_flops / (double)(p->batch * p->model.seq);
 	return HD_OK;
 }
 

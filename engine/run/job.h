@@ -78,9 +78,9 @@ int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);
 
 char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; malloc'ed */
 int64_t hd_plan_parameters(const struct hd_plan *p);
-/* FLOPs of the matrix products in one step, of all ranks.  recomputed: with those that train.recompute repeats, so what the
- * hardware computes; else those of the model. */
-double hd_plan_flops(const struct hd_plan *p, int recomputed);
+/* FLOPs of the matrix products in one step that all ranks compute: with what train.recompute and the layout repeat.  Those of the
+ * model are hd_plan.model_flops. */
+double hd_plan_flops(const struct hd_plan *p);
 
 /* The training program for another global batch, one of the ramp's: between steps, on all ranks. */
 int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err);

@@ -22,6 +22,7 @@ static int options_of(struct hd_cli *c, struct search_options *o, int64_t *top, 
 	o->space = hd_cli_str(c, "space", "default");
 	HD_TRY(hd_cli_int(c, "top", 1, 1000000, 10, top, err));
 	HD_TRY(hd_cli_int(c, "tries", 0, 1000000000, -1, &o->tries, err));
+	o->patient = hd_cli_has(c, "tries");
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &o->memory, err));
 	if (!hd_cli_has(c, "ranks"))
 		return hd_err_set(err, HD_EINVAL, "plan: --search needs the number of ranks: --ranks N");
@@ -104,10 +105,12 @@ static void print_json(const struct search_result *r, const struct hd_machine *m
 static int nothing(const struct search_result *r, struct hd_err *err)
 {
 	if (r->nfound)
-		return hd_err_set(err, HD_ENOMEM,
-				  "plan: no layout of %lld fits: the smallest needs %s, and there is %s",
-				  (long long)r->layouts, hd_human_bytes(r->found[0].result.memory).text,
-				  hd_human_bytes(r->limit).text);
+		return hd_err_set(
+			err, HD_ENOMEM,
+			"plan: no layout of %lld that were planned fits: the smallest needs %.0f bytes of %.0f. "
+			"%lld of %lld were not looked at%s",
+			(long long)r->nfound, r->found[0].result.memory, r->limit, (long long)r->left,
+			(long long)r->layouts, r->left ? "; --tries N looks at more" : "");
 	return hd_err_set(err, HD_EINVAL, "plan: no layout of %lld is possible; %lld: %s", (long long)r->layouts,
 			  r->nlost ? (long long)r->lost[0].layouts : 0LL, r->nlost ? r->lost[0].why : "");
 }

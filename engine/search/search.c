@@ -206,9 +206,9 @@ static void evaluate(struct search_state *s, const struct queued *v, int64_t n)
 /* Nothing that is left is likely to be better: a limited search ends. */
 static int is_hopeless(const struct search_state *s, const struct queued *it)
 {
-	double patience = s->out->nfound < ROUND ? MUCH_PATIENCE : it->kind == QUEUED_ORDERED ? PATIENCE : 1;
+	double patience = s->out->nfits < ROUND ? MUCH_PATIENCE : it->kind == QUEUED_ORDERED ? PATIENCE : 1;
 
-	return s->o->tries && it->key > patience * s->best;
+	return s->o->tries && !s->o->patient && it->key > patience * s->best;
 }
 
 /* Of each kind so many at once: those that cost most are chosen by all that the others have told. */

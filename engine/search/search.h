@@ -14,6 +14,7 @@ struct search_options {
 	const struct hd_style *style;
 	int64_t memory; /* bytes of a rank; 0: as the machine's file says, and if it does not, no limit */
 	int64_t tries;  /* layouts that are planned whole, at most; 0: all that bounds leave */
+	int patient;    /* so many, even if none is likely to be better than what was found */
 	int unbounded;  /* bounds leave all: for tests */
 };
 

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The step, or the tokens, at which the decay of a run ends; 0: the rate does not fall. */
 static int64_t decay_end(const struct hd_train_config *t)
@@ -23,7 +24,9 @@ static void note_decay(const char *dir, const struct hd_train_config *was, const
 {
 	const char *unit = is->by_tokens ? "token" : "step";
 
-	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && decay_end(was) != decay_end(is))
+	/* A run of no steps has none. */
+	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && decay_end(was) &&
+	    decay_end(was) != decay_end(is))
 		hd_log(HD_LOG_WARN,
 		       "%s: the decay of the learning rate was to end at %s %lld, and now ends at %s %lld. "
 		       "train.decay = %lld keeps it as it was",
@@ -99,11 +102,33 @@ static void note_contents(const char *dir, const struct hd_job *j)
 	free(path);
 }
 
+static int is_there(const char *dir, const char *name)
+{
+	char *path = hd_format("%s/%s", dir, name);
+	int there = !access(path, F_OK);
+
+	free(path);
+	return there;
+}
+
+/* Without its INI a checkpoint of ours says too little of how it was made. */
+static int is_without_conf(const char *dir, struct hd_conf *c)
+{
+	int ours = is_there(dir, "heddle/state.json");
+	int has = is_there(dir, "heddle/conf.ini") && hd_conf_section(c, NULL, "train");
+
+	if (ours && !has)
+		hd_log(HD_LOG_WARN,
+		       "%s/heddle/conf.ini: is missing or has no [train], so what has changed is not known", dir);
+	return ours && !has;
+}
+
 void hd_resume_notes(const struct hd_job *j, const char *path)
 {
-	static const char *const rates[] = { "lr",        "min_lr",       "schedule", "warmup", "schedule_unit",
-					     "optimizer", "weight_decay", "beta1",    "beta2",  "eps",
-					     "precision", "global_batch", NULL };
+	static const char *const rates[] = {
+		"lr",    "min_lr", "schedule", "warmup",    "schedule_unit", "optimizer",         "weight_decay",
+		"beta1", "beta2",  "eps",      "precision", "global_batch",  "global_batch_ramp", NULL
+	};
 	static const char *const data[] = { "train", "valid", "valid_fraction", "format", "field", "order", NULL };
 	static const char *const order[] = { "seq", NULL };
 	struct hd_err none = { 0 };
@@ -115,6 +140,11 @@ void hd_resume_notes(const struct hd_job *j, const char *path)
 	    hd_train_config_read(c, &was, &none) < 0 ||
 	    hd_section_check(c, hd_conf_section(c, NULL, "data"), &hd_data_keys, 1, &none) < 0) {
 		hd_conf_destroy(c); /* weights that another program has made, or an older INI */
+		free(dir);
+		return;
+	}
+	if (is_without_conf(dir, c)) {
+		hd_conf_destroy(c);
 		free(dir);
 		return;
 	}

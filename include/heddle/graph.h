@@ -89,6 +89,7 @@ struct hd_members {
 /* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is split
  * or joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a
  * member.  Sums are computed in member order, in at least fp32.
+ * Sums and maxima are of numbers that can be added: not of HD_DTYPE_B1, I8, E4M3 or E5M2.
  *   HD_COMM_ALL_REDUCE      x -> sum over the members                      HD_COMM_BROADCAST  x of the root -> on all
  *   HD_COMM_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_COMM_REDUCE     x -> the sum, at the root
  *   HD_COMM_ALL_GATHER      piece -> all pieces joined along dim           HD_COMM_GATHER     pieces -> joined, at the root

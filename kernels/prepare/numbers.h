@@ -40,7 +40,9 @@ static inline int hd_prepare_iota(const struct hd_check *c, struct hd_prep *p)
 struct hd_random_plan {
 	uint64_t name, number; /* of the key; each_step: mixed with the step */
 	int32_t each_step, ndim;
-	int64_t total, extent[HD_MAX_DIMS], stride[HD_MAX_DIMS], first;
+	int64_t total, extent[HD_MAX_DIMS], stride[HD_MAX_DIMS], first; /* first: of sample 0 of the micro-batch */
+	int64_t batch;                                /* stride of dim batch in the whole tensor; 0: none */
+	int64_t fold[HD_MAX_DIMS], skip[HD_MAX_DIMS]; /* as hd_view's; skip in elements of the whole tensor */
 };
 
 /* Uniform in [0, 1), by key (seed, name, number[, step]) and global index, row-major over the whole dims. */
@@ -59,6 +61,10 @@ static inline int hd_prepare_random(const struct hd_check *c, struct hd_random_p
 		r->extent[d] = y->n[d];
 		r->stride[d] = stride;
 		r->first += y->off[d] * stride;
+		r->fold[d] = y->fold[d];
+		r->skip[d] = y->skip[d] * stride;
+		if (!strcmp(y->dims[d]->name, "batch"))
+			r->batch = stride;
 	}
 	return 0;
 }
@@ -68,12 +74,16 @@ static inline uint64_t hd_random_key(const struct hd_random_plan *p, uint64_t se
 	return hd_key(seed, "plugin", (p->each_step ? hd_hash64((uint64_t)step) : 0) ^ p->name);
 }
 
-static inline uint64_t hd_random_index(const struct hd_random_plan *p, int64_t i)
+/* sample0: as hd_run's */
+static inline uint64_t hd_random_index(const struct hd_random_plan *p, int64_t sample0, int64_t i)
 {
-	int64_t index = p->first;
+	int64_t index = p->first + sample0 * p->batch;
 
-	for (int d = p->ndim - 1; d >= 0; i /= p->extent[d--])
-		index += i % p->extent[d] * p->stride[d];
+	for (int d = p->ndim - 1; d >= 0; i /= p->extent[d--]) {
+		int64_t at = i % p->extent[d];
+
+		index += at * p->stride[d] + (at >= p->fold[d] ? p->skip[d] : 0);
+	}
 	return (uint64_t)index;
 }
 

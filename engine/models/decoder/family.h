@@ -51,6 +51,7 @@ struct hd_family {
 	uint32_t window;        /* HD_FAMILY_WINDOW_... */
 	int64_t window_pattern; /* HD_FAMILY_WINDOW_TYPES: every so many-th layer has none, in a config that does not say it */
 	int64_t window_absent;                      /* the window of a config without sliding_window */
+	const char *theta_absent;                   /* the theta of a config without one; NULL: the family's default */
 	const struct hd_expert_names *expert_names; /* NULL: Mixtral's */
 	const struct hd_family *dense;              /* whose class a model without experts is; NULL: its own */
 	int fused;                                  /* q, k and v are one stored tensor, and so are gate and up */

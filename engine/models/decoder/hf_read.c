@@ -141,6 +141,8 @@ static int take(struct hd_hf_reader *r, const struct hd_family_key *k, const jso
 		hd_hf_say(r, k->ours, "%lld", (long long)json_integer_value(v));
 	else if (json_is_real(v))
 		hd_hf_say_number(r, k->ours, json_real_value(v));
+	else if (json_is_null(v) && !strcmp(k->ours, "norm_eps"))
+		return hd_hf_unknown(r, k->theirs, v, "a number");
 	else if (json_is_null(v))
 		hd_hf_say(r, k->ours, "0");
 	else if (word && hd_hf_word(k->values, word, 0, out))
@@ -207,8 +209,9 @@ static int check_known(struct hd_hf_reader *r)
 	json_object_foreach(config, key, v) {
 		if (json_is_null(v) || is_known(r->family, key))
 			continue;
-		for (const struct hd_family_key *k = r->family->keys; k->theirs; k++)
-			hd_append(&known, "%s%s", known ? ", " : "the keys ", k->theirs);
+		for (const struct hd_family_key *k = r->family->keys, *before = k; k->theirs; before = k++)
+			if (!known || strcmp(k->theirs, before->theirs)) /* one of theirs may be two of ours */
+				hd_append(&known, "%s%s", known ? ", " : "the keys ", k->theirs);
 		rc = hd_hf_unknown(r, key, v, known);
 		break;
 	}

@@ -97,6 +97,19 @@ static int read_longrope(struct hd_hf_reader *r, const json_t *o)
 	return read_list(r, o, "long_factor", "rope_long");
 }
 
+static int read_numbers(struct hd_hf_reader *r, const char *name, const json_t *o)
+{
+	for (size_t i = 0; i < HD_LEN(numbers); i++) {
+		const json_t *v = json_object_get(o, numbers[i].theirs);
+
+		if (v && !json_is_null(v) && !json_is_number(v))
+			return hd_hf_unknown(r, name, o, "numbers for all but rope_type, truncate and the factors");
+		if (v && !json_is_null(v))
+			hd_hf_say_number(r, numbers[i].ours, json_number_value(v));
+	}
+	return HD_OK;
+}
+
 static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 {
 	const char *type = type_of(o), *key;
@@ -115,11 +128,13 @@ static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 				"original_max_position_embeddings, low_freq_factor, high_freq_factor, "
 				"beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim, truncate, "
 				"short_factor, long_factor");
-	for (size_t i = 0; i < HD_LEN(numbers); i++)
-		if (json_is_number(v = json_object_get(o, numbers[i].theirs)))
-			hd_hf_say_number(r, numbers[i].ours, json_number_value(v));
+	HD_TRY(read_numbers(r, name, o));
+	if (!is && json_is_number(json_object_get(o, "factor")) && json_number_value(json_object_get(o, "factor")) != 1)
+		return hd_hf_unknown(r, name, o, "a factor with rope_type linear, dynamic, llama3, yarn, longrope");
 	if (!is)
 		return HD_OK;
+	if (strcmp(type, "longrope") && !json_is_number(json_object_get(o, "factor")))
+		return hd_hf_unknown(r, name, o, "a factor beside rope_type");
 	hd_hf_say(r, "rope_scaling", "%s", types[is]);
 	if (json_is_boolean(truncate))
 		hd_hf_say(r, "rope_truncate", "%s", json_is_true(truncate) ? "yes" : "no");
@@ -139,14 +154,33 @@ static int read_windowed(struct hd_hf_reader *r, json_t *own, const json_t *othe
 	return HD_OK;
 }
 
+/* What is there but is not what it should be would be passed over; two thetas could not both be meant. */
+static int expect_types(struct hd_hf_reader *r, const json_t *theta, const json_t *scaling, const json_t *params)
+{
+	const json_t *other = json_object_get(params, "rope_theta");
+
+	if (theta && !json_is_null(theta) && !json_is_number(theta))
+		return hd_hf_unknown(r, "rope_theta", theta, "a number");
+	if (scaling && !json_is_null(scaling) && !json_is_object(scaling))
+		return hd_hf_unknown(r, "rope_scaling", scaling, "an object with rope_type, or null");
+	if (params && !json_is_null(params) && !json_is_object(params))
+		return hd_hf_unknown(r, "rope_parameters", params, "an object with rope_type, or null");
+	if (json_is_number(theta) && json_is_number(other) && json_number_value(theta) != json_number_value(other))
+		return hd_err_set(r->err, HD_EINVAL, "%s: rope_theta is %.15g, and rope_parameters.rope_theta is %.15g",
+				  r->path, json_number_value(theta), json_number_value(other));
+	return HD_OK;
+}
+
 int hd_hf_read_rope(struct hd_hf_reader *r)
 {
 	json_t *params = json_object_get(r->config, "rope_parameters"),
 	       *scaling = json_object_get(r->config, "rope_scaling");
 	json_t *theta = json_object_get(r->config, "rope_theta"), *full = json_object_get(params, "full_attention");
-	const char *absent = hd_family_default(r->family, "rope_theta"), *original;
+	const char *absent = r->family->theta_absent, *original;
 
+	absent = absent ? absent : hd_family_default(r->family, "rope_theta");
 	hd_hf_say(r, "rope_theta", "%s", absent ? absent : "10000");
+	HD_TRY(expect_types(r, theta, scaling, params));
 	if (json_is_number(theta))
 		hd_hf_say_number(r, "rope_theta", json_number_value(theta));
 	if (json_is_object(full)) {

@@ -23,6 +23,7 @@ const struct hd_family hd_family_mixtral = {
 	HD_DECODER_FAMILY,
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_ALL,
+	.theta_absent = "1000000",
 	.experts = 8,
 	.moe_every = 1,
 	.router = HD_ROUTER_TOPK,

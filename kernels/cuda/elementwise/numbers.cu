@@ -48,17 +48,20 @@ static int prepare_random(const struct hd_kernel_desc *d, struct hd_prep *p, str
 	return hd_prepare_random(&c, r);
 }
 
-__global__ void draw(float *y, const struct hd_cuda_step *s, struct hd_random_plan p, uint64_t plugin)
+__global__ void draw(float *y, const struct hd_cuda_step *s, struct hd_random_plan p, int64_t sample0, uint64_t plugin)
 {
 	uint64_t number = (p.each_step ? hd_mix((uint64_t)s->step) : 0) ^ p.name;
 	uint64_t key = hd_mix(hd_mix(hd_mix(s->seed + HD_GOLDEN) ^ plugin) + (number + 1) * HD_GOLDEN);
 	int64_t step = (int64_t)gridDim.x * blockDim.x;
 
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.total; i += step) {
-		int64_t index = p.first, rest = i;
+		int64_t index = p.first + sample0 * p.batch, rest = i;
 
-		for (int d = p.ndim - 1; d >= 0; rest /= p.extent[d--])
-			index += rest % p.extent[d] * p.stride[d];
+		for (int d = p.ndim - 1; d >= 0; rest /= p.extent[d--]) {
+			int64_t at = rest % p.extent[d];
+
+			index += at * p.stride[d] + (at >= p.fold[d] ? p.skip[d] : 0);
+		}
 		y[i] = (float)((double)(hd_random53(key, (uint64_t)index) >> 29) * 0x1p-24);
 	}
 }
@@ -70,7 +73,7 @@ static void run_random(const struct hd_prep *p, void *const *out, void *const *i
 	(void)in;
 	if (s->total)
 		HD_LAUNCH(draw, hd_blocks(s->total, 256), 256, 0, r, (float *)out[0], hd_cuda_step_of(r), *s,
-			  hd_hash_text("plugin"));
+			  r->sample0, hd_hash_text("plugin"));
 }
 
 HD_CUDA_KERNEL(scalar, "scalar", 0, prepare_scalar, run_scalar);

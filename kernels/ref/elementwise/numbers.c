@@ -44,7 +44,7 @@ static void run_random(const struct hd_prep *p, void *const *out, void *const *i
 
 	(void)in;
 	for (int64_t i = 0; i < n; i++) /* in fp32 at most 1 - 2^-24 */
-		y[i] = (double)((double)(hd_random_bits(key, hd_random_index(s, i)) >> 40) * 0x1p-24);
+		y[i] = (double)((double)(hd_random_bits(key, hd_random_index(s, r->sample0, i)) >> 40) * 0x1p-24);
 }
 
 const struct hd_kernel hd_ref_scalar = { .name = "scalar", .prepare = prepare_scalar, .run = run_scalar };
