@@ -115,14 +115,14 @@ static void refused(void)
 	said(hd_tensorfile_write(f, "nothing", HD_DTYPE_I32, x, NULL, NULL, NULL, &err),
 	     "t.safetensors: has no tensor nothing", "a tensor that it has not");
 	said(hd_tensorfile_write(f, "t", HD_DTYPE_F32, x, NULL, NULL, NULL, &err),
-	     "stored as I32, cannot be given as type", "another type is written");
+	     "stored as I32, cannot be given as F32", "another type is written");
 	said(hd_tensorfile_write(f, "t", HD_DTYPE_I32, x, (const int64_t[]){ 0, 2 }, (const int64_t[]){ 2, 2 }, NULL,
 				 &err),
 	     "tensor t: dim 1: 2 elements from 2 on, it has 3", "more than there is");
 	said(hd_tensorfile_open(other, "t.safetensors", &err), "this rank's plan", "a file of another rank's plan");
 	is_int(hd_tensorfile_read("t.safetensors", &r, &err), 0, "it is read");
 	said(hd_tensorfile_load(r, "d", HD_DTYPE_F32, x, NULL, NULL, NULL, &err),
-	     "stored as F64, cannot be read as type", "as another type");
+	     "stored as F64, cannot be read as F32", "as another type");
 	hd_tensorfile_close(f);
 	hd_tensorfile_close(other);
 	hd_tensorfile_close(r);

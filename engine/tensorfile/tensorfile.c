@@ -336,9 +336,9 @@ static int slice(struct hd_tensorfile *f, const char *name, uint32_t dtype, cons
 	if (f->fd < 0 && !f->image)
 		return hd_err_set(err, HD_EBUG, "tensor %s: its file is not open", name);
 	if (!hd_slice_allowed(t->dtype, dtype, f->writing || f->image))
-		return hd_err_set(err, HD_ENOTSUP, "%s: tensor %s: stored as %s, cannot be %s as type 0x%x", f->path,
-				  name, t->dtype ? type_text(t->dtype) : "a dtype that only other programs use",
-				  f->writing ? "given" : "read", dtype);
+		return hd_err_set(err, HD_ENOTSUP, "%s: tensor %s: stored as %s, cannot be %s as %s", f->path, name,
+				  t->dtype ? type_text(t->dtype) : "a dtype that only other programs use",
+				  f->writing ? "given" : "read", type_text(dtype) ? type_text(dtype) : "that type");
 	*s = (struct hd_slice){ .fd = f->fd,
 				.past_cache = &f->past_cache,
 				.image = f->image,

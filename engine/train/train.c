@@ -304,7 +304,7 @@ static int resize(struct train_loop *l)
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
 	l->p = l->j->plan[HD_JOB_TRAIN];
 	l->g = l->j->program[HD_JOB_TRAIN];
-	return HD_OK;
+	return hd_train_messages_meet(l->g, l->err);
 }
 
 /* After the last step: what log.machine predicts of one, beside the traced ones. */
@@ -468,7 +468,8 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	l.apart = hd_plan_is_apart(l.p);
 	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));
 	hd_show_open(&l.show, j, l.steps);
-	rc = begin(&l);
+	rc = hd_train_messages_meet(l.g, err);
+	rc = rc >= 0 ? begin(&l) : rc;
 	if (rc >= 0) {
 		hd_show_begin(&l.show, &l.at);
 		rc = loop(&l);

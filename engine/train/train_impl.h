@@ -32,6 +32,10 @@ struct train_loop {
 
 void hd_train_emit(struct train_loop *l, json_t *o); /* a line of metrics, and an event; steals o */
 
+/* -- messages.c ----------------------------------------------------------------------------------- */
+/* All ranks, before the first step of a program: whether each send meets its receive; all have the same err. */
+int hd_train_messages_meet(const struct hd_program *g, struct hd_err *err);
+
 /* -- saves.c -------------------------------------------------------------------------------------- */
 int hd_train_saves(const struct train_loop *l); /* checkpoint.dir is given */
 int64_t hd_train_saves_to_come(const struct train_loop *l);
