@@ -113,14 +113,12 @@ static json_t *read_json(const char *dir, const char *name, struct hd_err *err)
 	return NULL;
 }
 
-/* Of a directory step-N; -1: it has another name. */
+/* -1: the directory has another name than a step's. */
 static long long step_named(const char *dir)
 {
-	const char *slash = strrchr(dir, '/'), *name = slash ? slash + 1 : dir;
-	char *end;
-	long long step = strncmp(name, "step-", 5) ? -1 : strtoll(name + 5, &end, 10);
+	const char *slash = strrchr(dir, '/');
 
-	return step < 0 || *end || end == name + 5 ? -1 : step;
+	return hd_step_of_name(slash ? slash + 1 : dir);
 }
 
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err)

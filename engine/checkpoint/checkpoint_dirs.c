@@ -33,8 +33,7 @@ static int has(const char *dir, const char *name)
 }
 
 /* -- the steps of a directory -- */
-/* Of "step-" and at least 8 digits; -1: of anything else. */
-static int64_t step_of(const char *name)
+int64_t hd_step_of_name(const char *name)
 {
 	const char *digits = name + 5;
 
@@ -61,10 +60,10 @@ static int64_t *steps_in(const char *dir, size_t *n)
 
 	*n = 0;
 	while (d && (e = readdir(d))) {
-		if (step_of(e->d_name) < 0)
+		if (hd_step_of_name(e->d_name) < 0)
 			continue;
 		steps = hd_grow(steps, *n, &cap, sizeof(*steps));
-		steps[(*n)++] = step_of(e->d_name);
+		steps[(*n)++] = hd_step_of_name(e->d_name);
 	}
 	if (d)
 		closedir(d);
@@ -140,7 +139,7 @@ static char *newest(const char *dir, struct hd_err *err)
 	}
 	if (name) {
 		name[strcspn(name, "\r\n")] = 0;
-		if (step_of(name) >= 0 && has(dir, name))
+		if (hd_step_of_name(name) >= 0 && has(dir, name))
 			path = hd_format("%s/%s", dir, name);
 		free(name);
 	}

@@ -21,6 +21,13 @@ int64_t hd_comm_node_count(const struct node *n)
 	}
 }
 
+int hd_message_channel(const struct node *n)
+{
+	const struct node *send = n->comm.kind == HD_COMM_SEND ? n : N(n->ins[0]->v.node);
+
+	return (send->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+}
+
 int32_t hd_comm_cores(const struct node *n)
 {
 	return hd_comm_is_served(n->comm.kind) ? (int32_t)n->comm.group->axes[0]->v.n : 0;

@@ -13,6 +13,8 @@ int64_t hd_comm_node_largest(const struct node *n);                             
 const struct tensor *hd_comm_node_subject(const struct node *n);
 const char *hd_comm_node_subject_name(const struct node *n); /* or that of the op which made it */
 
+/* Of a send or a receive: the sender's unit says which way the message goes.  1: backward */
+int hd_message_channel(const struct node *n);
 int32_t hd_comm_cores(const struct node *n); /* of a push or pull: the members that hold the model; else 0 */
 
 #endif

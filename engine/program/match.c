@@ -179,11 +179,10 @@ static struct encounter *encounter_at(struct hd_match_run *m, const struct group
 	return *at;
 }
 
-/* The sender's unit says which way a message goes (engine/run/bind.c). */
 static struct encounter *message(struct hd_match_run *m, int64_t rank, const struct said *e)
 {
-	const struct node *n = e->node, *send = e->kind == SEND ? n : N(n->ins[0]->v.node);
-	int channel = (send->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+	const struct node *n = e->node;
+	int channel = hd_message_channel(n);
 	int64_t other = peer(m, rank, n);
 
 	return e->kind == SEND ? encounter_at(m, n->comm.group, rank, other, channel)

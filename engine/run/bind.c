@@ -123,9 +123,8 @@ static void start_comm(struct binding *b, const struct entry *e)
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
 				    hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec,
 				    n->v.block[0] ? " in " : "", n->v.block);
-	if (n->comm.kind >= HD_COMM_SEND) /* the sender's unit says which way the message goes */
-		c->call.channel =
-			((n->comm.kind == HD_COMM_SEND ? n : N(x->v.node))->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+	if (n->comm.kind >= HD_COMM_SEND)
+		c->call.channel = hd_message_channel(n);
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->request = b->requests;
 	b->period[b->requests] = n->period;

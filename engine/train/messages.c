@@ -4,8 +4,9 @@
  */
 #include <config.h>
 #include "engine/base/rng.h"
-#include "engine/graph/mesh.h"
 #include "engine/comm/wait/control.h"
+#include "engine/graph/mesh.h"
+#include "engine/graph/traffic.h"
 #include "engine/train/train_impl.h"
 #include <stdlib.h>
 
@@ -34,7 +35,7 @@ static struct message_line *line_of(struct message_lines *l, struct message_line
 static uint64_t mark(struct message_lines *l, const struct hd_program *g, const struct entry *x, int other)
 {
 	const struct node *n = x->node, *send = n->comm.kind == HD_COMM_SEND ? n : N(n->ins[0]->v.node);
-	int me = (int)g->rank, sends = send == n, channel = (send->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+	int me = (int)g->rank, sends = send == n, channel = hd_message_channel(n);
 	struct message_line *at =
 		line_of(l, (struct message_line){ n->comm.group, sends ? me : other, sends ? other : me, channel, 0 });
 	const int64_t of[] = { at->group->id,        at->from, at->to,   channel,

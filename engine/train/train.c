@@ -297,15 +297,15 @@ static int interrupted(struct train_loop *l)
 static int resize(struct train_loop *l)
 {
 	int64_t batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
-	int other = batch != l->global_batch;
+	const struct hd_program *was = l->g;
 
-	if (other) /* what is being saved is known by the old program's names */
+	if (batch != l->global_batch) /* what is being saved is known by the old program's names */
 		HD_TRY(hd_train_wait_for_saves(l));
 	l->global_batch = batch;
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
 	l->p = l->j->plan[HD_JOB_TRAIN];
 	l->g = l->j->program[HD_JOB_TRAIN];
-	return other ? hd_train_messages_meet(l->g, l->err) : HD_OK;
+	return l->g == was ? HD_OK : hd_train_messages_meet(l->g, l->err);
 }
 
 /* After the last step: what log.machine predicts of one, beside the traced ones. */

@@ -2,15 +2,13 @@
  * Matrix products by oneDNN, and by our own (own.c) where these are faster.
  *
  * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed once
- * (autotune) and the pick is kept as text: the key of a shape says all that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
+ * (rivals.c) and the pick is kept as text: the key of a shape says all that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
  * what only other ranks need.  Where bits must not depend on that, nothing is timed and products
  * are made on tiles or in pieces (matmul_pieces.c), by a rule that knows the shape alone.
  */
 #include <config.h>
-#include "engine/base/parse.h"
 #include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
-#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
