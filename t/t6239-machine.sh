@@ -138,7 +138,16 @@ if [ -r "$build/heddle-cuda-sim.so" ]; then
 	said=$("$build/heddle" plan tiny.ini --ranks 1 --machine gpu.ini --json | sed -n 's/.*"step_seconds": *\([-0-9.e+]*\).*/\1/p')
 	ok 'plan takes it' test -n "$said"
 	scale gpu.ini 2 >gpu2.ini
-	near 'and prices by its rates' "$(awk -v a="$said" -v b="$(seconds gpu2.ini 1)" 'BEGIN { print a / b }')" 2 0.02
+	sed -i 's/^step = .*/step = 0/' gpu.ini gpu2.ini
+	kernels=$(seconds gpu.ini 1)
+	near 'and prices by its rates' "$(awk -v a="$kernels" -v b="$(seconds gpu2.ini 1)" 'BEGIN { print a / b }')" 2 0.02
+	sed 's/^step = .*/step = 0.5/' gpu.ini >slow.ini
+	near 'what the host takes of each step is added' "$(seconds slow.ini 1)" "$(awk -v a="$kernels" 'BEGIN { print a + 0.5 }')" 1e-6
+	ok 'and is no bubble' sh -c '"$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "bubble 0.000.*" && "$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "waits for its end: 500"' - "$build/heddle"
+	# Marks of the simulated clock are all a millisecond apart, so only the time of a whole pass can make the sum right.
+	HD_TEST_CUDA_MODULE="$build/heddle-cuda-sim.so" "$build/heddle" bench tiny.ini --set train.device=cuda --steps 3 --profile --json >profile.txt 2>&1
+	ok 'bench --profile: the launches take what the step takes' awk -v step="$(sed -n 's/.*"step_seconds": *\([-0-9.e+]*\).*/\1/p' profile.txt)" \
+		'$1 == "all" { all = $2 / 1e3 } END { print "# " all " of " step; exit !(all > step / 2 && all < 2 * step) }' profile.txt
 else
 	skip 'no C++ compiler was there, so there is no simulated GPU'
 fi

@@ -36,7 +36,12 @@ struct hd_bench_profile {
 	double seconds;                  /* of all */
 	double memory_rate, matmul_rate; /* that the bounds are made of; memory_rate 0: not known, and no bounds */
 };
-/* Steps with the time of each command: on the cpu the median of a few, on a GPU each launch repeated alone.  products: bounds
+/* Of a device with memory of its own that has run a step: each launch as a long run of steps has it, in their order.  What it
+ * computes is of no use afterwards. */
+int hd_bench_launches(struct hd_program *g, struct hd_run *run, void (*each)(void *ctx, const struct launch_time *t),
+		      void *ctx);
+
+/* Steps with the time of each command: on the cpu the median of a few, on a GPU by its own clock (hd_bench_launches).  products: bounds
  * of products are the best known (hd_bench_bound), not their FLOPs at the rate of large ones.  Longest first. */
 int hd_bench_profile_take(struct hd_job *j, struct hd_bench_ids *ids, int products, struct hd_bench_profile *out);
 void hd_bench_profile_print(const struct hd_bench_profile *p, FILE *to);

@@ -101,7 +101,7 @@ int hd_bench_profile_take(struct hd_job *j, struct hd_bench_ids *ids, int produc
 		p->matmul_rate = j->device->matmul_rate(hd_job_dtype(j));
 		HD_TRY(traced(g, &run, ids, products, p));
 	} else {
-		HD_TRY(hd_program_times(g, &run, 10, add, p));
+		HD_TRY(hd_bench_launches(g, &run, add, p));
 	}
 	qsort(p->v, p->n, sizeof(p->v[0]), longest_first);
 	return HD_OK;

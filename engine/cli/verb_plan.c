@@ -45,7 +45,7 @@ static struct totals total(const struct hd_prediction *r)
 		for (int k = 0; k < HD_LINKS; k++)
 			t.sent[k] = most(t.sent[k], s->sent[k]);
 	}
-	t.idle = r->step - t.compute - t.exposed;
+	t.idle = r->step - r->host - t.compute - t.exposed;
 	if (t.idle < 1e-9 * r->step) /* rounding */
 		t.idle = 0;
 	t.bubble = t.compute + t.exposed > 0 ? t.idle / (t.compute + t.exposed) : 0;
@@ -160,6 +160,8 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (bubble %.3f)\n",
 	       hd_human_seconds(t.compute).text, hd_human_seconds(t.exposed).text, hd_human_seconds(t.hidden).text,
 	       hd_human_seconds(t.idle).text, t.bubble);
+	if (r->host > 0)
+		printf("the host begins a step and waits for its end: %s\n", hd_human_seconds(r->host).text);
 	printf("memory of a rank: %s%s\n", hd_human_bytes(t.memory).text,
 	       m->memory <= 0         ? ""
 	       : t.memory > m->memory ? ", more than it has"

@@ -151,6 +151,10 @@ struct hd_device_ops {
 	void *(*recorded)(void);
 	int (*replay)(void *recording);
 	void (*forget)(void *recording);
+	/* The time when a launch that is enqueued next begins, by the device's own clock, each time that it does; also between record
+	 * and recorded.  mark: from 0.  between: seconds from one mark to a later one, when all is done. */
+	void (*mark)(int64_t mark);
+	double (*between)(int64_t from, int64_t to);
 	const struct hd_device_comm *comm; /* NULL: has none */
 };
 /* The memory that kernels reach is the host's. */
@@ -178,7 +182,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 10
+#define HD_DEVICE_VERSION 11
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

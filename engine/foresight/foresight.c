@@ -68,7 +68,7 @@ static void predict(const struct hd_prediction *r, struct both_times *p, int64_t
 	for (int k = 0; k < HD_WORK_KINDS; k++)
 		p->predicted[k] = s->kinds[k];
 	p->predicted[COMMUNICATION] = s->exposed;
-	p->predicted[STAGES] = fmax(r->step - s->compute - s->exposed, 0);
+	p->predicted[STAGES] = fmax(r->step - r->host - s->compute - s->exposed, 0);
 	p->step[0] = r->step;
 	*rank = s->rank;
 }

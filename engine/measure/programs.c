@@ -4,6 +4,7 @@
  * anywhere, because it is new, is measured all the same.
  */
 #include <config.h>
+#include "engine/bench/bench.h"
 #include "engine/measure/measure.h"
 #include "engine/predict/work.h"
 #include "engine/run/autotune.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STEPS = 15, REPEATS = 5 };
+enum { MOST_STEPS = 15 };
 #define LONG_ENOUGH 0.4 /* seconds of steps: fewer steps of a large model */
 
 struct small_model { /* of this rank alone */
@@ -116,16 +117,34 @@ static void take_time(void *ctx, const struct launch_time *t)
 	x->ends[t->from] = t->to;
 }
 
-/* Of a GPU: to wait for each launch takes as long as many of them, so each is run several times in a row. */
+/* Of a GPU: to wait for each launch would take as long as many of them, and let it rest. */
 static int time_launches(struct small_model *x, struct hd_run *run)
 {
 	x->seconds = hd_alloc(x->g->ncommands * sizeof(*x->seconds));
 	x->ends = hd_alloc(x->g->ncommands * sizeof(*x->ends));
-	return hd_program_times(x->g, run, REPEATS, take_time, x);
+	return hd_bench_launches(x->g, run, take_time, x);
+}
+
+/* What whole steps of a GPU take longer than their launches.  The least of the small models: others are not steady enough. */
+static int time_the_host(struct hd_measuring *m, struct small_model *x, struct hd_run *run, int steps)
+{
+	double seconds[MOST_STEPS], kernels = 0, more;
+
+	for (int k = 0; k < steps; k++) {
+		seconds[k] = hd_seconds();
+		HD_TRY(step(x, run, 0, 0));
+		seconds[k] = hd_seconds() - seconds[k];
+	}
+	hd_sort(seconds, (size_t)steps);
+	for (size_t i = 0; i < x->g->ncommands; i++)
+		kernels += x->seconds[i];
+	more = fmax(seconds[steps / 2] - kernels, 0);
+	m->rates->step = m->rates->step < 0 ? more : fmin(m->rates->step, more);
+	return HD_OK;
 }
 
 /* -> steps that were traced */
-static int run_model(struct small_model *x, struct hd_err *err)
+static int run_model(struct hd_measuring *m, struct small_model *x, int small, struct hd_err *err)
 {
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1 };
 	double seconds = 0;
@@ -145,6 +164,8 @@ static int run_model(struct small_model *x, struct hd_err *err)
 	else
 		for (int k = 0; k < steps && rc >= 0; k++)
 			rc = step(x, &run, 1, steps);
+	if (x->seconds && small && rc >= 0)
+		rc = time_the_host(m, x, &run, steps);
 	if (rc < 0)
 		return hd_err_set(err, rc, "machine: a step of a small model failed: %s", x->g->why.text);
 	return steps;
@@ -334,7 +355,7 @@ static int measure(struct hd_measuring *m, const struct hd_small_shape *s, struc
 	if (hd_comm_agree(err) >= 0)
 		hd_autotune(m->j, NULL, err);
 	if (hd_comm_agree(err) >= 0)
-		steps = run_model(&x, err);
+		steps = run_model(m, &x, s->embed <= 64, err);
 	if (hd_comm_agree(err) >= 0 && !x.idle)
 		x.seconds ? take_timed(m, &x) : take_traced(m, &x, steps);
 	if (!err->code && !m->launches && s->embed <= 64)

@@ -75,7 +75,7 @@ static void about(struct hd_rates *r, const struct hd_job *j)
 	r->cores = hd_device_in_host(j->device) ? cores(j) : 1;
 	r->hosts = j->world.hosts;
 	r->ranks = j->world.size;
-	r->launch = r->turn = -1;
+	r->launch = r->turn = r->step = -1;
 	r->threads = hd_device_in_host(j->device) ? j->threads : 1;
 }
 

@@ -378,6 +378,7 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 	hd_machine_share(&mine, p);
 	*out = (struct hd_prediction){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)),
 				       .nstages = n,
+				       .host = m->rates ? fmax(m->rates->step, 0) : 0,
 				       .spans = out->want_spans ? hd_alloc((size_t)n * sizeof(*out->spans)) : NULL };
 	HD_TRY(hd_checkpoint_config_read(p->conf, &s.saved, err));
 	hd_event_source_begin(&s.source, p, &mine);
@@ -390,6 +391,7 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 	s.stages = hd_alloc((size_t)n * sizeof(*s.stages));
 	if (stages(&s, err) >= 0 && walk_all(&s, err) >= 0)
 		hd_machine_busy(&mine, p, out);
+	out->step += out->host;
 	for (int64_t i = 0; i < n; i++)
 		hd_events_release(&s.stages[i]);
 	hd_event_source_end(&s.source);

@@ -39,6 +39,7 @@ struct hd_server_price { /* of the ranks that hold no model, of each number the 
 };
 struct hd_prediction {
 	double step;  /* seconds: all stages have ended */
+	double host;  /* of these, in which a host begins a GPU's step and waits for its end */
 	double crowd; /* threads of the job's ranks for each core of a host; 1: no more than one, or no cores to share */
 	struct hd_stage_price *stages;
 	int64_t nstages;

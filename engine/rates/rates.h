@@ -35,6 +35,7 @@ struct hd_rates {
 	int64_t threads;      /* of each */
 	double launch; /* seconds more that a launch takes by one rank with all cores; less than 0: not measured */
 	double turn;   /* seconds more that a movement takes by each of the ranks that share a core; likewise */
+	double step;   /* seconds of a step of a GPU in which the host begins it and waits for its end; likewise */
 	struct hd_rate_points products[HD_PRODUCT_KINDS][HD_RATE_TYPES];
 	struct hd_kernel_rates *kernels;
 	size_t n, cap;

@@ -33,6 +33,8 @@ static const struct hd_option measured_keys[] = {
 	{ "launch", HD_OPT_NUM, 0, "0", "0..", "seconds more that a launch takes by one rank with all cores" },
 	{ "turn", HD_OPT_NUM, 0, "0", "0..",
 	  "seconds more that a movement takes by each of the ranks that share a core" },
+	{ "step", HD_OPT_NUM, 0, "0", "0..",
+	  "seconds of a GPU's step in which the host begins it and waits for its end" },
 };
 static const struct hd_option rate_keys[] = {
 	{ "fp32", HD_OPT_STR, 0, "", NULL, "rates of one core in fp32" },
@@ -144,6 +146,7 @@ static int read_all(struct hd_conf *c, struct hd_section *s, struct hd_rates *r,
 	r->threads = hd_section_int(s, "threads");
 	r->launch = hd_section_num(s, "launch");
 	r->turn = hd_section_num(s, "turn");
+	r->step = hd_section_num(s, "step");
 	for (s = hd_conf_next(c, "product", NULL); s; s = hd_conf_next(c, "product", s))
 		HD_TRY(read_section(c, s, r, err));
 	for (s = hd_conf_next(c, "movement", NULL); s; s = hd_conf_next(c, "movement", s))
@@ -216,6 +219,9 @@ void hd_rates_print(const struct hd_rates *r, FILE *to)
 	if (r->turn >= 0)
 		fprintf(to, "turn = %.3g\t; seconds more of a movement by each of the ranks that share a core\n",
 			r->turn);
+	if (r->step >= 0)
+		fprintf(to, "step = %.3g\t; seconds of a step in which the host begins it and waits for its end\n",
+			r->step);
 	print_products(r, to);
 	if (r->nmovements)
 		fprintf(to, "\n; Movements between ranks of a host: bytes that a rank sends : bytes/s\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Seconds of a program's kernels alone, for bench: each launch by itself, and all matrix products.
+ * Work of a program's kernels, for bench, and the seconds of all its matrix products alone.
  */
 #include <config.h>
 #include "engine/run/commands.h"
@@ -48,31 +48,6 @@ double hd_program_bound(const struct hd_program *g, int any)
 		sum += s;
 	}
 	return sum;
-}
-
-int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
-		     void (*each)(void *ctx, const struct launch_time *t), void *ctx)
-{
-	const struct joined *j = g->joined, *end = j + g->njoined;
-
-	g->device->begin(run);
-	for (size_t i = 0, to; i < g->ncommands; i = to) {
-		struct launch_time t = { .name = g->commands[i].name, .from = i };
-
-		to = t.to = j < end && j->from == i ? j++->to : i + 1;
-		if (g->commands[i].type != CMD_RUN)
-			continue;
-		for (size_t k = i; k < to; k++)
-			add_work(g, &g->commands[k], &t);
-		HD_TRY(hd_comm_finish(g->device, &g->why));
-		t.seconds = hd_seconds();
-		for (int k = 0; k < repeats; k++)
-			HD_TRY(hd_run_commands(g, i, to, run, NULL, NULL));
-		HD_TRY(hd_comm_finish(g->device, &g->why));
-		t.seconds = (hd_seconds() - t.seconds) / repeats;
-		each(ctx, &t);
-	}
-	return HD_OK;
 }
 
 double hd_program_products(struct hd_program *g, struct hd_run *run)

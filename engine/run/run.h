@@ -4,7 +4,7 @@
  *   hd_program_bind                        record.c: kernels prepared; bind.c: addresses resolved
  *   hd_program_compute, hd_program_update  run.c:    one step, with staging.c where the device has memory of its own
  *   hd_program_find_nan                    nan_hunt.c
- *   hd_program_times, hd_program_products  bench_run.c
+ *   hd_program_work, hd_program_products   bench_run.c
  */
 #ifndef HD_ENGINE_RUN_H
 #define HD_ENGINE_RUN_H
@@ -74,10 +74,6 @@ struct launch_time {
 };
 /* Adds what command i is to do; bounds: with the least seconds known, which may have to be measured. */
 void hd_program_work(const struct hd_program *g, size_t i, int bounds, struct launch_time *t);
-/* Of a device with memory of its own: each launch `repeats` times behind each other, so that what a wait takes is shared out.
- * What it computes is of no use afterwards. */
-int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
-		     void (*each)(void *ctx, const struct launch_time *t), void *ctx);
 /* The least seconds known of the products that hd_program_products runs, with operands as they lie or packed; any: in any
  * layout.  0: not known for one of them. */
 double hd_program_bound(const struct hd_program *g, int any);

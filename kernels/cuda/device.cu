@@ -3,6 +3,7 @@
  * (CUDA graphs).
  */
 #include "kernels/cuda/base/cuda.h"
+#include "kernels/cuda/clock.h"
 #include "kernels/cuda/copies.h"
 #include "kernels/cuda/base/peak.h"
 #include "kernels/cuda/matmul/product.h"
@@ -356,6 +357,7 @@ static void close_device(void)
 		return;
 	hd_product_close();
 	hd_cuda_copies_forget();
+	hd_cuda_marks_forget();
 	unpin();
 	cudaFree(here.scratch);
 	while (here.nsmaller)
@@ -516,6 +518,8 @@ static const struct hd_device_ops *table(void)
 	ops.recorded = recorded;
 	ops.replay = replay;
 	ops.forget = forget;
+	ops.mark = hd_cuda_mark;
+	ops.between = hd_cuda_between;
 	ops.comm = hd_cuda_comm();
 	return &ops;
 }

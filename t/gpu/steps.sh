@@ -124,8 +124,13 @@ foresight() {
 	if [ "$simulated" = 0 ]; then for s; do sets="$sets --set $s"; done; fi
 	# shellcheck disable=SC2086	# words
 	"$build/heddle" plan "$work/$model.ini" --machine "$work/machine.ini" $sets --json >"$work/planned.txt" || return 1
+	# Of a second and a half: a GPU is faster before power and heat have settled.
+	steps=$(awk -v s="$(json "$work/planned.txt" step_seconds)" -v simulated="$simulated" 'BEGIN {
+		n = simulated || s <= 0 ? 1 : int(1.5 / s) + 4
+		print n < 400 ? n : 400
+	}')
 	# shellcheck disable=SC2086
-	"$build/heddle" bench "$work/$model.ini" $sets --steps $((4 - 3 * simulated)) --json >"$work/run.txt" 2>&1
+	"$build/heddle" bench "$work/$model.ini" $sets --steps "$steps" --json >"$work/run.txt" 2>&1
 	status=$?
 	cat "$work/planned.txt" "$work/run.txt"
 	[ $status -eq 0 ] || return 1

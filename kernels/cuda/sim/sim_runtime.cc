@@ -379,6 +379,26 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 	return cudaSuccess;
 }
 
+static void record_event(void *arg)
+{
+	(*(cudaEvent_t *)arg)->ms = hd_sim_ms;
+}
+
+/* In a capture an event that is recorded for others than the graph's own launches is work like a launch. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags)
+{
+	struct hd_sim_work w = { "an event", NULL, 1, 1, 0, record_event, NULL };
+
+	if (flags != cudaEventRecordExternal)
+		return cudaEventRecord(e, s);
+	if (!s->kept)
+		return cudaErrorInvalidValue;
+	w.arg = malloc(sizeof(e));
+	*(cudaEvent_t *)w.arg = e;
+	hd_sim_enqueue(s, &w);
+	return cudaSuccess;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
 	if (s->kept && e->in != s->kept) {
@@ -427,6 +447,12 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, int)
 	s->kept->users = 1;
 	s->broken = cudaSuccess;
 	ncaptures++;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus *status)
+{
+	*status = s->kept ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
 	return cudaSuccess;
 }
 
