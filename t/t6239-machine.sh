@@ -141,6 +141,9 @@ if [ -r "$build/heddle-cuda-sim.so" ]; then
 	sed -i 's/^step = .*/step = 0/' gpu.ini gpu2.ini
 	kernels=$(seconds gpu.ini 1)
 	near 'and prices by its rates' "$(awk -v a="$kernels" -v b="$(seconds gpu2.ini 1)" 'BEGIN { print a / b }')" 2 0.02
+	ok 'it has measured how much of the speed stays' awk '/^sustained_clock = / { x = $3 } END { exit !(x > 0 && x <= 1) }' gpu.ini
+	sed 's/^sustained_clock = .*/sustained_clock = 0.25/' gpu.ini >slow.ini
+	ok 'a clock that falls slows products down, and nothing else' awk -v a="$kernels" -v b="$(seconds slow.ini 1)" 'BEGIN { exit !(b > 1.2 * a && b < 4 * a) }'
 	sed 's/^step = .*/step = 0.5/' gpu.ini >slow.ini
 	near 'what the host takes of each step is added' "$(seconds slow.ini 1)" "$(awk -v a="$kernels" 'BEGIN { print a + 0.5 }')" 1e-6
 	ok 'and is no bubble' sh -c '"$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "bubble 0.000.*" && "$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "waits for its end: 500"' - "$build/heddle"

@@ -36,7 +36,7 @@ struct hd_bench_profile {
 	double seconds;                  /* of all */
 	double memory_rate, matmul_rate; /* that the bounds are made of; memory_rate 0: not known, and no bounds */
 };
-/* Of a device with memory of its own that has run a step: each launch as a long run of steps has it, in their order.  What it
+/* Of a device with memory of its own that has run a step: each launch as steps have it, in their order.  What it
  * computes is of no use afterwards. */
 int hd_bench_launches(struct hd_program *g, struct hd_run *run, void (*each)(void *ctx, const struct launch_time *t),
 		      void *ctx);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Seconds of each launch on a device with memory of its own, as a long run of steps has them.
+ * Seconds of each launch on a device with memory of its own, as steps have them.
  *
- * A GPU that rests between two launches is cooler and clocked higher than one that computes without a pause, and a launch that
- * follows itself finds its operands in a cache.  So all launches are run in the order of a step, again and again, before and
- * while they are timed.  The device's clock is read before each; that takes time too, which the same launches without marks
+ * A launch that follows itself finds its operands in a cache, and one that is waited for leaves the device at rest.  So all
+ * launches are run in the order of a step, again and again, before and while they are timed.  The device's clock is read before each; that takes time too, which the same launches without marks
  * tell.
  */
 #include <config.h>
@@ -12,7 +11,7 @@
 #include <stdlib.h>
 
 enum { PASSES = 5, MOST_IN_A_ROW = 16 };
-#define WARM 0.5         /* seconds of passes after which power and heat have settled */
+#define WARM 0.3         /* seconds of passes: clocks have risen by then; limits of power come later */
 #define LONG_ENOUGH 0.05 /* seconds of passes that a wait at their end does not lengthen */
 
 struct timing {
@@ -89,7 +88,7 @@ static int run_all(struct timing *t, int marks)
 	return HD_OK;
 }
 
-/* *seconds: of a pass without marks, when the device has settled */
+/* *seconds: of a pass without marks, when the device is at work */
 static int warm_up(struct timing *t, double *seconds)
 {
 	double begin = hd_seconds(), since;

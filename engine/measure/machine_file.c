@@ -119,6 +119,10 @@ void hd_machine_print(const struct hd_measuring *m, const struct hd_rate_points 
 	fprintf(to, "flops_fp32 = %.4g\t; the best that was measured\nflops_bf16 = %.4g\n",
 		each * best(r, HD_RATE_FP32), each * best(r, HD_RATE_BF16));
 	print_efficiency(to, r);
+	if (m->sustained > 0)
+		fprintf(to,
+			"sustained_clock = %.3g\t; of the speed of products, after seconds of them: limits of power\n",
+			m->sustained);
 	fprintf(to, "memory_bandwidth = %.3g\t; %s\n", best_of(memory),
 		hd_device_in_host(m->j->device) ? "a = b + s c, bytes of all three"
 						: "the best of norms, sums, additions and updates");

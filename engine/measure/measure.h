@@ -23,6 +23,7 @@ struct hd_measuring {
 	int quick;                     /* few and small sizes */
 	struct hd_rate_points *memory; /* of kernels of a GPU that read and write all of their operands once: bytes */
 	double process_memory;         /* bytes of this process besides what is planned: set by hd_measure_programs */
+	double sustained;              /* share of the speed of products that a GPU keeps; 0: not measured */
 	struct hd_launches *launches;  /* are compared, and give no rates; else NULL */
 };
 
@@ -36,6 +37,7 @@ struct hd_small_shape {
 int hd_small_count(const struct hd_measuring *m);
 const struct hd_small_shape *hd_small_model(const struct hd_measuring *m, int i);
 int hd_small_in_fp32(const struct hd_measuring *m, const struct hd_small_shape *s);
+int hd_small_is_hot(const struct hd_measuring *m, const struct hd_small_shape *s); /* one, which takes the most power */
 
 /* programs.c: kernels and products in steps of small models. */
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err);

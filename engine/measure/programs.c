@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MOST_STEPS = 15 };
 #define LONG_ENOUGH 0.4 /* seconds of steps: fewer steps of a large model */
@@ -143,8 +144,63 @@ static int time_the_host(struct hd_measuring *m, struct small_model *x, struct h
 	return HD_OK;
 }
 
+static int work_of(const struct hd_program *g, const struct command *c, struct hd_work *w)
+{
+	if (c->node->is->role != OP_ROLE_ACCUMULATE)
+		return hd_work_of(g, c->node, w);
+	hd_work_added(c->launch->in[0], w);
+	return 1;
+}
+
+struct stretch { /* of a long run of steps: those that begin from ... to, in seconds since it began */
+	double from, to, sum;
+	int n;
+};
+
+/* Share of the time of all launches. */
+static double share_of_products(const struct small_model *x)
+{
+	double products = 0, all = 0;
+	struct hd_work w;
+
+	for (size_t i = 0; i < x->g->ncommands; i++) {
+		const struct command *c = &x->g->commands[i];
+
+		all += x->seconds[i];
+		if (c->node && work_of(x->g, c, &w) && w.flops > 0)
+			products += x->seconds[i];
+	}
+	return all > 0 ? products / all : 0;
+}
+
+/* A GPU computes as fast as it can for most of a second.  Then it has taken more power than it may, and its clock falls, rises and
+ * falls again.  Rates are those of the first second.  What steps take longer later is what their products do. */
+static int time_limits(struct hd_measuring *m, struct small_model *x, struct hd_run *run)
+{
+	struct stretch s[] = { { .from = 0.1, .to = 0.5 }, { .from = 1.5, .to = 4 } };
+	const struct timespec rest = { .tv_sec = 1 };
+	double products = share_of_products(x), more = 0, begin, at = 0;
+
+	nanosleep(&rest, NULL);
+	hd_comm_barrier();
+	begin = hd_seconds();
+	while (at < s[1].to) {
+		double before = at;
+
+		HD_TRY(step(x, run, 0, 0));
+		at = hd_comm_max(hd_seconds() - begin); /* all ranks make as many */
+		for (int k = 0; k < 2; k++)
+			if (before >= s[k].from && before < s[k].to)
+				s[k].sum += at - before, s[k].n++;
+	}
+	if (s[0].n && s[1].n && products > 0)
+		more = (s[1].sum / s[1].n / (s[0].sum / s[0].n) - 1) / products;
+	m->sustained = 1 / (1 + fmax(more, 0));
+	return HD_OK;
+}
+
 /* -> steps that were traced */
-static int run_model(struct hd_measuring *m, struct small_model *x, int small, struct hd_err *err)
+static int run_model(struct hd_measuring *m, struct small_model *x, const struct hd_small_shape *s, struct hd_err *err)
 {
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1 };
 	double seconds = 0;
@@ -164,8 +220,10 @@ static int run_model(struct hd_measuring *m, struct small_model *x, int small, s
 	else
 		for (int k = 0; k < steps && rc >= 0; k++)
 			rc = step(x, &run, 1, steps);
-	if (x->seconds && small && rc >= 0)
+	if (x->seconds && s->embed <= 64 && rc >= 0)
 		rc = time_the_host(m, x, &run, steps);
+	if (x->seconds && !m->launches && hd_small_is_hot(m, s) && m->j->compute_dtype == HD_DTYPE_BF16 && rc >= 0)
+		rc = time_limits(m, x, &run);
 	if (rc < 0)
 		return hd_err_set(err, rc, "machine: a step of a small model failed: %s", x->g->why.text);
 	return steps;
@@ -232,14 +290,6 @@ static void take(struct hd_measuring *m, const struct hd_work *w, const char *na
 		x.at = w->flops > 0 ? w->flops / w->bytes : w->bytes;
 		hd_rates_add(&hd_rates_kernel(m->rates, name)->of[type], x);
 	}
-}
-
-static int work_of(const struct hd_program *g, const struct command *c, struct hd_work *w)
-{
-	if (c->node->is->role != OP_ROLE_ACCUMULATE)
-		return hd_work_of(g, c->node, w);
-	hd_work_added(c->launch->in[0], w);
-	return 1;
 }
 
 /* Launches of one node behind each other are one kernel's, unless they ran as one with others; those that add up stand for
@@ -355,7 +405,7 @@ static int measure(struct hd_measuring *m, const struct hd_small_shape *s, struc
 	if (hd_comm_agree(err) >= 0)
 		hd_autotune(m->j, NULL, err);
 	if (hd_comm_agree(err) >= 0)
-		steps = run_model(m, &x, s->embed <= 64, err);
+		steps = run_model(m, &x, s, err);
 	if (hd_comm_agree(err) >= 0 && !x.idle)
 		x.seconds ? take_timed(m, &x) : take_traced(m, &x, steps);
 	if (!err->code && !m->launches && s->embed <= 64)

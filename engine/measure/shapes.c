@@ -58,6 +58,11 @@ const struct hd_small_shape *hd_small_model(const struct hd_measuring *m, int i)
 	return behind < 0 ? &quick[i] : hd_device_in_host(m->j->device) ? &of_host[behind] : &of_gpu[behind];
 }
 
+int hd_small_is_hot(const struct hd_measuring *m, const struct hd_small_shape *s)
+{
+	return s == (m->quick ? &quick[0] : &of_gpu[4]);
+}
+
 /* Large products in fp32 take a GPU fifteen times as long, and few train in it. */
 int hd_small_in_fp32(const struct hd_measuring *m, const struct hd_small_shape *s)
 {

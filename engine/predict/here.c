@@ -92,10 +92,13 @@ static double of_team(const struct hd_machine *m)
 	return here > alone && all > alone ? r->launch * fmin((1 - alone / here) / (1 - alone / all), 1) : 0;
 }
 
+/* Rates are those of a GPU's first second: later it has less power for the same. */
 static double seconds(const struct hd_pricing *x, const struct hd_work *w, const char *name)
 {
 	double s = hd_work_seconds(x->m->rates, w, name, x->m->threads);
 
+	if (w->flops > 0)
+		s /= x->m->sustained_clock;
 	return s > 0 ? s + of_team(x->m) : -1;
 }
 
