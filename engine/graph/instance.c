@@ -21,6 +21,11 @@ const struct hd_option *hd_option_find(const struct inst *in, const char *key)
 	return NULL;
 }
 
+const char *hd_inst_section(const struct inst *in)
+{
+	return in->extension ? "plugin" : "strategy";
+}
+
 /* A text that begins with "KEY: ", where KEY can stand in the instance's section, is about that key's line. */
 static const char *key_of(const struct inst *in, char *text, char **rest)
 {
@@ -66,7 +71,7 @@ const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
 static void note(const struct hd_plan *p)
 {
 	if (p->slot.inst >= 0 && p->slot.name)
-		hd_turn_note(p->inst[p->slot.inst].extension ? "plugin" : "strategy", p->inst[p->slot.inst].name,
+		hd_turn_note(hd_inst_section(&p->inst[p->slot.inst]), p->inst[p->slot.inst].name,
 			     p->inst[p->slot.inst].plugin->name, p->slot.name);
 	else
 		hd_turn_note(NULL, NULL, NULL, NULL);

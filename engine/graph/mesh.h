@@ -31,6 +31,7 @@ int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t
 
 /* -- instance.c --------------------------------------------------------------------------------------------------------- */
 const struct hd_option *hd_option_find(const struct inst *in, const char *key); /* that its plugin declares, or NULL */
+const char *hd_inst_section(const struct inst *in); /* the kind of its section: strategy or plugin */
 /* A message about that section: "KEY: ..." names the key's line. */
 int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text);
 /* The key of its section that says its size. */

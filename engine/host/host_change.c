@@ -72,8 +72,8 @@ static int may_replace(struct hd_plan *p, const struct hd_tensor *old)
 
 	if (!n || n->inst < 0 || n->inst == p->slot.inst || p->slot.inst < 0 || !hd_in_slot(p, "lower"))
 		return 1;
-	hd_plan_fail(p, HD_EINVAL, "replace: %s of (%s) is an op of [strategy %s], which lowers it itself",
-		     n->v.op->name, old->spec, p->inst[n->inst].name);
+	hd_plan_fail(p, HD_EINVAL, "replace: %s of (%s) is an op of [%s %s], which lowers it itself", n->v.op->name,
+		     old->spec, hd_inst_section(&p->inst[n->inst]), p->inst[n->inst].name);
 	return 0;
 }
 

@@ -60,8 +60,7 @@ static int check_new(struct hd_plan *p, struct hd_section *s)
 		if (!strcmp(p->inst[i].name, hd_section_name(s)))
 			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
 					       "there is a section [%s %s]: %s both would be named that",
-					       p->inst[i].extension ? "plugin" : "strategy", p->inst[i].name,
-					       p->inst[i].name);
+					       hd_inst_section(&p->inst[i]), p->inst[i].name, p->inst[i].name);
 	return HD_OK;
 }
 

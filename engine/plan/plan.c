@@ -122,6 +122,7 @@ static int check(struct hd_plan *p)
 	HD_TRY(hd_check_spaces(p));
 	HD_TRY(hd_check_members(p));
 	HD_TRY(hd_check_own_states(p));
+	HD_TRY(hd_check_summed_states(p));
 	hd_warn_of_constant_states(p);
 	hd_warn_of_untrained(p);
 	HD_TRY(check_recorded(p));

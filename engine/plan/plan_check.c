@@ -244,8 +244,8 @@ void hd_warn_of_constant_states(const struct hd_plan *p)
 
 		if (first)
 			hd_log(HD_LOG_WARN,
-			       "[strategy %s] state %s of plugin %s is read and never assigned, so it is always 0%s",
-			       p->inst[i].name, first->v.name, p->inst[i].plugin->name,
+			       "[%s %s] state %s of plugin %s is read and never assigned, so it is always 0%s",
+			       hd_inst_section(&p->inst[i]), p->inst[i].name, first->v.name, p->inst[i].plugin->name,
 			       n > 1 ? "; there are others" : "");
 	}
 }
@@ -301,6 +301,38 @@ int hd_check_own_states(struct hd_plan *p)
 						     "%s (local), and a checkpoint has one: own makes it each member's",
 						     t->v.name, p->axes[a]->v.name));
 			}
+	}
+	return HD_OK;
+}
+
+static int is_in_micro_batches(const struct node *n)
+{
+	return n->v.phase == HD_UNIT_F || n->v.phase == HD_UNIT_B || n->v.phase == HD_UNIT_W;
+}
+
+/* A state takes its value once a step.  Of a value that each micro-batch has anew, the last one's would stay. */
+int hd_check_summed_states(struct hd_plan *p)
+{
+	char *anew = hd_plan_alloc(p, p->ntensors + 1);
+
+	if (p->micros < 2)
+		return HD_OK;
+	for (size_t i = 0; i < p->ntensors; i++)
+		anew[i] = p->tensors[i]->v.what == HD_TENSOR_DATA;
+	for (const struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin && n->is->role != OP_ROLE_ACCUMULATE && is_in_micro_batches(n); i++)
+			for (uint32_t k = 0; k < n->v.nout; k++)
+				anew[n->outs[k]->id] |= anew[n->ins[i]->id];
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (t->assign && t->v.what == HD_TENSOR_STATE && t->inst > 0 && anew[t->assign->id])
+			return hd_inst_fail(
+				p, t->inst - 1, HD_EINVAL,
+				hd_plan_text(p,
+					     "assign: each of the %lld micro-batches has another value for state %s, "
+					     "and the last one's would stay: one micro-batch a step is possible",
+					     (long long)p->micros, t->v.name));
 	}
 	return HD_OK;
 }

@@ -30,7 +30,8 @@ int hd_check_periods(struct hd_plan *p);
 int hd_check_norm_first(struct hd_plan *p);
 int hd_mark_update(struct hd_plan *p); /* in_update of all nodes */
 int hd_check_spaces(struct hd_plan *p);
-int hd_check_own_states(struct hd_plan *p); /* a state whose members have values of their own says so */
+int hd_check_summed_states(struct hd_plan *p); /* a state takes no value that each micro-batch makes anew */
+int hd_check_own_states(struct hd_plan *p);    /* a state whose members have values of their own says so */
 void hd_warn_of_constant_states(const struct hd_plan *p);
 void hd_warn_of_untrained(const struct hd_plan *p);
 int hd_check_stages(struct hd_plan *p);

@@ -553,7 +553,7 @@ static int failed(struct hd_program *g, const struct node *n, int rc, struct hd_
 	if (g->plan->err->code)
 		hd_err_set(err, rc, "%s", g->plan->err->text);
 	else if (by)
-		hd_err_set(err, rc, "[strategy %s]: %s (of a node that plugin %s made)", by->name, text,
+		hd_err_set(err, rc, "[%s %s]: %s (of a node that plugin %s made)", hd_inst_section(by), by->name, text,
 			   by->plugin->name);
 	else
 		hd_err_set(err, rc, "%s", text);

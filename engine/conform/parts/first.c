@@ -139,7 +139,7 @@ static void name_of(const struct hd_plan *p, const struct node *n, char **text)
 		  n->comm.kind ? " on " : "", n->comm.kind ? n->comm.group->name : "", *n->attr ? " " : "", n->attr,
 		  unit_of(n), *n->v.block ? ", " : "", n->v.block);
 	if (who >= 0)
-		hd_append(text, ", made by [strategy %s]", p->inst[who].name);
+		hd_append(text, ", made by [%s %s]", hd_inst_section(&p->inst[who]), p->inst[who].name);
 	else
 		hd_append(text, ", made by the engine");
 }
