@@ -91,6 +91,11 @@ layout "" 4 --set dp.sync=allreduce
 cp="--set dp.size=1 --set cp.plugin=cp --set cp.size=2 --set cp.balance=none"
 layout "cp: balance = none: with form = ulysses: the work is equal in any order" 2 $cp
 layout "" 2 $cp --set cp.form=ring
+llama="--set model.family=llama --set train.recompute=selective"
+recompute='train.recompute = selective: in this layout: it has no gelu, and no attention that is one node'
+layout "$recompute" 2 $cp --set cp.form=ring $llama
+layout "cp: balance = none: with form = ulysses: the work is equal in any order" 2 $cp $llama
+layout "" 2 $cp --set cp.form=ring --set train.recompute=selective
 pp="--set dp.size=1 --set pp.plugin=pp --set pp.scatter_gather=yes --set pp.size"
 whole="pp: scatter_gather = yes: without an axis on which what crosses stages is whole"
 layout "$whole" 1 $pp=1

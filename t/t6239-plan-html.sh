@@ -78,6 +78,10 @@ like "memory by kind" "$(cat page.html)" 'kept for backward'
 like "and names are written as text" "$(cat page.html)" 'small &#38; slow'
 like "no search, no points" "$seen" 'points 0'
 
+said=$(plan --json --slow 1=2)
+near "JSON has a step without the slow rank" "$(field "$said" 'r["slow"]["step_seconds_without"]')" "$(field "$(plan --json)" 'r["step_seconds"]')" 1e-9
+is "and which it is" "$(field "$said" 'r["slow"]["rank"], r["slow"]["factor"]')" "(1, 2.0)"
+
 # Of many units of a step its beginning and its end are drawn too, and the page stays small.
 plan --html long.html --set train.global_batch=400 >said
 like "many units: also the beginning" "$(python3 look.py long.html 2>&1)" 'drawing Its beginning'
@@ -91,7 +95,7 @@ unit = lambda rank, at, dur, busy: bar(rank, "F0", at, dur, kind="F", micro=0, c
 events = [unit(r, 10, 4, 4) for r in range(6)] + [unit(6, 13, 3, 1), unit(7, 13, 3, 3)] + [bar(r, "U", 16, 2) for r in range(8)]
 print(json.dumps({"traceEvents": events + [dict(bar(0, "F0", 0, 9), args={"step": 6, "stage": 0})]}))
 E
-plan --html traced.html --times trace.json >said
+plan --html traced.html --times trace.json --set train.global_batch=1 >said
 seen=$(python3 look.py traced.html 2>&1)
 like "a step that was run is drawn too" "$seen" 'drawing The step as traced . rank 0; rank 2; rank 4; rank 6'
 like "with its time" "$(cat traced.html)" 'traced 8(\.0*)? s'
@@ -99,9 +103,12 @@ near "a wait within a unit is one" "$(printf '%s\n' "$seen" | awk '/^row/ { n = 
 said=$(plan --times trace.json 2>&1)
 is "--times without --html: refused" $? 1
 like "and says so" "$said" 'times needs --html'
-said=$(heddle plan m.ini --machine machine.ini --html x.html --times trace.json --set p.size=8 --ranks 16 2>&1)
+said=$(heddle plan m.ini --machine machine.ini --html x.html --times trace.json --set p.size=8 --set train.global_batch=1 --ranks 16 2>&1)
 is "a trace of another layout: refused" $? 1
 like "by what it lacks" "$said" 'has no units of stage 4; the layout has 8 stages'
+said=$(plan --html x.html --times trace.json 2>&1)
+is "one of other micro-batches: refused" $? 1
+like "by both numbers" "$said" 'has [0-9]+ forward units of stage 0 in its last step; the layout has [0-9]+'
 
 cat >space.ini <<'E'
 [strategy b]

@@ -191,7 +191,14 @@ static json_t *stages_json(const struct hd_prediction *r)
 	return all;
 }
 
-static void print_json(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
+/* alike: seconds of a step in which no rank is slow */
+static json_t *slow_json(const struct hd_machine *m, double alike)
+{
+	return json_pack("{s:I, s:o, s:o}", "rank", (json_int_t)m->slow_rank, "factor", hd_json_number(m->slow),
+			 "step_seconds_without", hd_json_number(alike));
+}
+
+static void print_json(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r, double alike)
 {
 	struct totals t = total(r);
 	double flops = model_flops(p) / r->step, all = hardware_flops(p, r) / r->step;
@@ -217,6 +224,10 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 		json_object_set_new(o, "fits", json_boolean(t.memory <= m->memory));
 	}
 	json_object_set_new(o, "stages", stages_json(r));
+	if (m->slow > 0)
+		json_object_set_new(o, "slow", slow_json(m, alike));
+	if (r->host > 0)
+		json_object_set_new(o, "host_seconds", hd_json_number(r->host));
 	if (t.host > 0)
 		json_object_set_new(o, "host",
 				    json_pack("{s:I, s:I, s:I}", "memory_bytes", (json_int_t)t.host, "to_host_bytes",
@@ -332,10 +343,10 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 		if (read_slow(c, *p, &m, &style, &without, err) >= 0 && hd_simulate(*p, &m, &style, &r, err) >= 0 &&
 		    hd_cli_has(c, "html"))
 			draw(c, *p, &m, &r, err);
-		if (!err->code)
-			(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
-		if (!err->code && !hd_cli_has(c, "json"))
-			print_servers(&r), print_slow(&m, &r, without);
+		if (!err->code && hd_cli_has(c, "json"))
+			print_json(*p, &m, &r, without);
+		else if (!err->code)
+			print_text(*p, &m, &r), print_servers(&r), print_slow(&m, &r, without);
 	}
 	hd_price_release(&r);
 	hd_machine_close(&m);

@@ -121,7 +121,7 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 
 	for (int a = 0; a < p->naxes; a++)
 		axes[a] = (struct hd_page_axis){ p->axes[a]->v.name, p->axes[a]->v.n, p->axes[a]->stride };
-	if (!x->trace || hd_traced_read(x->trace, page.nstages, &traced, &seconds, err) >= 0) {
+	if (!x->trace || hd_traced_read(x->trace, x->plan, page.nstages, &traced, &seconds, err) >= 0) {
 		page.run = (struct hd_page_both){ stages,       traced,  page.nstages,
 						  page.seconds, seconds, "the last step of the trace" };
 		write_page(&page, path, err);

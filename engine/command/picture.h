@@ -18,7 +18,8 @@ struct hd_picture {
 /* Frees `n` stages and what they hold. */
 void hd_page_stages_release(struct hd_page_stage *v, int64_t n);
 /* traced.c: the last step of a trace by stage, `n` of them, malloc'ed and released by the above; seconds: that it took. */
-int hd_traced_read(const char *path, int64_t n, struct hd_page_stage **out, double *seconds, struct hd_err *err);
+int hd_traced_read(const char *path, const struct hd_plan *p, int64_t n, struct hd_page_stage **out, double *seconds,
+		   struct hd_err *err);
 
 int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err *err);
 

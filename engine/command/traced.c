@@ -90,8 +90,25 @@ static size_t spans_of(const struct traced_step *t, int64_t rank, double zero, s
 	return n;
 }
 
-static int stages_of(const struct traced_step *t, const char *path, int64_t n, struct hd_page_stage *v, double *seconds,
-		     struct hd_err *err)
+/* A trace of another layout, or of other micro-batches, has no place below this plan. */
+static int is_of_plan(const struct traced_step *t, const char *path, const struct hd_plan *p, int64_t stage,
+		      int64_t rank, struct hd_err *err)
+{
+	int64_t ran = 0, planned = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		ran += t->v[i].step == t->last && t->v[i].rank == rank && t->v[i].kind == 'F';
+	for (int i = 0; i < p->nunits[stage]; i++)
+		planned += p->units[stage][i].kind == HD_UNIT_F;
+	return ran == planned
+		       ? HD_OK
+		       : hd_err_set(err, HD_EINVAL,
+				    "%s has %lld forward units of stage %lld in its last step; the layout has %lld",
+				    path, (long long)ran, (long long)stage, (long long)planned);
+}
+
+static int stages_of(const struct traced_step *t, const char *path, const struct hd_plan *p, int64_t n,
+		     struct hd_page_stage *v, double *seconds, struct hd_err *err)
 {
 	double zero = 0, end = 0;
 
@@ -110,6 +127,7 @@ static int stages_of(const struct traced_step *t, const char *path, int64_t n, s
 		if (rank < 0)
 			return hd_err_set(err, HD_EINVAL, "%s has no units of stage %lld; the layout has %lld stage%s",
 					  path, (long long)s, (long long)n, hd_plural(n, "s"));
+		HD_TRY(is_of_plan(t, path, p, s, rank, err));
 		spans = hd_alloc((3 * t->n + 1) * sizeof(*spans));
 		v[s].name = hd_format("rank %lld", (long long)rank);
 		v[s].nspans = spans_of(t, rank, zero, spans);
@@ -119,7 +137,8 @@ static int stages_of(const struct traced_step *t, const char *path, int64_t n, s
 	return HD_OK;
 }
 
-int hd_traced_read(const char *path, int64_t n, struct hd_page_stage **out, double *seconds, struct hd_err *err)
+int hd_traced_read(const char *path, const struct hd_plan *p, int64_t n, struct hd_page_stage **out, double *seconds,
+		   struct hd_err *err)
 {
 	struct traced_step t = { .last = -1 };
 	json_error_t why;
@@ -133,7 +152,7 @@ int hd_traced_read(const char *path, int64_t n, struct hd_page_stage **out, doub
 		add(&t, e);
 	json_decref(all);
 	*out = hd_alloc(((size_t)n + 1) * sizeof(**out));
-	stages_of(&t, path, n, *out, seconds, err);
+	stages_of(&t, path, p, n, *out, seconds, err);
 	free(t.v);
 	return err->code;
 }

@@ -6,6 +6,7 @@
 #include "engine/data/tokens.h"
 #include "engine/models/decoder/experts.h"
 #include "engine/models/decoder/knobs.h"
+#include "engine/passes/passes.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -94,6 +95,21 @@ static void warn_of_evaluations(const struct hd_plan *p)
 		warn(p->conf, &never);
 }
 
+/* A ring computes attention in parts, which keep what they need; and not every model has a gelu. */
+static void warn_of_recompute(const struct hd_plan *p)
+{
+	const struct node *n = p->first;
+
+	if (p->config.recompute != HD_RECOMPUTE_SELECTIVE || !p->train)
+		return;
+	while (n && !(n->recompute_of && hd_is_recomputed_by_choice(n)))
+		n = n->next;
+	if (!n)
+		hd_log(HD_LOG_WARN,
+		       "train.recompute = selective does nothing in this layout: it has no gelu, and no attention "
+		       "that is one node");
+}
+
 static void warn_of_train(const struct hd_plan *p)
 {
 	static const struct idle adamw = { "train", { "beta1", "beta2", "eps" }, "with train.optimizer = sgd" },
@@ -104,6 +120,7 @@ static void warn_of_train(const struct hd_plan *p)
 	if (*hd_section_str(hd_conf_section(p->conf, NULL, "train"), "global_batch_ramp") && !p->config.batch.steps)
 		warn(p->conf, &ramp);
 	warn_of_rates(p);
+	warn_of_recompute(p);
 	warn_of_evaluations(p);
 }
 

@@ -16,14 +16,15 @@ int hd_pass_decompose(struct hd_plan *p); /* ops that a rule cuts along what the
 int hd_pass_schedule(struct hd_plan *p);  /* units per coordinate, checked */
 /* Activations that backward computes again instead of keeping them (train.recompute). */
 int hd_pass_recompute(struct hd_plan *p);
-int hd_pass_place_leaves(struct hd_plan *p); /* a leaf lives where its first use needs it */
-int hd_pass_place(struct hd_plan *p);        /* placements of all nodes; reshards appear */
-int hd_pass_offload(struct hd_plan *p);      /* updates whose states are in host memory */
-int hd_pass_pulls(struct hd_plan *p);        /* what servers update, workers get at the start of the next step */
-int hd_pass_toposort(struct hd_plan *p);     /* readers behind makers, whatever plugins have replaced */
-int hd_pass_lower(struct hd_plan *p);        /* the reshards that no plugin took become communication */
-int hd_pass_fuse(struct hd_plan *p);         /* adds into products, and the like */
-int hd_pass_overlap(struct hd_plan *p);      /* weight gradients are computed beside collectives */
+int hd_is_recomputed_by_choice(const struct node *n); /* of selective, beside what is cheap */
+int hd_pass_place_leaves(struct hd_plan *p);          /* a leaf lives where its first use needs it */
+int hd_pass_place(struct hd_plan *p);                 /* placements of all nodes; reshards appear */
+int hd_pass_offload(struct hd_plan *p);               /* updates whose states are in host memory */
+int hd_pass_pulls(struct hd_plan *p);    /* what servers update, workers get at the start of the next step */
+int hd_pass_toposort(struct hd_plan *p); /* readers behind makers, whatever plugins have replaced */
+int hd_pass_lower(struct hd_plan *p);    /* the reshards that no plugin took become communication */
+int hd_pass_fuse(struct hd_plan *p);     /* adds into products, and the like */
+int hd_pass_overlap(struct hd_plan *p);  /* weight gradients are computed beside collectives */
 
 /* -- precision.c */
 struct tensor *hd_master_new(struct hd_plan *p, struct tensor *w); /* what is updated in place of the parameter */

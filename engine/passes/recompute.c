@@ -86,7 +86,7 @@ static int is_full(const struct remake *m, const struct node *n)
 	return m->full && n->block >= 0 && !m->stays[n->block];
 }
 
-static int is_selective(const struct node *n)
+int hd_is_recomputed_by_choice(const struct node *n)
 {
 	return n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_GELU || n->is->role == OP_ROLE_GELU_SLOPE;
 }
@@ -99,7 +99,7 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 
 	if (!n || n->v.phase != HD_UNIT_F || n->computes_for || n->block != block || m->crosses[t->id])
 		return 0;
-	if (is_full(m, n) || (m->selective && is_selective(n)))
+	if (is_full(m, n) || (m->selective && hd_is_recomputed_by_choice(n)))
 		return 1;
 	return n->is->flags & OP_FLAG_CHEAP && n->is->role != OP_ROLE_GELU && !t->out;
 }

@@ -330,7 +330,63 @@ static void judge_some(struct search_state *s, struct space_layout *v, int64_t n
 	free(p);
 }
 
-void hd_search_judge_families(struct search_state *s)
+/* -- families to begin with -------------------------------------------------------------------------------------------------------- */
+/* Which strategies it uses. */
+static uint64_t class_of(const struct space *of, const struct space_layout *l)
+{
+	uint64_t used = 0;
+
+	for (int i = 0; i < of->n; i++)
+		used |= (uint64_t)hd_layout_used(l, i) << i;
+	return used;
+}
+
+/* Each relative by itself, before all that is queued by a guess. */
+static void open_first(struct search_state *s, const struct queued *it)
+{
+	struct relatives r = relatives_of(s, &it->layout);
+
+	for (int64_t i = number_of(s, &r, &it->layout); i < r.n; i++) {
+		struct queued mine = *it;
+
+		mine.layout = r.v[i];
+		mine.layouts = members(s, &r.v[i]);
+		mine.alone = 1;
+		mine.key = 0;
+		hd_search_push(s, &mine);
+	}
+	free(r.v);
+}
+
+/* A guess of one choice says little of another where what moves decides, as with replicas alone.  So of the families that use the
+ * same strategies the most promising is looked at in any case, with each of its choices. */
+static void begin_with_each_class(struct search_state *s)
+{
+	struct queued *all = s->items;
+	int64_t n = s->nitems;
+	uint64_t *seen = hd_alloc(((size_t)n + 1) * sizeof(*seen));
+	int64_t nseen = 0;
+
+	s->items = NULL;
+	s->nitems = 0;
+	s->cap_items = 0;
+	qsort(all, (size_t)n, sizeof(*all), hd_search_by_key);
+	for (int64_t i = 0, k; i < n; i++) {
+		uint64_t class = class_of(s->e.space, &all[i].layout);
+
+		for (k = 0; k < nseen && seen[k] != class;)
+			k++;
+		if (k < nseen) {
+			hd_search_push(s, &all[i]);
+			continue;
+		}
+		seen[nseen++] = class;
+		open_first(s, &all[i]);
+	}
+	free(seen), free(all);
+}
+
+static void judge_all(struct search_state *s)
 {
 	while (s->nfamilies) {
 		struct space_layout *v = s->families;
@@ -342,6 +398,13 @@ void hd_search_judge_families(struct search_state *s)
 		judge_some(s, v, n);
 		free(v);
 	}
+}
+
+void hd_search_judge_families(struct search_state *s)
+{
+	judge_all(s);
+	if (s->o->tries && !s->o->unbounded)
+		begin_with_each_class(s);
 }
 
 /* -- families that are opened ------------------------------------------------------------------------------------------------------ */
@@ -386,14 +449,15 @@ static void queue_values(struct search_state *s, const struct space_layout *l, c
 }
 
 /* Of a family's n values.  What was refused may be possible for a relative: as promising as the first that was not. */
-static void open_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int64_t n)
+static void open_family(struct search_state *s, const struct queued *family, const struct space_layout *l,
+			const struct probe *p, int64_t n)
 {
 	struct relatives r = relatives_of(s, l);
 	int64_t possible = 0;
 
 	while (possible < n - 1 && p[possible].judged.code)
 		possible++;
-	for (int64_t i = number_of(s, &r, l), own = 1; i < r.n; i++, own = 0)
+	for (int64_t i = number_of(s, &r, l), own = 1; i < r.n && (own || !family->alone); i++, own = 0)
 		for (int64_t k = 0; k < n; k++) {
 			struct space_layout probed = *l, mine = r.v[i];
 			int64_t by = own || !p[k].judged.code ? k : possible;
@@ -417,6 +481,6 @@ void hd_search_open_families(struct search_state *s, const struct queued *v, int
 	}
 	hd_search_evaluate_probes(&s->e, l, n * each, 0, p);
 	for (int64_t i = 0; i < n; i++)
-		open_family(s, &l[i * each], &p[i * each], each);
+		open_family(s, &v[i], &l[i * each], &p[i * each], each);
 	free(l), free(p);
 }

@@ -49,6 +49,13 @@ int hd_search_pop(struct search_state *s, struct queued *out)
 	return 1;
 }
 
+int hd_search_by_key(const void *va, const void *vb)
+{
+	const struct queued *a = va, *b = vb;
+
+	return before(a, b) ? -1 : before(b, a); /* the same on every processor */
+}
+
 void hd_search_family(struct search_state *s, const struct space_layout *l)
 {
 	s->families = hd_grow(s->families, (size_t)s->nfamilies, &s->cap_families, sizeof(*s->families));

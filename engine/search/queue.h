@@ -18,6 +18,7 @@ struct queued {
 	int64_t probe;  /* of layouts: its number */
 	int64_t seen;   /* layouts that had been planned whole when the key was made */
 	int kind, late; /* late: like one that is looked at before */
+	int alone;      /* a family without its relatives, which are queued by themselves */
 };
 
 struct known_order { /* of units */
@@ -70,6 +71,7 @@ void hd_search_open_families(struct search_state *s, const struct queued *v, int
 /* -- queue.c */
 void hd_search_family(struct search_state *s, const struct space_layout *l);
 void hd_search_push(struct search_state *s, const struct queued *it);
+int hd_search_by_key(const void *a, const void *b);            /* of struct queued, for qsort */
 int hd_search_pop(struct search_state *s, struct queued *out); /* 0: none is left */
 
 int64_t hd_search_probe(struct search_state *s, const struct probe *p); /* keeps it. -> its number */

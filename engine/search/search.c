@@ -391,15 +391,6 @@ static void probe_near(struct search_state *s, struct nearby *x)
 	free(l), free(p);
 }
 
-static int by_key(const void *va, const void *vb)
-{
-	const struct queued *a = va, *b = vb;
-
-	if (a->key != b->key)
-		return a->key < b->key ? -1 : 1;
-	return a->serial < b->serial ? -1 : a->serial > b->serial; /* the same on every processor */
-}
-
 /* The most promising of them are planned whole. */
 static void plan_near(struct search_state *s, struct nearby *x)
 {
@@ -416,7 +407,7 @@ static void plan_near(struct search_state *s, struct nearby *x)
 		if (!guess_ordered(s, &it) && it.likely < CLOSE * s->best)
 			x->v[some++] = it;
 	}
-	qsort(x->v, (size_t)some, sizeof(*x->v), by_key);
+	qsort(x->v, (size_t)some, sizeof(*x->v), hd_search_by_key);
 	evaluate(s, x->v, some < ROUND / 2 ? some : ROUND / 2);
 }
 
