@@ -50,6 +50,7 @@ began() {			# NAME RANKS WEIGHT PATTERN [args...]
 	rm -rf c
 	heddle train model.ini --set train.steps=0 --set checkpoint.dir=c "$@" >/dev/null 2>&1
 	spoil c/step-00000000/model.safetensors "$weight"
+	rm c/step-00000000/heddle/sums.json
 	set -- "$@" $axes
 	said=$(heddle_mpi "$n" train model.ini --set checkpoint.resume=c/step-00000000 --set train.micro_batch=1 "$@" 2>&1 | failures)
 	is "$what: one message" "$(printf '%s\n' "$said" | wc -l)" 1
@@ -72,6 +73,7 @@ heddle train model.ini --set train.steps=0 --set checkpoint.dir=c >/dev/null 2>&
 printf '\316\227\100\173' | write $c transformer.h.1.attn.c_attn.bias 64	# 1e36
 printf '\000\044\164\111' | write $c transformer.ln_f.weight 0		# 1e6
 head -c 128 /dev/zero | write $c transformer.h.1.attn.c_proj.weight 0
+rm c/step-00000000/heddle/sums.json
 sum=$(cksum <$c)
 for run in 1:clip=1 1:clip=0 1:optimizer=sgd 2:clip=1; do
 	said=$(heddle_mpi ${run%:*} train tiny.ini --set checkpoint.resume=c --set checkpoint.dir=c --set checkpoint.every=1 \
@@ -86,6 +88,7 @@ done
 # Results that are not numbers are no results: a status, and no answer that the first of them would win.
 heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=broken >/dev/null 2>&1
 perl -0777 -i -pe 'substr($_, -400) = pack("V", 0x7fc00000) x 100' broken/step-00000001/model.safetensors
+rm broken/step-00000001/heddle/sums.json
 printf '{"prompt": "and ", "choices": ["god", "x"], "answer": 0}\n' >q.jsonl
 no 'eval: the loss is not a number: weights are not finite' eval broken --data text.txt --json
 no 'eval: question 1: the log-likelihood of choice 0 is not a number' eval broken --choices q.jsonl

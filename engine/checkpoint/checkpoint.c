@@ -11,7 +11,7 @@ int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err
 {
 	char *dir = hd_checkpoint_find(path, err);
 
-	if (dir)
+	if (hd_comm_agree(err) >= 0 && hd_sums_check(&j->world, dir, 0, err) >= 0)
 		hd_weights_read(hd_job_owner(j), dir, err);
 	if (!err->code)
 		hd_init_states(hd_job_owner(j), j->train.seed);
@@ -54,7 +54,7 @@ int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *a
 {
 	char *dir = hd_checkpoint_find(path, err);
 
-	if (dir)
+	if (hd_comm_agree(err) >= 0 && hd_sums_check(&j->world, dir, 1, err) >= 0)
 		load(j, dir, at, err);
 	free(dir);
 	return hd_comm_agree(err);

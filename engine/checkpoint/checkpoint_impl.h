@@ -7,6 +7,7 @@
  *   checkpoint_slices.c   a rank's slice of a tensor -> a place in a file
  *   checkpoint_weights.c  the model's files: one, or several with an index
  *   checkpoint_states.c   states and gradients, under logical names; pieces of sums, one per member
+ *   checkpoint_sums.c     sums of the files' bytes, by which a damaged one is noticed
  *   checkpoint_dirs.c     which directory: the newest, those to remove, the one being written
  *   run_outputs.c         what a run writes, which must not be what it reads
  *   checkpoint_conf.c     the texts in it: state, INI, config.json
@@ -91,6 +92,8 @@ struct hd_saving {
 	uint64_t data_hash;
 	struct hd_image *images;          /* by file: what this rank writes, in memory first; NULL: at once */
 	int (*agree)(struct hd_err *err); /* hd_comm_agree, or its like of another thread */
+	double (*sum)(double x);          /* hd_comm_sum, likewise */
+	json_t *sums;                     /* name of a file -> the sum of its bytes; NULL: not known yet */
 	const char *dir;
 	char *aside;
 	struct hd_weights weights;
@@ -100,8 +103,16 @@ void hd_saving_begin(struct hd_saving *s, struct hd_job *j, const struct hd_prog
 int hd_saving_plan(struct hd_saving *s, struct hd_err *err);  /* names and sizes; no messages */
 int hd_saving_write(struct hd_saving *s, struct hd_err *err); /* all ranks, in the order of agree's messages */
 size_t hd_saving_files(const struct hd_saving *s);
+struct hd_tensorfile *hd_saving_file(const struct hd_saving *s, size_t i);
+char *hd_saving_name(const struct hd_saving *s, size_t i);     /* in the checkpoint's directory; malloc'ed */
 int hd_saving_gather(struct hd_saving *s, struct hd_err *err); /* into the images, each as hd_tensorfile_image says */
 double hd_saving_bytes(const struct hd_saving *s);             /* of the checkpoint, of all ranks */
 void hd_saving_end(struct hd_saving *s);
+
+/* -- sums of bytes --------------------------------------------------------------------------- */
+void hd_sums_take(struct hd_saving *s); /* all ranks, when each has written */
+int hd_sums_write(const struct hd_saving *s, struct hd_err *err);
+/* All ranks.  states: of the files in heddle/ too.  Where none were saved, nothing is checked. */
+int hd_sums_check(const struct hd_world *w, const char *dir, int states, struct hd_err *err);
 
 #endif

@@ -61,11 +61,18 @@ size_t hd_saving_files(const struct hd_saving *s)
 	return s->weights.n + 1 + (s->gradients != NULL);
 }
 
-static struct hd_tensorfile *file(const struct hd_saving *s, size_t i)
+struct hd_tensorfile *hd_saving_file(const struct hd_saving *s, size_t i)
 {
 	if (i < s->weights.n)
 		return s->weights.file[i];
 	return i == s->weights.n ? s->states : s->gradients;
+}
+
+char *hd_saving_name(const struct hd_saving *s, size_t i)
+{
+	if (i < s->weights.n)
+		return hd_strdup(s->weights.name[i]);
+	return hd_format("heddle/%s.safetensors", i == s->weights.n ? "optimizer" : "gradients");
 }
 
 static int write_slices(struct hd_saving *s, struct hd_err *err)
@@ -78,10 +85,10 @@ static int write_slices(struct hd_saving *s, struct hd_err *err)
 int hd_saving_gather(struct hd_saving *s, struct hd_err *err)
 {
 	for (size_t i = 0; i < hd_saving_files(s); i++)
-		hd_tensorfile_image(file(s, i), &s->images[i]);
+		hd_tensorfile_image(hd_saving_file(s, i), &s->images[i]);
 	HD_TRY(write_slices(s, err));
 	for (size_t i = 0; i < hd_saving_files(s); i++)
-		hd_tensorfile_image(file(s, i), NULL);
+		hd_tensorfile_image(hd_saving_file(s, i), NULL);
 	return HD_OK;
 }
 
@@ -90,7 +97,7 @@ static int write_files(struct hd_saving *s, struct hd_err *err)
 	if (!s->images)
 		return write_slices(s, err);
 	for (size_t i = 0; i < hd_saving_files(s); i++)
-		HD_TRY(hd_tensorfile_write_image(file(s, i), &s->images[i], err));
+		HD_TRY(hd_tensorfile_write_image(hd_saving_file(s, i), &s->images[i], err));
 	return HD_OK;
 }
 
@@ -123,7 +130,8 @@ static int write_all(struct hd_saving *s, struct hd_err *err)
 	HD_TRY(s->agree(err));
 	write_files(s, err);
 	HD_TRY(s->agree(err));
-	if (first)
+	hd_sums_take(s);
+	if (first && hd_sums_write(s, err) >= 0)
 		publish(s, err);
 	return s->agree(err);
 }
@@ -156,9 +164,12 @@ int hd_saving_write(struct hd_saving *s, struct hd_err *err)
 
 void hd_saving_begin(struct hd_saving *s, struct hd_job *j, const struct hd_progress *at)
 {
-	*s = (struct hd_saving){
-		.j = j, .g = hd_job_owner(j), .at = *at, .dir = j->checkpoint.dir, .agree = hd_comm_agree
-	};
+	*s = (struct hd_saving){ .j = j,
+				 .g = hd_job_owner(j),
+				 .at = *at,
+				 .dir = j->checkpoint.dir,
+				 .agree = hd_comm_agree,
+				 .sum = hd_comm_sum };
 }
 
 void hd_saving_end(struct hd_saving *s)
@@ -166,6 +177,7 @@ void hd_saving_end(struct hd_saving *s)
 	hd_weights_close(&s->weights);
 	hd_tensorfile_close(s->states);
 	hd_tensorfile_close(s->gradients);
+	json_decref(s->sums);
 	free(s->aside);
 	memset(s, 0, sizeof(*s));
 }
@@ -176,7 +188,7 @@ double hd_saving_bytes(const struct hd_saving *s)
 	double bytes = 0;
 
 	for (size_t i = 0; i < hd_saving_files(s); i++)
-		bytes += (double)hd_tensorfile_bytes(file(s, i));
+		bytes += (double)hd_tensorfile_bytes(hd_saving_file(s, i));
 	return bytes;
 }
 

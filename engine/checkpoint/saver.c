@@ -150,6 +150,7 @@ static int save_beside(struct hd_saver *s, struct hd_err *err)
 
 	s->saving.images = s->images;
 	s->saving.agree = hd_comm_beside_agree;
+	s->saving.sum = hd_comm_beside_sum;
 	hd_saving_gather(&s->saving, err);
 	s->is.copy = hd_seconds() - from;
 	rc = hd_comm_agree(err);

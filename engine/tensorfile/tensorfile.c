@@ -342,6 +342,7 @@ static int slice(struct hd_tensorfile *f, const char *name, uint32_t dtype, cons
 	*s = (struct hd_slice){ .fd = f->fd,
 				.past_cache = &f->past_cache,
 				.image = f->image,
+				.sum = &f->sum,
 				.base = f->data + t->begin,
 				.stored = t->dtype,
 				.memory = dtype,
@@ -375,7 +376,7 @@ int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtyp
 
 int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *image, struct hd_err *err)
 {
-	const struct hd_slice s = { .fd = f->fd, .past_cache = &f->past_cache };
+	const struct hd_slice s = { .fd = f->fd, .past_cache = &f->past_cache, .sum = &f->sum };
 	struct hd_slice_fault w;
 
 	for (size_t i = 0; i < image->n; i++) {
@@ -385,6 +386,11 @@ int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *im
 			return report(f, "(several)", &w, err);
 	}
 	return hd_tensorfile_sync(f, err);
+}
+
+uint64_t hd_tensorfile_sum(const struct hd_tensorfile *f)
+{
+	return f->sum;
 }
 
 int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data, const int64_t *off,

@@ -31,11 +31,15 @@ struct hd_image;
 void hd_tensorfile_image(struct hd_tensorfile *f, struct hd_image *image);
 /* All that an image has gathered, into the file, and to the disk. */
 int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *image, struct hd_err *err);
+/* Of the bytes of tensors that this process has written to the file; those of all processes add up to the file's (sum.h). */
+uint64_t hd_tensorfile_sum(const struct hd_tensorfile *f);
 int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err); /* fsync; errors of earlier writes surface here */
 
 /* -- reading ---------------------------------------------------------------------------------------------------------- */
 /* Checks the header against the length. */
 int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_err *err);
+/* Adds up part `part` of `parts` of the bytes of all tensors, as the file is now. */
+int hd_tensorfile_sum_part(const char *path, int part, int parts, uint64_t *sum, struct hd_err *err);
 /* 0: absent. */
 int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim, int64_t *shape);
 int hd_tensorfile_count(const struct hd_tensorfile *f);

@@ -2,7 +2,9 @@
  * Reading a file of the safetensors format.  It is believed only as far as its header agrees with itself and its length.
  */
 #include <config.h>
+#include "engine/tensorfile/sum.h"
 #include "engine/tensorfile/tensorfile_impl.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -168,4 +170,37 @@ int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_e
 	}
 	*out = f;
 	return 0;
+}
+
+#define AT_ONCE ((int64_t)8 << 20) /* bytes */
+
+static int sum_block(const struct hd_tensorfile *f, char *buffer, int64_t at, uint64_t *sum, struct hd_err *err)
+{
+	int64_t count = f->total - at < AT_ONCE ? f->total - at : AT_ONCE, done = 0;
+
+	while (done < count) {
+		ssize_t n = pread(f->fd, buffer + done, (size_t)(count - done), at + done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return hd_tensorfile_error(f, "cannot be read", err);
+		done += n;
+	}
+	*sum += hd_bytes_sum(buffer, count, at);
+	return HD_OK;
+}
+
+int hd_tensorfile_sum_part(const char *path, int part, int parts, uint64_t *sum, struct hd_err *err)
+{
+	struct hd_tensorfile *f;
+	char *buffer;
+
+	HD_TRY(hd_tensorfile_read(path, &f, err));
+	buffer = hd_alloc((size_t)AT_ONCE);
+	for (int64_t at = f->data + part * AT_ONCE; at < f->total && !err->code; at += parts * AT_ONCE)
+		sum_block(f, buffer, at, sum, err);
+	free(buffer);
+	hd_tensorfile_close(f);
+	return err->code;
 }

@@ -10,6 +10,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* O_DIRECT */
 #endif
+#include "engine/tensorfile/sum.h"
 #include "engine/tensorfile/tensorslice.h"
 #include "engine/base/half.h"
 #include <errno.h>
@@ -154,6 +155,8 @@ static int transfer(const struct slice_move *v, char *bytes, int64_t count, int6
 
 	if (v->s->image)
 		return to_image(v, bytes, count, at);
+	if (v->writing && v->s->sum)
+		*v->s->sum += hd_bytes_sum(bytes, count, at);
 	if (!c || c->fd < 0 || count < HD_PAST_CACHE_LEAST)
 		return through_cache(v, bytes, count, at);
 	HD_TRY(through_cache(v, bytes, head, at));

@@ -16,6 +16,7 @@ struct hd_slice {
 	int fd;
 	struct hd_past_cache *past_cache; /* writing; or NULL */
 	struct hd_image *image;           /* what is written goes there instead; or NULL */
+	uint64_t *sum;                    /* of the bytes that are written to the file, added up; or NULL */
 	int64_t base;                     /* bytes: where the tensor begins in the file */
 	/* dtypes: equal, or memory HD_DTYPE_F32 and stored HD_DTYPE_BF16 (HD_DTYPE_F16: reading only) */
 	uint32_t stored, memory;

@@ -180,6 +180,11 @@ static double beside_double(double x, MPI_Op op)
 	return x;
 }
 
+double hd_comm_beside_sum(double x)
+{
+	return hd_here.mpi ? beside_double(x, MPI_SUM) : x;
+}
+
 int hd_comm_beside_agree(struct hd_err *err)
 {
 	double size = hd_here.w.size, first;

@@ -20,6 +20,7 @@ int hd_comm_agree(struct hd_err *err);
 /* The same between one thread of each rank, while the others compute and communicate.  open: all ranks, nothing else runs. */
 void hd_comm_beside_open(void);
 int hd_comm_beside_agree(struct hd_err *err);
+double hd_comm_beside_sum(double x);
 /* One message of a run whatever the number of ranks: 1 for the first local caller, 0 for all others. */
 int hd_comm_may_speak(void);
 

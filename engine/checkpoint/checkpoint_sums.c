@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle/sums.json: of each file of tensors the sum of its bytes, as it was saved.  A disk or a copy that changed one would change the
+ * model without a word.  Each rank adds up what it writes; when a checkpoint is read, each rank adds up a part of every file.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/file/inside.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME "heddle/sums.json"
+
+/* Sums of 16 bits each, which doubles add up without rounding. */
+static uint64_t of_all(uint64_t mine, double (*sum)(double))
+{
+	uint64_t all = 0;
+
+	for (int i = 0; i < 4; i++)
+		all += (uint64_t)sum((double)(mine >> 16 * i & 0xffff)) << 16 * i;
+	return all;
+}
+
+static char *text_of(uint64_t sum)
+{
+	return hd_format("%016llx", (unsigned long long)sum);
+}
+
+/* -- saving ---------------------------------------------------------------------------------- */
+void hd_sums_take(struct hd_saving *s)
+{
+	s->sums = json_object();
+	for (size_t i = 0; i < hd_saving_files(s); i++) {
+		char *text = text_of(of_all(hd_tensorfile_sum(hd_saving_file(s, i)), s->sum)),
+		     *name = hd_saving_name(s, i);
+
+		json_object_set_new(s->sums, name, json_string(text));
+		free(text), free(name);
+	}
+}
+
+int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", s->aside, NAME);
+	char *text = json_dumps(s->sums, JSON_INDENT(2)), *all = hd_format("%s\n", text);
+	int rc = hd_file_write(path, all, err);
+
+	free(path), free(text), free(all);
+	return rc;
+}
+
+/* -- reading --------------------------------------------------------------------------------- */
+/* A file that is absent is named by its reader. */
+static int check_file(const struct hd_world *w, const char *dir, const char *name, const char *saved,
+		      struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", dir, name), *found;
+	int absent = access(path, F_OK) != 0;
+	uint64_t mine = 0;
+
+	if (!absent && hd_file_inside(dir, name, err) >= 0)
+		hd_tensorfile_sum_part(path, w->rank, w->size, &mine, err);
+	if (hd_comm_agree(err) >= 0 && hd_comm_max(absent) <= 0) {
+		found = text_of(of_all(mine, hd_comm_sum));
+		if (!saved || strcmp(found, saved) != 0)
+			hd_err_set(
+				err, HD_EIO,
+				"%s: its bytes have changed since they were saved: their sum is %s, and %s/%s has %s",
+				path, found, dir, NAME, saved ? saved : "none");
+		free(found);
+	}
+	free(path);
+	return err->code;
+}
+
+/* Of rank 0, for all: a rank that saw another list would wait for the others. */
+static json_t *read_list(const struct hd_world *w, const char *dir, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", dir, NAME), *mine = NULL, *text;
+	json_t *o = NULL;
+
+	if (!w->rank && !access(path, F_OK))
+		mine = hd_file_read_inside(dir, NAME, err);
+	if (hd_comm_agree(err) >= 0) {
+		text = hd_comm_bcast_text(mine ? mine : "", 0);
+		o = *text ? json_loads(text, 0, NULL) : NULL;
+		if (*text && !json_is_object(o))
+			hd_err_set(err, HD_EIO, "%s: is no JSON object of files and sums", path);
+		free(text);
+	}
+	free(mine), free(path);
+	return o;
+}
+
+int hd_sums_check(const struct hd_world *w, const char *dir, int states, struct hd_err *err)
+{
+	json_t *o = read_list(w, dir, err), *sum;
+	const char *name;
+
+	if (!err->code && o)
+		json_object_foreach(o, name, sum)
+			if (!err->code && (states || strncmp(name, "heddle/", 7) != 0))
+				check_file(w, dir, name, json_string_value(sum), err);
+	json_decref(o);
+	return err->code;
+}
