@@ -331,6 +331,8 @@ static void judge_some(struct search_state *s, struct space_layout *v, int64_t n
 }
 
 /* -- families to begin with -------------------------------------------------------------------------------------------------------- */
+#define WORTH_A_LOOK 2 /* beside the most promising family of all */
+
 /* Which strategies it uses. */
 static uint64_t class_of(const struct space *of, const struct space_layout *l)
 {
@@ -359,7 +361,7 @@ static void open_first(struct search_state *s, const struct queued *it)
 }
 
 /* A guess of one choice says little of another where what moves decides, as with replicas alone.  So of the families that use the
- * same strategies the most promising is looked at in any case, with each of its choices. */
+ * same strategies the most promising is looked at in any case, with each of its choices, if it is not hopeless. */
 static void begin_with_each_class(struct search_state *s)
 {
 	struct queued *all = s->items;
@@ -376,7 +378,7 @@ static void begin_with_each_class(struct search_state *s)
 
 		for (k = 0; k < nseen && seen[k] != class;)
 			k++;
-		if (k < nseen) {
+		if (k < nseen || all[i].key > WORTH_A_LOOK * all[0].key) {
 			hd_search_push(s, &all[i]);
 			continue;
 		}
