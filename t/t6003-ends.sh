@@ -57,7 +57,7 @@ for sig in TERM INT; do
 	done
 done
 
-# Without a limit of mpirun's, and without its flag: says how to get time.
+# Without a limit of mpirun's, and without its flag: says how to get time, where there is none.
 mpirun_flags=
 rm -rf c
 begin 2 --set checkpoint.dir=c
@@ -65,7 +65,12 @@ kill -USR1 "$run"
 end
 is "USR1 of mpirun: saved, so its status is 0" $rc 0
 is "USR1 of mpirun: one message" "$(lines)" 1
-like "USR1: saved, and the flag" "$said" " after step $(last); saved in c \\(.*--mca odls_base_sigkill_timeout [0-9]+"
+like "USR1: saved, and no word of a limit" "$said" " after step $(last); saved in c\$"
+rm -rf c
+begin 2 --set checkpoint.dir=c
+kill -TERM "$(printf '%s\n' $ranks | head -1)"
+end
+like "TERM: saved, and the flag" "$said" " after step $(last); saved in c \\(.*--mca odls_base_sigkill_timeout [0-9]+"
 
 begin 1
 kill -TERM "$run"

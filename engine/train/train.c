@@ -266,11 +266,20 @@ static int after_step(struct train_loop *l, int last)
 }
 
 /* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
+/* mpirun kills the ranks a second after a signal of its own, which SIGUSR1 is not: it passes that on, and waits. */
+static const char *hurries(const struct train_loop *l, int sig)
+{
+	if (sig == SIGUSR1 || !hd_train_saves(l) || l->j->world.size == 1 || !getenv("OMPI_COMM_WORLD_RANK") ||
+	    getenv("OMPI_MCA_odls_base_sigkill_timeout"))
+		return "";
+	return " (mpirun kills a second after its own signal; with --mca odls_base_sigkill_timeout 10 after ten; "
+	       "kill -USR1 of mpirun has no such limit)";
+}
+
 /* With a checkpoint it is no failure: whoever asked can go on from there. */
 static int interrupted(struct train_loop *l)
 {
 	int sig = (int)hd_comm_max((double)hd_asked());
-	const char *wait = getenv("OMPI_MCA_odls_base_sigkill_timeout");
 
 	if (!sig)
 		return 0;
@@ -285,11 +294,7 @@ static int interrupted(struct train_loop *l)
 	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "asked to end",
 		   (long long)l->at.step,
 		   hd_train_saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
-		   hd_train_saves(l) ? l->j->checkpoint.dir : "",
-		   hd_train_saves(l) && l->j->world.size > 1 && getenv("OMPI_COMM_WORLD_RANK") && !wait
-			   ? " (mpirun kills a second after its own signal; with "
-			     "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)"
-			   : "");
+		   hd_train_saves(l) ? l->j->checkpoint.dir : "", hurries(l, sig));
 	return 1;
 }
 
