@@ -30,4 +30,15 @@ ok "and past it" train --set checkpoint.resume=auto --set checkpoint.every=1 --s
 	--set train.lr=1e-2
 is "two stay" "$(steps)" "latest step-00000006 step-00000007 "
 ok "step 6 is its own too" [ "$(weights 6)" != "$six" ]
+# Into another directory, where no step is left: whoever reads that directory next finds the checkpoint there.
+ok "another directory" heddle train tiny.ini --set checkpoint.dir=new --set checkpoint.resume=c/step-00000006 --set train.steps=6 \
+	--set train.lr=1e-2 --set checkpoint.gradients=yes
+is "has the step" "$(ls new | tr '\n' ' ')" "latest step-00000006 "
+like "and that is said" "$(cat .ok)" 'step 6 is the last of train\.steps = 6: nothing to train; saved in new$'
+ok "its weights" cmp new/step-00000006/model.safetensors c/step-00000006/model.safetensors
+ok "its states" cmp new/step-00000006/heddle/optimizer.safetensors c/step-00000006/heddle/optimizer.safetensors
+fails "no gradients, for no step has made any" [ -e new/step-00000006/heddle/gradients.safetensors ]
+ok "by another name of the directory" heddle train tiny.ini --set checkpoint.dir=new --set checkpoint.resume="$tmp/new/step-00000006/" \
+	--set train.steps=6 --set train.lr=1e-2
+like "it is there" "$(cat .ok)" 'step 6 is the last of train\.steps = 6: nothing to do$'
 done_testing

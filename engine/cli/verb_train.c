@@ -24,7 +24,7 @@ struct save_dir {
 	struct hd_lock_held lock;
 };
 
-/* A run that was refused, or had nothing to do, leaves no empty directory. */
+/* A run that was refused leaves no empty directory. */
 static void close_dir(struct save_dir *d)
 {
 	hd_dir_unlock(&d->lock);

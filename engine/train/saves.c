@@ -93,12 +93,12 @@ int hd_train_save_once(struct train_loop *l)
 	return HD_OK;
 }
 
-/* After every so many steps, and the last. */
+/* After every so many steps, and the last; where none is left, what the run goes on from, if it lies elsewhere. */
 int64_t hd_train_saves_to_come(const struct train_loop *l)
 {
 	int64_t every = l->j->checkpoint.every, left = l->steps - l->at.step;
 
 	if (left <= 0)
-		return l->at.step ? 0 : 1;
+		return l->saved != l->at.step;
 	return every ? l->steps / every - l->at.step / every + (l->steps % every != 0) : 1;
 }

@@ -6,6 +6,7 @@
 #include "engine/evaluate/evaluate.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/models/decoder/experts.h"
+#include "engine/file/same_file.h"
 #include "engine/foresight/foresight.h"
 #include "engine/generate/generate.h"
 #include "engine/report/events.h"
@@ -16,6 +17,7 @@
 #include "engine/train/progress.h"
 #include "engine/train/resume.h"
 #include "engine/train/trace.h"
+#include <libgen.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -327,20 +329,30 @@ static int foresee(struct train_loop *l)
 	return HD_OK;
 }
 
+/* No step is left.  Whoever reads checkpoint.dir next finds there what the run has gone on from elsewhere. */
+static int finish(struct train_loop *l)
+{
+	int saves = hd_train_saves(l) && l->saved != l->at.step;
+
+	l->ends = 1;
+	if (saves) {
+		l->j->checkpoint.gradients = 0; /* no step has made any */
+		HD_TRY(hd_train_save_once(l));
+	}
+	HD_TRY(hd_train_wait_for_saves(l));
+	if (l->at.step > 0)
+		hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to %s%s", (long long)l->at.step,
+		       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps,
+		       saves ? "train; saved in " : "do", saves ? l->j->checkpoint.dir : "");
+	return hd_sample(l->j, l->err);
+}
+
 static int loop(struct train_loop *l)
 {
 	struct hd_numbers n;
 
-	if (l->at.step >= l->steps) {
-		l->ends = 1;
-		if (l->at.step > 0)
-			hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to do", (long long)l->at.step,
-			       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps);
-		else if (hd_train_saves(l))
-			HD_TRY(hd_train_save_once(l));
-		HD_TRY(hd_train_wait_for_saves(l));
-		return hd_sample(l->j, l->err);
-	}
+	if (l->at.step >= l->steps)
+		return finish(l);
 	if (interrupted(l))
 		return l->err->code;
 	while (l->at.step < l->steps) {
@@ -404,9 +416,11 @@ static int open_outputs(struct train_loop *l)
 /* What it has gone on from need not be saved again, where that is in the same directory. */
 static int is_in_dir(const struct train_loop *l, const char *path)
 {
-	char *own = hd_format("%s/", l->j->checkpoint.dir);
-	int is = hd_train_saves(l) && !strncmp(path, own, strlen(own));
+	char *text = hd_strdup(path), *parent = hd_file_real(dirname(text)), *own = hd_file_real(l->j->checkpoint.dir);
+	int is = hd_train_saves(l) && parent && own && !strcmp(parent, own);
 
+	free(text);
+	free(parent);
 	free(own);
 	return is;
 }
