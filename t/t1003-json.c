@@ -23,6 +23,38 @@ static json_t *step(int n, double loss)
 	return json_pack("{s:i, s:o}", "step", n, "loss", hd_json_number(loss));
 }
 
+/* A run that goes on from an earlier step than its lines. */
+static void goes_back(const char *path)
+{
+	static const char text[] = "no step\n{\"step\": 1, \"loss\": 1.0}\n{ \"step\" : 2, \"valid_loss\": 2.0}\n"
+				   "\0\0{\"step\": 3, \"loss\": 3.0}\n{\"step\": 1, \"save_seconds\": 1.0}\n{\"ste";
+	char *replaced = hd_format("%s.replaced", path);
+	FILE *f = fopen(path, "w");
+	struct hd_metrics *m;
+	struct hd_err err = { 0 };
+
+	fwrite(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	hd_metrics_open(path, 2, &m, &err);
+	ok(access(replaced, F_OK), "nothing is moved before the first line");
+	ok(hd_metrics_has(path, 2, "valid_loss") && !hd_metrics_has(path, 2, "loss"), "what a step has");
+	hd_metrics_write(m, step(3, 30), &err);
+	hd_metrics_close(m, &err);
+	is_str(slurp(path),
+	       "no step\n{\"step\": 1, \"loss\": 1.0}\n{ \"step\" : 2, \"valid_loss\": 2.0}\n"
+	       "{\"step\": 1, \"save_seconds\": 1.0}\n{\"step\": 3, \"loss\": 30.0}\n",
+	       "lines of later steps are gone, and zeros, and half a line");
+	is_str(slurp(replaced), "{\"step\": 3, \"loss\": 3.0}\n", "they are in PATH.replaced");
+	hd_metrics_open(path, 1, &m, &err);
+	hd_metrics_write(m, step(2, 20), &err);
+	hd_metrics_close(m, &err);
+	is_str(slurp(replaced),
+	       "{\"step\": 3, \"loss\": 3.0}\n{ \"step\" : 2, \"valid_loss\": 2.0}\n{\"step\": 3, \"loss\": 30.0}\n",
+	       "behind which the next ones go");
+	unlink(replaced);
+	free(replaced);
+}
+
 int main(void)
 {
 	char path[] = "/tmp/heddle-metrics-XXXXXX";
@@ -39,7 +71,7 @@ int main(void)
 	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n", "the line is there at once");
 	hd_metrics_write(m, step(2, NAN), &err);
 	ok(!hd_metrics_close(m, &err), "close");
-	hd_metrics_open(path, 1, &m, &err);
+	hd_metrics_open(path, 2, &m, &err);
 	hd_metrics_write(m, step(3, 0.1), &err);
 	hd_metrics_close(m, &err);
 	is_str(slurp(path),
@@ -59,6 +91,7 @@ int main(void)
 	       "the old one is PATH.1, with all that it had");
 	unlink(old);
 	free(old);
+	goes_back(path);
 	unlink(path);
 	is_int(hd_metrics_open("/no/such/m.jsonl", 0, &m, &err), HD_EIO, "no such directory");
 	is_str(err.text, "/no/such/m.jsonl: No such file or directory", "is named");

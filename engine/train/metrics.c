@@ -3,6 +3,7 @@
  * of one, and a job that dies leaves all steps that it has finished.
  */
 #include <config.h>
+#include "engine/file/atomic_file.h"
 #include "engine/file/log_file.h"
 #include "engine/train/metrics.h"
 #include <errno.h>
@@ -15,7 +16,8 @@
 
 struct hd_metrics {
 	struct hd_log_file file;
-	int fresh; /* nothing is written yet, and lines that are there are another run's */
+	int64_t step; /* that the run goes on from; 0: it is a new one */
+	int fresh;    /* nothing is written yet, and lines that are there may be another run's */
 };
 
 /* Hours of training may be in it, and nothing else has these numbers. */
@@ -41,24 +43,141 @@ static int keep_old(const char *path, struct hd_err *err)
 	return rc;
 }
 
-int hd_metrics_open(const char *path, int append, struct hd_metrics **out, struct hd_err *err)
+/* -- lines that are there -------------------------------------------------------------------- */
+/* The step that a line is of; -1: it is none of ours. */
+static int64_t step_of(const char *line)
+{
+	long long step;
+
+	return sscanf(line, " { \"step\" : %lld", &step) == 1 ? step : -1;
+}
+
+/* A power cut may leave zeros, which would end the text. */
+static char *read_text(const char *path, struct hd_err *err)
+{
+	size_t n, to = 0;
+	char *text = hd_file_read(path, &n, err);
+
+	for (size_t i = 0; text && i < n; i++)
+		if (text[i])
+			text[to++] = text[i];
+	if (text)
+		text[to] = 0;
+	return text;
+}
+
+/* Takes a line off *text; NULL: there is none left. */
+static char *next_line(char **text)
+{
+	char *line = *text, *end = line + strcspn(line, "\n");
+
+	if (!*line)
+		return NULL;
+	*text = *end ? end + 1 : end;
+	*end = 0;
+	return line;
+}
+
+/* Into kept and later, which have room for all of it.  -> how many lines are later */
+static int64_t split(char *text, int64_t step, char *kept, char *later)
+{
+	int64_t n = 0;
+
+	*kept = *later = 0;
+	for (char *line; (line = next_line(&text));) {
+		int is_later = step_of(line) > step;
+		char **to = is_later ? &later : &kept;
+
+		*to = stpcpy(stpcpy(*to, line), "\n");
+		n += is_later;
+	}
+	return n;
+}
+
+/* First where they go, so that a kill between the two loses none. */
+static int move_later(const char *path, const char *kept, const char *later, struct hd_err *err)
+{
+	char *to = hd_format("%s.replaced", path);
+	struct hd_log_file f;
+	int rc = hd_log_file_open(to, &f, err);
+
+	if (rc >= 0) {
+		rc = hd_log_file_add(&f, later, strlen(later), err);
+		hd_log_file_close(&f, err);
+	}
+	free(to);
+	HD_TRY(rc);
+	return hd_file_write(path, kept, err);
+}
+
+/* A run that has died may have logged steps that no checkpoint has. This run trains them anew, and each step has one line. */
+static int set_aside_later(const char *path, int64_t step, struct hd_err *err)
+{
+	struct stat s;
+	char *text, *kept, *later;
+	int64_t n;
+	int rc = HD_OK;
+
+	if (stat(path, &s) || !S_ISREG(s.st_mode))
+		return HD_OK;
+	text = read_text(path, err);
+	if (!text)
+		return err->code;
+	kept = hd_alloc(strlen(text) + 2);
+	later = hd_alloc(strlen(text) + 2);
+	n = split(text, step, kept, later);
+	if (n)
+		rc = move_later(path, kept, later, err);
+	if (n && rc >= 0)
+		hd_log(HD_LOG_INFO, "log.metrics: %lld line%s of steps after %lld moved from %s to %s.replaced",
+		       (long long)n, hd_plural(n, "s"), (long long)step, path, path);
+	free(text);
+	free(kept);
+	free(later);
+	return rc;
+}
+
+static int has_key(const char *line, const char *key)
+{
+	char *quoted = hd_format("\"%s\":", key);
+	int has = strstr(line, quoted) != NULL;
+
+	free(quoted);
+	return has;
+}
+
+int hd_metrics_has(const char *path, int64_t step, const char *key)
+{
+	struct hd_err none = { 0 };
+	struct stat s;
+	char *text = stat(path, &s) || !S_ISREG(s.st_mode) ? NULL : read_text(path, &none), *at = text;
+	int has = 0;
+
+	for (char *line; at && !has && (line = next_line(&at));)
+		has = step_of(line) == step && has_key(line, key);
+	free(text);
+	return has;
+}
+
+/* -- writing --------------------------------------------------------------------------------- */
+int hd_metrics_open(const char *path, int64_t step, struct hd_metrics **out, struct hd_err *err)
 {
 	struct hd_log_file f;
 
 	HD_TRY(hd_log_file_open(path, &f, err));
-	if (append && hd_log_file_end_line(&f))
+	if (step && hd_log_file_end_line(&f))
 		hd_log(HD_LOG_WARN, "log.metrics: %s ended within a line, which is taken off", path);
 	*out = hd_alloc(sizeof(**out));
-	**out = (struct hd_metrics){ .file = f, .fresh = !append };
+	**out = (struct hd_metrics){ .file = f, .step = step, .fresh = 1 };
 	return HD_OK;
 }
 
-/* A run that ends before its first line leaves the file of the one before where it was. */
+/* A run that ends before its first line leaves the file of the one before as it was. */
 static int begin(struct hd_metrics *m, struct hd_err *err)
 {
 	struct hd_log_file f;
 
-	HD_TRY(keep_old(m->file.path, err));
+	HD_TRY(m->step ? set_aside_later(m->file.path, m->step, err) : keep_old(m->file.path, err));
 	HD_TRY(hd_log_file_open(m->file.path, &f, err));
 	hd_log_file_close(&m->file, err);
 	m->file = f;

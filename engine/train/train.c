@@ -329,6 +329,22 @@ static int foresee(struct train_loop *l)
 	return HD_OK;
 }
 
+/* An evaluation that was due at the step that the run goes on from, before which the one that logged that step has ended. */
+static int evaluate_missed(struct train_loop *l)
+{
+	const char *path = l->j->log.metrics;
+	int64_t every = l->j->train.eval_every, step = l->at.step;
+	int due = step > 0 && (step == l->steps || (every && step % every == 0)), missed;
+
+	if (!due || !*path || !l->j->program[HD_JOB_EVAL])
+		return HD_OK;
+	missed = l->metrics && hd_metrics_has(path, step, "loss") && !hd_metrics_has(path, step, "valid_loss");
+	if (hd_comm_max((double)missed) <= 0)
+		return HD_OK;
+	HD_TRY(pull(l));
+	return evaluate(l);
+}
+
 /* No step is left.  Whoever reads checkpoint.dir next finds there what the run has gone on from elsewhere. */
 static int finish(struct train_loop *l)
 {
@@ -344,6 +360,7 @@ static int finish(struct train_loop *l)
 		hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to %s%s", (long long)l->at.step,
 		       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps,
 		       saves ? "train; saved in " : "do", saves ? l->j->checkpoint.dir : "");
+	HD_TRY(evaluate_missed(l));
 	return hd_sample(l->j, l->err);
 }
 
@@ -355,6 +372,7 @@ static int loop(struct train_loop *l)
 		return finish(l);
 	if (interrupted(l))
 		return l->err->code;
+	HD_TRY(evaluate_missed(l));
 	while (l->at.step < l->steps) {
 		HD_TRY(resize(l));
 		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
@@ -394,7 +412,7 @@ static void open_metrics(struct train_loop *l)
 	const struct hd_log_config *log = &l->j->log;
 
 	if (*log->metrics)
-		hd_metrics_open(log->metrics, l->at.step > 0, &l->metrics, l->err);
+		hd_metrics_open(log->metrics, l->at.step, &l->metrics, l->err);
 	if (*log->tensorboard && !l->err->code)
 		hd_events_open(log->tensorboard, &l->events, l->err);
 	l->about = about(l);
