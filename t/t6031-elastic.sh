@@ -98,6 +98,19 @@ printf 'localhost slots=2\t# here\n\nnowhere slots=2\n' >hostfile
 status "a host that does not answer" 0 'run: host nowhere does not answer' --ranks 1:4 --hostfile hostfile --probe ./probe \
 	--set checkpoint.dir=h --set train.steps=2
 like "its slots are not there" "$(cat out)" '^heddle: run: 2 ranks'
+printf 'localhost max_slots=4 slots = 3 username=me // there\n' >hostfile
+status "max_slots is not slots, and blanks may stand around =" 1 'run: 3 ranks are left, and --ranks asks for 4 at least' --ranks 4:4 \
+	--hostfile hostfile --probe ./probe --set checkpoint.dir=i
+host_line() {			# LINE PATTERN
+	printf '\n%s\n' "$1" >hostfile
+	status "$1" 1 "$2" --ranks 1:4 --hostfile hostfile --probe ./probe --set checkpoint.dir=i
+}
+host_line 'localhost slot=2' "hostfile:2: 'slot' is not a key; keys are slots, max_slots, username and port"
+host_line 'localhost slots' "hostfile:2: 'slots' is not KEY = VALUE"
+host_line 'localhost slots=2x' 'hostfile:2: slots = 2x is not a number from 0 to 999999'
+host_line 'localhost slots=2 count=2' 'hostfile:2: count is given twice'
+host_line 'localhost slots=3 max-slots=2' 'hostfile:2: max_slots = 2 is less than slots = 3'
+printf 'localhost slots=2\nnowhere slots=2\n' >hostfile
 status "too few hosts" 1 'run: 2 ranks are left, and --ranks asks for 3 at least' --ranks 3:4 --hostfile hostfile --probe ./probe \
 	--set checkpoint.dir=i
 status "no hostfile" 1 'nohosts: ' --ranks 1:4 --hostfile nohosts --set checkpoint.dir=i

@@ -19,8 +19,9 @@ void hd_child_pending(struct hd_child_asked *asked); /* what came while none ran
 int hd_child_run(const char *command, int grows, struct hd_child_asked *asked, struct hd_err *err);
 
 /* -- hosts.c ------------------------------------------------------------------------------------ */
-/* The slots of the hosts of a hostfile (lines "NAME slots=N") that answer `probe NAME true` within ten seconds, and a file that names
- * these: *kept, malloc'ed, which is the caller's to remove.  *lost: how many do not. */
+/* The slots of the hosts of a hostfile that answer `probe NAME true` within ten seconds.  Lines are "NAME slots=N", as Open MPI 4
+ * reads them; without slots 1.  *kept: a file that names these hosts, malloc'ed, which is the caller's to remove.  *lost: how many
+ * do not answer. */
 int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t *slots, int64_t *lost,
 		   struct hd_err *err);
 

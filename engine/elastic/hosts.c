@@ -27,41 +27,116 @@ static int is_name(const char *s)
 	return *s && *s != '-' && strspn(s, plain) == strlen(s);
 }
 
-static int64_t slots_of(const char *line)
-{
-	const char *at = strstr(line, "slots=");
+struct hostfile {
+	const char *path, *probe;
+	int64_t line, slots, lost; /* the line that is read; of the lines so far */
+	FILE *kept;
+};
 
-	return at && atoll(at + 6) > 0 ? atoll(at + 6) : 1;
+/* -- the keys of a line, by the spellings that Open MPI 4 reads -------------------------------- */
+struct host_keys {
+	int64_t slots, most; /* -1: not given */
+	char *others;        /* " KEY=VALUE" of what only mpirun needs; malloc'ed, or NULL */
+};
+
+static int is_one_of(const char *key, const char *const *names)
+{
+	while (*names && strcmp(key, *names))
+		names++;
+	return *names != NULL;
 }
 
-static int read_line(char *line, const char *hostfile, const char *probe, FILE *out, int64_t *slots, int64_t *lost,
-		     struct hd_err *err)
+static int take_number(const struct hostfile *f, const char *key, const char *value, int64_t *out, struct hd_err *err)
 {
-	char name[256] = "";
-
-	line[strcspn(line, "#\n")] = 0;
-	if (sscanf(line, "%255s", name) != 1)
-		return HD_OK;
-	if (!is_name(name))
-		return hd_err_set(err, HD_EINVAL, "%s: '%s' is no name of a host", hostfile, name);
-	if (!answers(probe, name)) {
-		hd_log(HD_LOG_WARN, "run: host %s does not answer", name);
-		++*lost;
-		return HD_OK;
-	}
-	*slots += slots_of(line);
-	fprintf(out, "%s slots=%lld\n", name, (long long)slots_of(line));
+	if (*out >= 0)
+		return hd_err_set(err, HD_EINVAL, "%s:%lld: %s is given twice", f->path, (long long)f->line, key);
+	if (!*value || strlen(value) > 6 || value[strspn(value, "0123456789")])
+		return hd_err_set(err, HD_EINVAL, "%s:%lld: %s = %s is not a number from 0 to 999999", f->path,
+				  (long long)f->line, key, value);
+	*out = atoll(value);
 	return HD_OK;
 }
 
-static int read_all(char *text, const char *hostfile, const char *probe, FILE *out, int64_t *slots, int64_t *lost,
+static int take_key(const struct hostfile *f, const char *key, const char *value, struct host_keys *k,
 		    struct hd_err *err)
+{
+	static const char *const slots[] = { "slots", "count", "cpu", NULL };
+	static const char *const most[] = { "max_slots", "max-slots", "slots_max", "slots-max", NULL };
+	static const char *const others[] = { "username", "user-name", "port", NULL };
+
+	if (is_one_of(key, slots))
+		return take_number(f, key, value, &k->slots, err);
+	if (is_one_of(key, most))
+		return take_number(f, key, value, &k->most, err);
+	if (!is_one_of(key, others))
+		return hd_err_set(err, HD_EINVAL,
+				  "%s:%lld: '%s' is not a key; keys are slots, max_slots, username and port", f->path,
+				  (long long)f->line, key);
+	hd_append(&k->others, " %s=%s", key, value);
+	return HD_OK;
+}
+
+/* Blanks may stand around the =. */
+static int read_keys(const struct hostfile *f, const char *at, struct host_keys *k, struct hd_err *err)
+{
+	char key[64], value[64];
+
+	for (int end = 0, n; (n = sscanf(at, " %63[^= \t\r\f\v] = %63s%n", key, value, &end)) != EOF; at += end) {
+		if (n < 2)
+			return hd_err_set(err, HD_EINVAL, "%s:%lld: '%s' is not KEY = VALUE", f->path,
+					  (long long)f->line, n ? key : at);
+		HD_TRY(take_key(f, key, value, k, err));
+	}
+	if (k->most >= 0 && k->most < k->slots)
+		return hd_err_set(err, HD_EINVAL, "%s:%lld: max_slots = %lld is less than slots = %lld", f->path,
+				  (long long)f->line, (long long)k->most, (long long)k->slots);
+	return HD_OK;
+}
+
+/* -- lines ------------------------------------------------------------------------------------- */
+static void keep(struct hostfile *f, const char *name, const struct host_keys *k)
+{
+	int64_t slots = k->slots < 0 ? 1 : k->slots;
+
+	if (!answers(f->probe, name)) {
+		hd_log(HD_LOG_WARN, "run: host %s does not answer", name);
+		f->lost++;
+		return;
+	}
+	f->slots += slots;
+	fprintf(f->kept, "%s slots=%lld", name, (long long)slots);
+	if (k->most >= 0)
+		fprintf(f->kept, " max_slots=%lld", (long long)k->most);
+	fprintf(f->kept, "%s\n", k->others ? k->others : "");
+}
+
+static int read_line(struct hostfile *f, char *line, struct hd_err *err)
+{
+	struct host_keys k = { .slots = -1, .most = -1 };
+	char name[256] = "";
+	int end = 0;
+
+	line[strcspn(line, "#")] = 0;
+	if (strstr(line, "//"))
+		*strstr(line, "//") = 0;
+	if (sscanf(line, "%255s%n", name, &end) != 1)
+		return HD_OK;
+	if (!is_name(name))
+		return hd_err_set(err, HD_EINVAL, "%s: '%s' is no name of a host", f->path, name);
+	if (read_keys(f, line + end, &k, err) >= 0)
+		keep(f, name, &k);
+	free(k.others);
+	return err->code;
+}
+
+static int read_all(struct hostfile *f, char *text, struct hd_err *err)
 {
 	for (char *line = text, *next; line && *line; line = next) {
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = 0;
-		HD_TRY(read_line(line, hostfile, probe, out, slots, lost, err));
+		f->line++;
+		HD_TRY(read_line(f, line, err));
 	}
 	return HD_OK;
 }
@@ -69,8 +144,8 @@ static int read_all(char *text, const char *hostfile, const char *probe, FILE *o
 int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t *slots, int64_t *lost,
 		   struct hd_err *err)
 {
+	struct hostfile f = { .path = hostfile, .probe = probe };
 	char *text = hd_file_read(hostfile, NULL, err);
-	FILE *out;
 	int fd, rc;
 
 	*slots = *lost = 0;
@@ -79,11 +154,12 @@ int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t
 		return err->code;
 	*kept = hd_file_temporary("heddle-hosts");
 	fd = mkstemp(*kept);
-	out = fd >= 0 ? fdopen(fd, "w") : NULL;
-	rc = out ? read_all(text, hostfile, probe, out, slots, lost, err)
-		 : hd_err_set(err, HD_EIO, "%s: cannot be written", *kept);
-	if (out)
-		fclose(out);
+	f.kept = fd >= 0 ? fdopen(fd, "w") : NULL;
+	rc = f.kept ? read_all(&f, text, err) : hd_err_set(err, HD_EIO, "%s: cannot be written", *kept);
+	if (f.kept)
+		fclose(f.kept);
+	*slots = f.slots;
+	*lost = f.lost;
 	free(text);
 	return rc;
 }
