@@ -12,14 +12,24 @@
 #include "engine/file/atomic_file.h"
 #include "engine/file/file.h"
 #include "engine/process/launch.h"
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PATIENCE \
 	2 /* seconds: mpirun waits so long, twice, for ranks that a fault has left; what asks to end is no matter of its own */
+
+/* DIR/latest as a save has left it: each writes it anew. All 0: there is none. */
+struct saved_last {
+	ino_t file;
+	struct timespec at;
+};
 
 struct elastic {
 	const struct hd_cli *c;
@@ -28,8 +38,11 @@ struct elastic {
 	int64_t least, most, left; /* ranks: asked for; that there are */
 	int64_t restarts, tries;   /* restarts without a new checkpoint: allowed, made */
 	char *program;
-	char *hostfile; /* of those that are there; or NULL */
-	char *newest;   /* checkpoint when the run was started; or NULL */
+	char *hostfile;                     /* of those that are there; or NULL */
+	char *newest;                       /* checkpoint when the run was started; or NULL */
+	int given;                          /* checkpoint.resume is a path, or no: until this run saves, it holds */
+	char *chosen;                       /* that path; or NULL */
+	struct saved_last at_first, before; /* of heddle run; of the run that was started last */
 	struct hd_child_asked asked;
 };
 
@@ -53,6 +66,29 @@ static int read_ranks(struct elastic *e, struct hd_err *err)
 	return HD_OK;
 }
 
+/* Opened: the attributes of a name may be old where the directory is another host's. */
+static struct saved_last last_save(const struct elastic *e)
+{
+	char *path = hd_format("%s/latest", e->dir);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat s;
+	struct saved_last is = { 0 };
+
+	if (fd >= 0 && !fstat(fd, &s))
+		is = (struct saved_last){ s.st_ino, s.st_mtim };
+	if (fd >= 0)
+		close(fd);
+	free(path);
+	return is;
+}
+
+static int has_saved_since(const struct elastic *e, const struct saved_last *was)
+{
+	struct saved_last is = last_save(e);
+
+	return is.file != was->file || is.at.tv_sec != was->at.tv_sec || is.at.tv_nsec != was->at.tv_nsec;
+}
+
 static int open_run(struct elastic *e, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
@@ -65,9 +101,25 @@ static int open_run(struct elastic *e, struct hd_err *err)
 	HD_TRY(hd_cli_conf(e->c, &e->conf, err));
 	HD_TRY(hd_checkpoint_config_read(e->conf, &k, err));
 	e->dir = k.dir;
-	return *k.dir ? HD_OK
-		      : hd_section_fail(e->conf, k.section, "dir", err, HD_EINVAL,
-					"is not given, and run goes on from the checkpoints that are there");
+	if (!*k.dir)
+		return hd_section_fail(e->conf, k.section, "dir", err, HD_EINVAL,
+				       "is not given, and run goes on from the checkpoints that are there");
+	e->at_first = last_save(e);
+	e->given = hd_section_has(k.section, "resume") && strcmp(k.resume, "auto");
+	return e->given ? hd_checkpoint_choose(e->conf, &e->chosen, err) : HD_OK;
+}
+
+static char *newest(const struct elastic *e)
+{
+	struct hd_err none = { 0 };
+
+	return hd_checkpoint_find(e->dir, &none);
+}
+
+/* From the newest in dir; else from what checkpoint.resume says.  Before this run has saved, the newest may be another run's. */
+static int is_from_newest(const struct elastic *e)
+{
+	return e->newest && (!e->given || has_saved_since(e, &e->at_first));
 }
 
 /* -- commands -------------------------------------------------------------------------------- */
@@ -84,7 +136,7 @@ static char **arguments(struct elastic *e, const char *verb, int64_t ranks, int 
 		argv[(*argc)++] = hd_strdup("--set");
 		argv[(*argc)++] = hd_strdup(e->c->sets[i]);
 	}
-	if (e->newest) { /* else what the INI says: it may begin from another one */
+	if (is_from_newest(e)) {
 		argv[(*argc)++] = hd_strdup("--set");
 		argv[(*argc)++] = hd_strdup("checkpoint.resume=auto");
 	}
@@ -100,13 +152,6 @@ static void arguments_free(char **argv)
 	for (int i = 0; argv[i]; i++)
 		free(argv[i]);
 	free(argv);
-}
-
-static char *newest(const struct elastic *e)
-{
-	struct hd_err none = { 0 };
-
-	return hd_checkpoint_find(e->dir, &none);
 }
 
 static char *train_command(struct elastic *e, int64_t ranks)
@@ -199,11 +244,9 @@ static int is_lost(int status)
 /* After a run that did not end by itself.  -> 1: to be started again */
 static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
 {
-	char *is = newest(e);
 	int64_t hosts = 0;
-	int progress = is && (!e->newest || strcmp(is, e->newest));
+	int progress = has_saved_since(e, &e->before);
 
-	free(is);
 	e->left = WIFSIGNALED(status) ? ranks : ranks - 1; /* mpirun itself: its ranks are not to blame */
 	if (hd_cli_has(e->c, "hostfile")) {
 		e->left = ranks;
@@ -227,21 +270,48 @@ static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *er
 /* -- all of it ------------------------------------------------------------------------------- */
 static int one_run(struct elastic *e, int64_t *ranks, int *status, struct hd_err *err)
 {
+	const char *from;
 	char *command;
 
 	free(e->newest);
 	e->newest = newest(e);
+	e->before = last_save(e);
 	*ranks = fits(e, err);
 	if (!*ranks)
 		return err->code;
-	hd_log(HD_LOG_INFO, "run: %lld rank%s%s%s", (long long)*ranks, hd_plural(*ranks, "s"),
-	       e->newest ? ", from " : "", e->newest ? e->newest : "");
-	command = train_command(e, *ranks);
 	hd_child_pending(&e->asked);
 	e->asked.more = 0;
-	*status = e->asked.end ? 1 << 8 : hd_child_run(command, *ranks < e->most, &e->asked, err);
+	*status = 0;
+	if (e->asked.end)
+		return HD_OK;
+	from = is_from_newest(e) ? e->newest : e->chosen;
+	hd_log(HD_LOG_INFO, "run: %lld rank%s%s%s", (long long)*ranks, hd_plural(*ranks, "s"), from ? ", from " : "",
+	       from ? from : "");
+	command = train_command(e, *ranks);
+	*status = hd_child_run(command, *ranks < e->most, &e->asked, err);
 	free(command);
 	return err->code;
+}
+
+/* The signal may have come before mpirun or a rank listened: that ends them, and mpirun's status may be 0 then. */
+static int end(struct elastic *e, int status, struct hd_err *err)
+{
+	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) && sig != SIGUSR1)
+		return WEXITSTATUS(status);
+	if (WIFSIGNALED(status) && sig != SIGUSR1)
+		return hd_err_set(
+			err, HD_EIO,
+			"run: asked to end, but signal %d ended mpirun: the steps since the last checkpoint are lost",
+			sig);
+	free(e->newest);
+	e->newest = newest(e);
+	if (!is_from_newest(e))
+		return hd_err_set(err, HD_EIO, "run: asked to end before it had begun: nothing is saved");
+	if (!has_saved_since(e, &e->before)) /* else the run has said so */
+		hd_log(HD_LOG_INFO, "run: asked to end; saved in %s", e->dir);
+	return 0;
 }
 
 /* -> the exit status */
@@ -253,10 +323,10 @@ static int supervise(struct elastic *e, struct hd_err *err)
 	HD_TRY(look_for_hosts(e, &hosts, err));
 	for (;;) {
 		HD_TRY(one_run(e, &ranks, &status, err));
-		if (e->asked.end && WIFSIGNALED(status))
-			return hd_err_set(err, HD_EIO, "run: asked to end before it had begun: nothing is saved");
-		if (e->asked.end || (WIFEXITED(status) && !WEXITSTATUS(status) && !(e->asked.more && ranks < e->most)))
-			return WEXITSTATUS(status);
+		if (e->asked.end)
+			return end(e, status, err);
+		if (WIFEXITED(status) && !WEXITSTATUS(status) && !(e->asked.more && ranks < e->most))
+			return 0;
 		if (e->asked.more) {
 			e->left = e->most;
 			HD_TRY(look_for_hosts(e, &hosts, err));
@@ -282,6 +352,7 @@ int hd_verb_run(struct hd_cli *c)
 	free(e.program);
 	free(e.hostfile);
 	free(e.newest);
+	free(e.chosen);
 	hd_conf_destroy(e.conf);
 	return err.code ? 1 : status;
 }

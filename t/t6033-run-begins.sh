@@ -1,0 +1,89 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# heddle run: which checkpoint it begins from, and what a signal leaves that comes before the ranks train.  Else a run goes on from
+# another one's weights without a word, or a batch script believes that something is saved.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+sed -i 's/^steps = .*/steps = 100000\ndecay = 9/; s/^micro_batch = .*/micro_batch = 1/' tiny.ini
+printf '[log]\nevery = 1000\n' >>tiny.ini
+elastic() {			# STATUS NAME args...: what it says is in out
+	want=$1 what=$2
+	shift 2
+	HD_TEST_SECONDS=60 heddle run tiny.ini "$@" >out 2>&1
+	is "$what: the status" $? "$want"
+}
+
+ok "checkpoints" heddle train tiny.ini --set checkpoint.dir=c --set checkpoint.every=1 --set train.steps=3
+cp -r c n
+
+# -- what it begins from
+elastic 0 "a path" --ranks 1 --set checkpoint.dir=n --set checkpoint.resume=c/step-00000002 --set train.steps=4
+like "is obeyed" "$(cat out)" '^heddle: resumed from c/step-00000002$'
+like "and said" "$(cat out)" '^heddle: run: 1 rank, from c/step-00000002$'
+elastic 1 "no" --ranks 1 --set checkpoint.dir=n --set checkpoint.resume=no
+like "is refused as train does" "$(messages <out)" \
+	'^heddle: --set checkpoint\.dir: n already holds step 4, and this run would begin at step 0; '
+elastic 1 "a path that is none" --ranks 1 --set checkpoint.dir=n --set checkpoint.resume=nowhere
+like "is refused too" "$(messages <out)" '^heddle: --set checkpoint\.resume: nowhere: is not a checkpoint'
+elastic 0 "neither" --ranks 1 --set checkpoint.dir=n --set train.steps=5
+like "is the newest" "$(cat out)" '^heddle: resumed from n/step-00000004$'
+
+# A restart reads what this run has saved, and not the later step that another one has.
+mkdir later && cp -r n/step-00000005 later/step-90000000 && echo step-90000000 >later/latest
+begin() {			# args...: in the background, $job
+	"$build/heddle" run tiny.ini "$@" </dev/null >out 2>&1 &
+	job=$!
+}
+until_true() {			# as long as it runs, and a minute at most
+	for i in $(seq $((300 * $(patience)))); do
+		! "$@" || return 0
+		kill -0 $job 2>/dev/null || break
+		sleep 0.2
+	done
+	tail -20 out
+	return 1
+}
+kill_rank() { kill -KILL "$(ps -o pid= --ppid "$(ps -o pid= --ppid $job | head -1 | tr -d ' ')" | tail -1 | tr -d ' ')"; }
+saved() { [ "$(cat later/latest)" != step-90000000 ]; }
+said() { grep -Eq -e "$1" out; }
+begin --ranks 1:2 --set checkpoint.dir=later --set checkpoint.resume=c/step-00000002 --set checkpoint.every=5
+until_true saved
+tap_result $? "a run from a path saves in a directory with a later step"
+kill_rank
+until_true said '^heddle: resumed from later/step-'
+tap_result $? "a rank is lost: it goes on from what it has saved"
+is "not from the later step" "$(grep -c '^heddle: resumed from later/step-90000000' out)" 0
+kill -TERM $job
+wait $job
+is "asked to end: saved, and status 0" $? 0
+
+# -- a signal before the first step.  The probe sends it, while the run plans.
+cat >probe <<'END'
+#!/bin/sh
+[ ! -e job ] || kill -TERM "$(cat job)"
+END
+chmod +x probe
+echo 'localhost slots=2' >hostfile
+planning() { timeout -k 5 60 sh -c 'echo $$ >job; exec "$0" run tiny.ini --ranks 1:2 --hostfile hostfile --probe ./probe "$@"' \
+	"$build/heddle" "$@" </dev/null >out 2>&1; }
+planning --set checkpoint.dir=empty
+is "while it plans: status 1" $? 1
+is "nothing is saved" "$(messages <out)" "heddle: run: asked to end before it had begun: nothing is saved"
+planning --set checkpoint.dir=n
+is "with a checkpoint: status 0" $? 0
+is "it is saved" "$(messages <out)" "heddle: run: asked to end; saved in n"
+rm job
+
+# mpirun ends with status 0 when the signal comes while it starts its daemon, which takes three seconds here.
+printf '#!/bin/sh\nsleep 3\nshift\nexec sh -c "$*"\n' >agent
+chmod +x agent
+echo '127.0.0.2 slots=2' >hostfile
+begin --ranks 2 --hostfile hostfile --probe ./probe --set checkpoint.dir=empty --mpirun "--mca plm_rsh_agent $tmp/agent"
+until_true said '^heddle: run: 2 ranks'
+sleep 0.5
+kill -TERM $job
+wait $job
+is "while mpirun starts: status 1" $? 1
+like "nothing is saved" "$(messages <out)" '^heddle: run: asked to end before it had begun: nothing is saved$'
+done_testing
