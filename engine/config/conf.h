@@ -44,6 +44,7 @@ int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_ke
 
 int hd_section_has(const struct hd_section *s, const char *key);  /* given by the user, or by the model in model.load */
 int hd_section_said(const struct hd_section *s, const char *key); /* by the user alone */
+int hd_section_set(const struct hd_section *s, const char *key);  /* with --set, over what the file says */
 /* INT, BOOL (yes/no/on/off/true/false/1/0), BYTES (K M G). */
 int64_t hd_section_int(const struct hd_section *s, const char *key);
 double hd_section_num(const struct hd_section *s, const char *key);

@@ -260,6 +260,13 @@ int hd_section_said(const struct hd_section *s, const char *key)
 	return e && e->given && !e->loaded;
 }
 
+int hd_section_set(const struct hd_section *s, const char *key)
+{
+	const struct hd_entry *e = hd_conf_entry_find(s, key);
+
+	return e && e->set;
+}
+
 int64_t hd_section_int(const struct hd_section *s, const char *key)
 {
 	const struct hd_entry *e = hd_conf_entry_find(s, key);

@@ -415,6 +415,7 @@ static int open_file(struct hd_data *d, struct hd_conf *c, const char *path, str
 	struct hd_tokens *t;
 
 	HD_TRY(hd_section_check(c, s, &hd_data_keys, 1, err));
+	d->how.format = hd_section_set(s, "format") ? format_of(s) : hd_tokens_format(path, format_of(s));
 	d->how.any_bytes = is_byte(s) && hd_section_has(s, "tokenizer");
 	if (hd_tokens_are_text(path, &d->how) && hd_data_text_tokenizer(c, path, d->limit, &d->tokenizer, &why) < 0)
 		return hd_err_set(err, why.code, "%s", why.text);

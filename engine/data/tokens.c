@@ -170,6 +170,22 @@ static int is_text(const char *path, const struct hd_tokens_how *how)
 	return !ends(path, ".bin") && !has_index(path);
 }
 
+static int ends_as_text(const char *path)
+{
+	return ends(path, ".txt") || ends(path, ".txt.gz") || ends(path, ".txt.zst");
+}
+
+int hd_tokens_format(const char *path, int usual)
+{
+	int ids = usual == HD_DATA_UINT16 || usual == HD_DATA_UINT32 || usual == HD_DATA_LLMC;
+
+	if (usual == HD_DATA_INDEXED || has_index(path) || hd_format_of(path) == HD_FORMAT_JSONL)
+		return HD_DATA_AUTO;
+	if (ends(path, ".bin") ? !ids : ids && ends_as_text(path))
+		return HD_DATA_AUTO;
+	return usual;
+}
+
 /* -- which files ------------------------------------------------------------------------------- */
 /* Of a directory or a pattern an index goes with its .bin. */
 static int is_second(const struct hd_files *f, size_t i)

@@ -52,7 +52,10 @@ struct hd_tokens_how {                        /* NULL for it: all zero */
 int hd_tokens_open(const char *files, const struct hd_tokens_how *how, struct hd_tokens **out, struct hd_err *err);
 void hd_tokens_close(struct hd_tokens *t);
 int hd_tokens_are_text(const char *files,
-		       const struct hd_tokens_how *how);   /* which are there, as far as their names tell */
+		       const struct hd_tokens_how *how); /* which are there, as far as their names tell */
+/* The format to open one file with, beside others that have the `usual` one: what the name says counts. Megatron's index and
+ * endings of JSONL say all; .bin says ids, and .txt says text or JSONL. */
+int hd_tokens_format(const char *path, int usual);
 int hd_tokens_are_in(const char *files, const char *path); /* path is one of them, or the index of one */
 int hd_tokens_have_jsonl(const char *files);               /* one of them at least is JSONL by its name */
 /* [first, first + count) of the stream.  An id outside [0, vocab) is an error; vocab 0: any fits. */
