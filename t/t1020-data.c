@@ -206,10 +206,20 @@ static void lists(void)
 	   "one file to evaluate");
 	hd_data_valid_sample(data, 0, 1, ids, &err);
 	ok(ids[0] == 'g' && ids[2] == 'i', "its second window");
+	is_int(hd_data_valid_rest(data, 0), 0, "behind which nothing is left");
 	hd_data_close(data);
 	data = NULL;
-	hd_data_open_file(none, "3.txt", 5, 256, &data, &err);
-	is_str(err.text, "3.txt: 5 tokens, fewer than seq + 1 = 6", "too short to evaluate");
+	ok(!hd_data_open_file(none, "3.txt", 6, 256, &data, &err) && hd_data_valid_samples(data, 0) == 0 &&
+		   hd_data_valid_rest(data, 0) == 4,
+	   "one shorter than a window");
+	ids[5] = ids[6] = 1;
+	hd_data_valid_sample(data, 0, 0, ids, &err);
+	ok(ids[0] == 'e' && ids[4] == 'i' && !ids[5] && !ids[6], "is filled up");
+	hd_data_close(data);
+	data = NULL;
+	hd_data_open_file(none, "2.txt", 5, 256, &data, &err);
+	is_str(err.text, "2.txt: 1 token; a loss needs 2 or more, as the first has nothing before it",
+	       "too short to evaluate");
 	hd_conf_destroy(none);
 }
 

@@ -31,17 +31,19 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
 {
 	double loss = 0;
-	int64_t tokens = 0;
+	int64_t tokens = 0, seq = hd_job_any_plan(j)->model.seq;
 
-	HD_TRY(hd_evaluate(j, 0, 0, 1, &loss, &tokens, err));
+	HD_TRY(hd_evaluate_file(j, &loss, &tokens, err));
 	if (isnan(loss))
 		return hd_err_set(err, HD_EINVAL,
 				  "eval: the loss is not a number: weights are not finite, or became too large");
 	json_object_set_new(o, "loss", hd_json_number(loss));
 	json_object_set_new(o, "perplexity", hd_json_number(exp(loss)));
 	json_object_set_new(o, "tokens", json_integer(tokens));
+	json_object_set_new(o, "seq", json_integer(seq));
 	if (j->world.rank == 0 && !hd_cli_has(c, "json"))
-		printf("loss %.9g  perplexity %.9g  tokens %lld\n", loss, exp(loss), (long long)tokens);
+		printf("loss %.9g  perplexity %.9g  tokens %lld  seq %lld\n", loss, exp(loss), (long long)tokens,
+		       (long long)seq);
 	return HD_OK;
 }
 

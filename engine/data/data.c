@@ -423,9 +423,9 @@ static int open_file(struct hd_data *d, struct hd_conf *c, const char *path, str
 	d->how.tokenizer = d->tokenizer;
 	HD_TRY(hd_tokens_open(path, &d->how, &t, err));
 	d->vocab = t->vocab;
-	if (add_valid(d, NULL, t, 0, 0)->n < d->seq + 1)
-		return hd_err_set(err, HD_EINVAL, "%s: %lld tokens, fewer than seq + 1 = %lld", path, (long long)t->n,
-				  (long long)d->seq + 1);
+	if (add_valid(d, NULL, t, 0, 0)->n < 2)
+		return hd_err_set(err, HD_EINVAL,
+				  "%s: 1 token; a loss needs 2 or more, as the first has nothing before it", path);
 	return HD_OK;
 }
 
@@ -514,6 +514,13 @@ int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set)
 	return set < (int64_t)d->nvalid ? windows(d->valid[set].n, d->seq) : 0;
 }
 
+int64_t hd_data_valid_rest(const struct hd_data *d, int64_t set)
+{
+	int64_t n = d->valid[set].n;
+
+	return n > 1 ? (n - 1) % d->seq : 0;
+}
+
 /* Of an epoch's windows, in the order that belongs to (seed, source, epoch). */
 static int read_window(const struct hd_data *d, size_t source, int64_t g, int32_t *ids, struct hd_err *err)
 {
@@ -545,9 +552,10 @@ int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_
 int hd_data_valid_sample(const struct hd_data *d, int64_t set, int64_t index, int32_t *ids, struct hd_err *err)
 {
 	const struct data_valid *v = &d->valid[set];
+	int64_t whole = hd_data_valid_samples(d, set), n = index < whole ? d->seq : hd_data_valid_rest(d, set);
 
-	if (index < 0 || index >= hd_data_valid_samples(d, set))
-		return hd_err_set(err, HD_EBUG, "validation sample %lld of %lld", (long long)index,
-				  (long long)hd_data_valid_samples(d, set));
-	return hd_tokens_read(v->tokens, v->first + index * d->seq, d->seq + 1, d->limit, ids, err);
+	if (index < 0 || index > whole || !n)
+		return hd_err_set(err, HD_EBUG, "validation sample %lld of %lld", (long long)index, (long long)whole);
+	memset(ids + n + 1, 0, (size_t)(d->seq - n) * sizeof(*ids));
+	return hd_tokens_read(v->tokens, v->first + index * d->seq, n + 1, d->limit, ids, err);
 }

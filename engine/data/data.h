@@ -29,14 +29,16 @@ int64_t hd_data_valid_sets(const struct hd_data *d);
 const char *hd_data_valid_name(const struct hd_data *d, int64_t set);
 /* Number of whole samples of a pass over such a set: non-overlapping windows.  0: there is no such set. */
 int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set);
+int64_t hd_data_valid_rest(const struct hd_data *d, int64_t set); /* targets behind them, fewer than seq */
 /* seq + 1 ids of sample `index` (global, in [0, global_batch)) of step (1-based) of the training split, drawn without
  * replacement within an epoch (of its file, where there are weights) when order = random.  first = how many samples all earlier
  * steps used. */
 int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
 /* Of the tokens of some training samples, spread over the data: another where the data, seq, the seed or the order are others. */
 uint64_t hd_data_fingerprint(const struct hd_data *d);
+/* The one behind all whole ones is the rest, with zeros behind it. */
 int hd_data_valid_sample(const struct hd_data *d, int64_t set, int64_t index, int32_t *ids, struct hd_err *err);
-/* One-time: opens FILE as the validation split alone, with the tokenizer of c (heddle eval). */
+/* One-time: opens FILE as the validation split alone, with the tokenizer of c (heddle eval).  2 ids or more: it may be all rest. */
 int hd_data_open_file(struct hd_conf *c, const char *path, int64_t seq, int64_t vocab, struct hd_data **out,
 		      struct hd_err *err);
 /* The tokenizer of [data] for text of a model with `vocab` tokens; *out NULL: bytes are tokens.  Refused where that would be

@@ -88,7 +88,7 @@ int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err)
 /* -- the validation data ----------------------------------------------------------------------- */
 struct valid {
 	const struct hd_data *data;
-	int64_t set;
+	int64_t set, whole, rest; /* whole sequences; targets of one behind them that is not */
 	double sum;
 };
 
@@ -101,28 +101,59 @@ static int get(void *ctx, int64_t i, int32_t *ids, struct hd_err *err)
 
 static void add(void *ctx, int64_t i, int64_t position, double loss)
 {
-	(void)i;
-	(void)position;
-	((struct valid *)ctx)->sum += loss;
+	struct valid *v = ctx;
+
+	if (i < v->whole || position < v->rest)
+		v->sum += loss;
 }
 
-int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, int shows, double *loss, int64_t *tokens,
-		struct hd_err *err)
+static int judge_valid(struct hd_job *j, struct valid *v, int shows, double *loss, int64_t *tokens, struct hd_err *err)
 {
-	struct valid v = { .data = j->data, .set = set };
-	struct hd_judged all = { .n = hd_data_valid_samples(j->data, set),
-				 .what = "sequences",
-				 .get = get,
-				 .add = add,
-				 .ctx = &v,
-				 .shows = shows };
-	int64_t seq = j->program[HD_JOB_EVAL]->plan->model.seq;
-	int rc;
+	struct hd_judged all = {
+		.n = v->whole + (v->rest > 0), .what = "sequences", .get = get, .add = add, .ctx = v, .shows = shows
+	};
+	int rc = hd_judge(j, &all, err);
 
-	if (batches && batches * j->train.batch.full < all.n)
-		all.n = batches * j->train.batch.full;
-	rc = hd_judge(j, &all, err);
-	*tokens = all.n * seq;
-	*loss = hd_comm_sum(v.sum) / (double)(all.n ? all.n * seq : 1);
+	*tokens = v->whole * j->program[HD_JOB_EVAL]->plan->model.seq + v->rest;
+	*loss = hd_comm_sum(v->sum) / (double)(*tokens ? *tokens : 1);
 	return rc;
+}
+
+int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err)
+{
+	struct valid v = { .data = j->data, .set = set, .whole = hd_data_valid_samples(j->data, set) };
+
+	if (batches && batches * j->train.batch.full < v.whole)
+		v.whole = batches * j->train.batch.full;
+	return judge_valid(j, &v, 0, loss, tokens, err);
+}
+
+/* Attention is causal, so what fills the rest up is not seen. But experts with a limit would take it instead of tokens. */
+static int leave_out_rest(const struct hd_model *m, struct valid *v, struct hd_err *err)
+{
+	long long rest = v->rest, all = hd_data_tokens(v->data, 1);
+
+	v->rest = 0;
+	if (!v->whole)
+		return hd_err_set(err, HD_EINVAL,
+				  "eval: %lld tokens; experts with a limit (model.capacity_factor = %g) need "
+				  "train.seq + 1 = %lld",
+				  all, m->capacity_factor, (long long)m->seq + 1);
+	hd_log(HD_LOG_WARN,
+	       "eval: the last %lld of %lld tokens are left out; experts with a limit (model.capacity_factor = %g) take "
+	       "whole sequences",
+	       rest, all, m->capacity_factor);
+	return HD_OK;
+}
+
+int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, struct hd_err *err)
+{
+	const struct hd_model *m = &j->program[HD_JOB_EVAL]->plan->model;
+	struct valid v = { .data = j->data,
+			   .whole = hd_data_valid_samples(j->data, 0),
+			   .rest = hd_data_valid_rest(j->data, 0) };
+
+	if (v.rest && m->experts && m->capacity_factor > 0)
+		HD_TRY(leave_out_rest(m, &v, err));
+	return judge_valid(j, &v, 1, loss, tokens, err);
 }

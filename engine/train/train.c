@@ -194,7 +194,7 @@ static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t 
 		double one;
 		int64_t n;
 
-		HD_TRY(hd_evaluate(l->j, i, l->j->train.eval_batches, 0, &one, &n, l->err));
+		HD_TRY(hd_evaluate(l->j, i, l->j->train.eval_batches, &one, &n, l->err));
 		sum += one * (double)n;
 		*tokens += n;
 		if (sets > 1) {
