@@ -14,6 +14,7 @@
 #ifndef HD_ENGINE_CHECKPOINT_H
 #define HD_ENGINE_CHECKPOINT_H
 #include "engine/run/job.h"
+#include "engine/text/tokenizer.h"
 
 struct hd_progress {
 	int64_t step, samples;
@@ -54,6 +55,9 @@ char *hd_checkpoint_picks(const char *path, struct hd_err *err); /* the choices 
 /* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
 void hd_conf_tokenizer(struct hd_conf *c, const char *dir); /* data.tokenizer = dir */
+/* Adds the ids that end a text of this model: eos_token_id of generation_config.json, else of config.json, else the tokenizer's
+ * (NULL: there is none).  None where nothing says them. */
+void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct hd_ids *out);
 /* The weights alone (model.load, eval, generate). */
 int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err);
 /* Whether they are there, with the model's shapes: what a load would refuse, without a job. */

@@ -182,3 +182,61 @@ void hd_kept_special(const struct hd_job *j, json_t *config)
 		from_tokenizer(config, tokenizer_path(j));
 	free(from);
 }
+
+/* -- where a text ends ------------------------------------------------------------------------- */
+static json_t *json_in(const char *dir, const char *name)
+{
+	struct hd_err ignored = { 0 };
+	char *text = hd_file_read_inside(dir, name, &ignored);
+	json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+
+	free(text);
+	return o;
+}
+
+/* "eos_token_id": 2, or [2, 3] */
+static void add_ends(json_t *config, struct hd_ids *out)
+{
+	json_t *eos = json_object_get(config, "eos_token_id"), *one;
+	size_t i;
+
+	if (json_is_integer(eos))
+		hd_ids_add(out, (int32_t)json_integer_value(eos));
+	json_array_foreach(eos, i, one)
+		if (json_is_integer(one))
+			hd_ids_add(out, (int32_t)json_integer_value(one));
+}
+
+static int is_zero(json_t *config, const char *key)
+{
+	json_t *id = json_object_get(config, key);
+
+	return json_is_integer(id) && !json_integer_value(id);
+}
+
+/* A checkpoint of ours has 0 for both where neither a tokenizer nor a loaded model said them: byte 0 ends no text. */
+static int says_nothing(json_t *config, const char *dir)
+{
+	char *ours = hd_format("%s/heddle/conf.ini", dir);
+	int nothing = !access(ours, F_OK) && is_zero(config, "bos_token_id") && is_zero(config, "eos_token_id");
+
+	free(ours);
+	return nothing;
+}
+
+void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct hd_ids *out)
+{
+	struct hd_err ignored = { 0 };
+	char *dir = hd_checkpoint_find(path, &ignored);
+	json_t *generation = dir ? json_in(dir, "generation_config.json") : NULL;
+	json_t *config = dir ? json_in(dir, "config.json") : NULL;
+
+	add_ends(generation, out);
+	if (!out->n && config && !says_nothing(config, dir))
+		add_ends(config, out);
+	if (!out->n && t && hd_tokenizer_end_token(t) >= 0)
+		hd_ids_add(out, hd_tokenizer_end_token(t));
+	json_decref(generation);
+	json_decref(config);
+	free(dir);
+}

@@ -122,6 +122,7 @@ struct generation {
 	struct hd_tokenizer *t;
 	struct prompts prompts;
 	struct hd_sampling sampling;
+	struct hd_ids ends; /* ids that end a text */
 	int64_t tokens;
 	struct hd_err *err;
 };
@@ -136,16 +137,6 @@ static int print_text(struct generation *g, const struct hd_ids *ids)
 	return HD_OK;
 }
 
-/* Of one text, its whole context again for each token. */
-static int without_cache(struct generation *g, struct hd_ids *ids)
-{
-	int64_t have = (int64_t)ids->n;
-
-	for (int64_t i = 0; i < g->tokens; i++)
-		hd_ids_add(ids, 0);
-	return hd_generate(g->j, ids->at, have, g->tokens, &g->sampling, g->err);
-}
-
 /* n texts from the first. */
 static int some_texts(struct generation *g, size_t first, int64_t n)
 {
@@ -155,7 +146,7 @@ static int some_texts(struct generation *g, size_t first, int64_t n)
 	if (hd_cached_rows(g->j))
 		HD_TRY(hd_cached_generate(g->j, texts, n, g->tokens, &g->sampling, NULL, g->err));
 	else
-		HD_TRY(without_cache(g, texts));
+		HD_TRY(hd_generate(g->j, texts, g->tokens, &g->sampling, g->err));
 	for (int64_t i = 0; i < n; i++)
 		HD_TRY(print_text(g, &texts[i]));
 	return HD_OK;
@@ -183,7 +174,7 @@ static int some_logits(struct generation *g, size_t first, int64_t n)
 /* Options that would say nothing here. */
 static int check_options(const struct hd_cli *c, struct hd_err *err)
 {
-	static const char *const of_draws[] = { "tokens", "temperature", "top-k", "top-p", "seed" };
+	static const char *const of_draws[] = { "tokens", "temperature", "top-k", "top-p", "seed", "ignore-eos" };
 
 	if (hd_cli_has(c, "prompt") && hd_cli_has(c, "prompts"))
 		return hd_err_set(err, HD_EINVAL, "generate: --prompt and --prompts: one of the two");
@@ -238,6 +229,22 @@ static void warn_of_cuts(const struct prompts *p, int64_t longest, int64_t seq)
 		       (long long)longest, (long long)seq);
 }
 
+/* With --ids no tokenizer is open, and what it says counts all the same. */
+static void find_ends(struct generation *g)
+{
+	struct hd_section *data = hd_conf_section(g->j->conf, NULL, "data");
+	struct hd_tokenizer *own = NULL;
+	struct hd_err ignored = { 0 };
+
+	if (hd_cli_has(g->c, "ignore-eos") || g->err->code)
+		return;
+	if (!g->t && hd_section_has(data, "tokenizer") && strcmp(hd_section_str(data, "tokenizer"), "byte"))
+		hd_tokenizer_open(hd_section_str(data, "tokenizer"), &own, &ignored);
+	hd_checkpoint_ends(g->c->positional, g->t ? g->t : own, &g->ends);
+	g->sampling.ends = &g->ends;
+	hd_tokenizer_close(own);
+}
+
 /* The cache is as large as these prompts and what comes behind them need. */
 static int open_programs(struct generation *g)
 {
@@ -264,6 +271,7 @@ static int generate(struct generation *g)
 	if (!g->err->code)
 		get_prompts(g->j, g->c, g->t, &g->prompts, g->err);
 	HD_TRY(hd_comm_agree(g->err));
+	find_ends(g);
 	HD_TRY(open_programs(g));
 	rows = hd_cached_rows(g->j) ? hd_cached_rows(g->j) : 1;
 	for (size_t i = 0; i < g->prompts.n && !g->err->code; i += (size_t)rows) {
@@ -287,6 +295,7 @@ int hd_verb_generate(struct hd_cli *c)
 	generate(&g);
 	rc = hd_finish(c, &j, &err);
 	release_prompts(&g.prompts);
+	hd_ids_release(&g.ends);
 	hd_tokenizer_close(g.t);
 	hd_job_close(&j);
 	return rc;

@@ -5,6 +5,8 @@
  *
  * A text that outgrows the cache is read anew for each token, its last tokens alone. The model then sees what it would see
  * without a cache.
+ *
+ * A text that has ended stays beside the others as it is: its last token is computed again, into the same place of the cache.
  */
 #include <config.h>
 #include "engine/generate/generate.h"
@@ -16,6 +18,8 @@ struct cached_run {
 	const struct hd_ids *texts;
 	int64_t n;      /* of texts; rows beyond repeat the last */
 	int64_t behind; /* columns of this run end so many tokens before the end of each text */
+	char *ended;    /* of each text; NULL: nothing is drawn */
+	int64_t left;   /* how many go on */
 	struct hd_err *err;
 };
 
@@ -90,11 +94,13 @@ static int draw(struct cached_run *r, int role, struct hd_ids *texts, struct hd_
 
 	for (int64_t i = 0; i < r->n && !r->err->code; i++, s.text++) {
 		int64_t at = (int64_t)texts[i].n;
-		int32_t id = hd_draw(z + i * t->local[1], g->plan->model.vocab, &s, at, scratch);
+		int32_t id = r->ended[i] ? 0 : hd_draw(z + i * t->local[1], g->plan->model.vocab, &s, at, scratch);
 
 		if (id < 0)
 			hd_fail_draw(at, r->err);
-		else
+		else if (!r->ended[i] && hd_is_end(&s, id))
+			r->ended[i] = 1, r->left--;
+		else if (!r->ended[i])
 			hd_ids_add(&texts[i], id);
 	}
 	hd_program_unmap(g, t, 0, z, HD_MAP_READ);
@@ -109,11 +115,13 @@ int hd_cached_rows(const struct hd_job *j)
 int hd_cached_generate(struct hd_job *j, struct hd_ids *texts, int64_t n, int64_t tokens, const struct hd_sampling *s,
 		       struct hd_generation_times *times, struct hd_err *err)
 {
-	struct cached_run r = { .j = j, .texts = texts, .n = n, .err = err };
+	struct cached_run r = {
+		.j = j, .texts = texts, .n = n, .ended = hd_alloc((size_t)n + 1), .left = n, .err = err
+	};
 	float *scratch = hd_alloc((size_t)j->plan[HD_JOB_NEXT]->model.vocab * sizeof(*scratch));
 	int role, rc = HD_OK;
 
-	for (int64_t k = 0; k < tokens && rc >= 0; k++) {
+	for (int64_t k = 0; k < tokens && r.left && rc >= 0; k++) {
 		double begin = hd_seconds();
 
 		rc = advance(&r, !k, &role);
@@ -125,6 +133,7 @@ int hd_cached_generate(struct hd_job *j, struct hd_ids *texts, int64_t n, int64_
 			times->next += hd_seconds() - begin, times->steps++;
 	}
 	free(scratch);
+	free(r.ended);
 	return rc;
 }
 

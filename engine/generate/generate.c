@@ -211,20 +211,29 @@ int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, 
 	return err->code;
 }
 
-int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s,
-		struct hd_err *err)
+int hd_is_end(const struct hd_sampling *s, int32_t id)
+{
+	for (size_t i = 0; s->ends && i < s->ends->n; i++)
+		if (s->ends->at[i] == id)
+			return 1;
+	return 0;
+}
+
+int hd_generate(struct hd_job *j, struct hd_ids *text, int64_t n, const struct hd_sampling *s, struct hd_err *err)
 {
 	int64_t vocab = j->program[HD_JOB_GENERATE]->plan->model.vocab;
 	float *scratch = hd_alloc((size_t)vocab * sizeof(*scratch));
 	float *z;
 
-	for (int64_t k = have; k < have + n && (z = next(j, ids, k, err)); k++) {
-		ids[k] = hd_draw(z, vocab, s, k, scratch);
+	for (int64_t k = 0; k < n && (z = next(j, text->at, (int64_t)text->n, err)); k++) {
+		int32_t id = hd_draw(z, vocab, s, (int64_t)text->n, scratch);
+
 		done_with(j, z);
-		if (ids[k] < 0) {
-			hd_fail_draw(k, err);
+		if (id < 0)
+			hd_fail_draw((int64_t)text->n, err);
+		if (id < 0 || hd_is_end(s, id))
 			break;
-		}
+		hd_ids_add(text, id);
 	}
 	free(scratch);
 	return err->code;
@@ -325,13 +334,10 @@ unsigned hd_sample_roles(struct hd_job *j, const struct hd_log_config *log, int6
 static int add_sample(struct hd_job *j, struct hd_ids *ids, struct hd_err *err)
 {
 	struct hd_sampling s = { .temperature = 0.8, .top_p = 1, .seed = j->train.seed };
-	int64_t have = (int64_t)ids->n;
 
 	if (hd_cached_rows(j))
 		return hd_cached_generate(j, ids, 1, j->log.sample, &s, NULL, err);
-	for (int64_t i = 0; i < j->log.sample; i++)
-		hd_ids_add(ids, 0);
-	return hd_generate(j, ids->at, have, j->log.sample, &s, err);
+	return hd_generate(j, ids, j->log.sample, &s, err);
 }
 
 int hd_sample(struct hd_job *j, struct hd_err *err)

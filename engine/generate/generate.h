@@ -9,7 +9,9 @@
 struct hd_sampling {
 	double temperature, top_p; /* top_p: 0 as 1: all */
 	int64_t top_k, seed, text; /* text: which of several, from 0 */
+	const struct hd_ids *ends; /* ids behind which a text does not go on, and which it does not get; NULL: none */
 };
+int hd_is_end(const struct hd_sampling *s, int32_t id);
 /* One of n logits, drawn by softmax(z / temperature) among the top_k largest (0: all), and of those the fewest whose
  * probabilities sum to top_p; the likeliest at temperature 0.  A pure function of seed, text and position.  scratch: room for n.
  * -1: a logit is not a number. */
@@ -24,7 +26,7 @@ struct hd_generation_times {
  * multiple of the ranks, as plugins may ask of a sequence. */
 struct hd_cache_sizes hd_cached_sizes(int64_t texts, int64_t longest, int64_t tokens, int64_t most, int64_t ranks);
 int hd_cached_rows(const struct hd_job *j); /* texts at once; 0: there is no cache */
-/* `tokens` more ids for each of n texts, at most hd_cached_rows; the same on every rank.  s->text is that of the first.  times may
+/* Up to `tokens` more ids for each of n texts, at most hd_cached_rows; the same on every rank.  s->text is that of the first.  times may
  * be NULL. */
 int hd_cached_generate(struct hd_job *j, struct hd_ids *texts, int64_t n, int64_t tokens, const struct hd_sampling *s,
 		       struct hd_generation_times *times, struct hd_err *err);
@@ -41,9 +43,8 @@ struct hd_generation_bench {
 int hd_generation_measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_err *err);
 
 /* -- without -- */
-/* n more ids after the `have` in ids (room for have + n); the same on every rank.  Greedy at temperature 0. */
-int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s,
-		struct hd_err *err);
+/* Up to n more ids for the text; the same on every rank.  Greedy at temperature 0. */
+int hd_generate(struct hd_job *j, struct hd_ids *text, int64_t n, const struct hd_sampling *s, struct hd_err *err);
 /* The logits of what comes after the n ids, model.vocab of them into out; on every rank. */
 int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err);
 /* Text to ids and back.  t NULL: bytes are ids; an id above 255 is then shown as ?. */

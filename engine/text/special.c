@@ -60,6 +60,15 @@ int32_t hd_tokenizer_begin(const struct hd_tokenizer *t)
 	return id >= 0 ? id : by_name(t, "special_tokens_map.json", "bos_token");
 }
 
+int32_t hd_tokenizer_end_token(const struct hd_tokenizer *t)
+{
+	int32_t id = by_name(t, "tokenizer_config.json", "eos_token");
+
+	if (id < 0)
+		id = by_name(t, "special_tokens_map.json", "eos_token");
+	return id >= 0 ? id : by_habit(t);
+}
+
 int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err)
 {
 	*id = by_name(t, "tokenizer_config.json", "eos_token");
