@@ -71,6 +71,13 @@ ok "... and text" heddle eval three --data ab.txt
 ok "... which another run goes on with" heddle train tiny.ini --set data.train=ab.txt --set model.load=three --set train.steps=1
 fails "a tokenizer of more tokens than the model" heddle generate ck --prompt a --tokenizer big.json
 like "... is refused with both" "$(cat "$tmp/.ok")" 'generate: big\.json has 300 tokens, and the model.s vocab is 256'
+unlike "its own tokenizer is no other one" "$(heddle generate three --prompt ab --tokens 1 --tokenizer t.json 2>&1)" 'instead of'
+printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}}' >two.json
+like "another one than its own: a warning with both" "$(heddle generate three --prompt ab --tokens 1 --tokenizer two.json 2>&1)" \
+	'generate: --tokenizer two\.json: another file, with 2 ids, instead of the 3 of three/step-00000001/tokenizer\.json$'
+like "... of eval too" "$(heddle eval three --data ab.txt --tokenizer two.json 2>&1)" 'eval: --tokenizer two\.json: another file, with 2 ids'
+fails "eval with a tokenizer of more tokens than the model" heddle eval three --data ab.txt --tokenizer big.json
+like "... is refused with both" "$(cat "$tmp/.ok")" 'big\.json has 300 tokens, and the model.s vocab is 3$'
 rm three/step-*/tokenizer.json t.json
 fails "a vocabulary that is no bytes" heddle eval three --data ab.txt --tokenizer byte
 like "... has too few" "$(cat "$tmp/.ok")" 'the vocabulary has 3 entries, and text as bytes needs 256|vocab'
@@ -85,6 +92,32 @@ damaged() { # NAME FILE TEXT PATTERN
 	fails "$1" heddle generate one --prompt a --tokens 1
 	like "... says so" "$(cat "$tmp/.ok")" "$4"
 }
+# Two files with all tensors, of which one has another ln_f.weight: the index says which counts.
+cat >zero.pl <<'EOT'
+# zero.pl FILE TENSOR: all of it 0
+my ($path, $name) = @ARGV;
+open(my $f, '+<:raw', $path) or die "$path: $!";
+read($f, my $size, 8);
+read($f, my $header, $size = unpack('Q<', $size));
+$header =~ /"\Q$name\E": *\{[^}]*"data_offsets": *\[(\d+), *(\d+)\]/ or die "$path: no $name";
+seek($f, 8 + $size + $1, 0);
+print $f "\0" x ($2 - $1);
+EOT
+cp -R one shards
+mv shards/model.safetensors shards/a.safetensors
+cp shards/a.safetensors shards/b.safetensors
+perl zero.pl shards/b.safetensors transformer.ln_f.weight
+index() { # FILE of ln_f.weight, and another tensor that is said to be in b
+	printf '{"weight_map": {"transformer.ln_f.weight": "%s", "%s": "b.safetensors"}}' "$1" "$2" >shards/model.safetensors.index.json
+}
+logits() { heddle generate "$1" --prompt a --logits 2>&1; }
+index a.safetensors transformer.ln_f.bias
+is "of a tensor in two files that counts which the index names" "$(logits shards)" "$(logits one)"
+index b.safetensors transformer.ln_f.bias
+ok "... whichever it is" [ "$(logits shards)" != "$(logits one)" ]
+index a.safetensors x
+fails "a file that lacks what the index places there" heddle generate shards --prompt a --logits
+like "... with both names" "$(cat "$tmp/.ok")" 'model\.safetensors\.index\.json: x is in b\.safetensors, and that file has no such tensor$'
 config=$(cat one/config.json)
 mv one/model.safetensors one/part
 damaged "an index without a map" model.safetensors.index.json '{}' 'model\.safetensors\.index\.json: has no weight_map'

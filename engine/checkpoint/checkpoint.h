@@ -55,6 +55,8 @@ char *hd_checkpoint_picks(const char *path, struct hd_err *err); /* the choices 
 /* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
 void hd_conf_tokenizer(struct hd_conf *c, const char *dir); /* data.tokenizer = dir */
+char *hd_checkpoint_own_tokenizer(
+	const char *path); /* the directory of its tokenizer.json; malloc'ed, NULL: it has none */
 /* Adds the ids that end a text of this model: eos_token_id of generation_config.json, else of config.json, else the tokenizer's
  * (NULL: there is none).  None where nothing says them. */
 void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct hd_ids *out);

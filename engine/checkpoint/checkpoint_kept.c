@@ -183,6 +183,17 @@ void hd_kept_special(const struct hd_job *j, json_t *config)
 	free(from);
 }
 
+char *hd_checkpoint_own_tokenizer(const char *path)
+{
+	struct hd_err ignored = { 0 };
+	char *dir = hd_checkpoint_find(path, &ignored);
+
+	if (dir && hd_has_tokenizer(dir))
+		return dir;
+	free(dir);
+	return NULL;
+}
+
 /* -- where a text ends ------------------------------------------------------------------------- */
 static json_t *json_in(const char *dir, const char *name)
 {

@@ -301,6 +301,21 @@ static int is_known(const struct hd_weights *w, const char *name)
 	return 0;
 }
 
+/* A tensor may be in several files: the one that the index names counts. */
+static int place_tensor(struct hd_weights *w, const char *index, const char *tensor, const char *name,
+			struct hd_err *err)
+{
+	size_t i = 0;
+
+	while (strcmp(w->name[i], name)) /* each was read */
+		i++;
+	if (!hd_tensorfile_find(w->file[i], tensor, NULL, &(int){ 0 }, (int64_t[HD_MAX_DIMS]){ 0 }))
+		return hd_err_set(err, HD_EIO, "%s: %s is in %s, and that file has no such tensor", index, tensor,
+				  name);
+	json_object_set_new(w->where, tensor, json_integer((json_int_t)i));
+	return HD_OK;
+}
+
 static int read_index(struct hd_weights *w, const char *dir, const char *path, struct hd_err *err)
 {
 	json_error_t at;
@@ -322,6 +337,10 @@ static int read_index(struct hd_weights *w, const char *dir, const char *path, s
 			rc = hd_err_set(err, HD_EIO, "%s: %s: is in no file of this directory", path, tensor);
 		else if (!is_known(w, name))
 			rc = read_file(w, dir, name, err);
+	}
+	json_object_foreach(map, tensor, file) {
+		if (rc >= 0)
+			rc = place_tensor(w, path, tensor, json_string_value(file), err);
 	}
 	json_decref(all);
 	return rc;

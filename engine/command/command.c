@@ -237,15 +237,44 @@ struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err
 }
 
 /* -- a run on a checkpoint ---------------------------------------------------------------------------------------------------------- */
+/* What --tokenizer stands for, where the checkpoint has a tokenizer of its own; ids of another one mean nothing to the model. */
+static void warn_of_tokenizer(const struct hd_cli *c, const char *own)
+{
+	const char *given = hd_cli_str(c, "tokenizer", ""), *verb = c->verb->name;
+	struct hd_tokenizer *a = NULL, *b = NULL;
+	struct hd_err ignored = { 0 };
+
+	if (hd_tokenizer_open(own, &a, &ignored) <
+	    0) /* one that this program does not know is a reason to give another */
+		return;
+	if (!strcmp(given, "byte"))
+		hd_log(HD_LOG_WARN, "%s: --tokenizer byte: 256 ids instead of the %lld of %s", verb,
+		       (long long)hd_tokenizer_vocab(a), hd_tokenizer_path(a));
+	else if (hd_tokenizer_open(given, &b, &ignored) >= 0 && hd_tokenizer_hash(a) != hd_tokenizer_hash(b))
+		hd_log(HD_LOG_WARN, "%s: --tokenizer %s: another file, with %lld ids, instead of the %lld of %s", verb,
+		       given, (long long)hd_tokenizer_vocab(b), (long long)hd_tokenizer_vocab(a), hd_tokenizer_path(a));
+	hd_tokenizer_close(a);
+	hd_tokenizer_close(b);
+}
+
 int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 {
+	char *own = NULL;
+	int rc;
+
 	if (!c->positional)
 		hd_err_set(err, HD_EINVAL, "%s: which checkpoint?", c->verb->name);
 	else
 		hd_checkpoint_conf(c->positional, c->sets, c->nsets, &j->conf, err);
-	if (!err->code && hd_cli_has(c, "tokenizer"))
+	if (!err->code && hd_cli_has(c, "tokenizer")) {
+		own = hd_checkpoint_own_tokenizer(c->positional);
 		hd_conf_tokenizer(j->conf, hd_cli_str(c, "tokenizer", ""));
-	return hd_start(c, j, j->conf, err);
+	}
+	rc = hd_start(c, j, j->conf, err);
+	if (rc >= 0 && own && !j->world.rank)
+		warn_of_tokenizer(c, own);
+	free(own);
+	return rc;
 }
 
 int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, unsigned roles, struct hd_err *err)
