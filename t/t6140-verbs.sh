@@ -132,9 +132,9 @@ like "bench for people" "$(heddle bench tiny.ini --steps 1)" 'tokens/s, [0-9.]+ 
 
 # eval
 out=$(heddle eval c --data text.txt)
-like "eval" "$out" '^loss [0-9.]+  perplexity [0-9.]+  tokens [0-9]+  seq 32$'
+like "eval" "$out" '^loss [0-9.]+  perplexity [0-9.]+  tokens [0-9]+$'
 equal "eval: perplexity is e^loss" "$(echo "$out" | awk '{ print $4 }')" "$(echo "$out" | awk '{ printf "%.12g", exp($2) }')"
-is "eval: all tokens of the file but the first" "$(echo "$out" | awk '{ print $6 }')" $(($(wc -c <text.txt) - 1))
+is "eval: all whole samples of the file" "$(echo "$out" | awk '{ print $6 }')" $((($(wc -c <text.txt) - 1) / 32 * 32))
 out2=$(heddle_mpi 2 eval c --data text.txt --json 2>/dev/null)
 near "eval: the same on two ranks" "$(json "$out2" loss)" "$(echo "$out" | awk '{ print $2 }')" 1e-5
 like "eval: without data" "$(heddle eval c 2>&1)" '^heddle: eval: --data'

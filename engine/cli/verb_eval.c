@@ -42,8 +42,7 @@ static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct
 	json_object_set_new(o, "tokens", json_integer(tokens));
 	json_object_set_new(o, "seq", json_integer(seq));
 	if (j->world.rank == 0 && !hd_cli_has(c, "json"))
-		printf("loss %.9g  perplexity %.9g  tokens %lld  seq %lld\n", loss, exp(loss), (long long)tokens,
-		       (long long)seq);
+		printf("loss %.9g  perplexity %.9g  tokens %lld\n", loss, exp(loss), (long long)tokens);
 	return HD_OK;
 }
 

@@ -128,21 +128,23 @@ int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, double *loss, in
 	return judge_valid(j, &v, 0, loss, tokens, err);
 }
 
-/* Attention is causal, so what fills the rest up is not seen. But experts with a limit would take it instead of tokens. */
-static int leave_out_rest(const struct hd_model *m, struct valid *v, struct hd_err *err)
+/* Losses that were kept are of whole windows.  A file that has none is one that is filled up: attention is causal, so nothing sees
+ * what fills it. But experts with a limit would take it instead of tokens. */
+static int take_rest(const struct hd_model *m, struct valid *v, struct hd_err *err)
 {
 	long long rest = v->rest, all = hd_data_tokens(v->data, 1);
 
-	v->rest = 0;
-	if (!v->whole)
+	if (!v->whole && m->experts && m->capacity_factor > 0)
 		return hd_err_set(err, HD_EINVAL,
 				  "eval: %lld tokens; experts with a limit (model.capacity_factor = %g) need "
 				  "train.seq + 1 = %lld",
 				  all, m->capacity_factor, (long long)m->seq + 1);
-	hd_log(HD_LOG_WARN,
-	       "eval: the last %lld of %lld tokens are left out; experts with a limit (model.capacity_factor = %g) take "
-	       "whole sequences",
-	       rest, all, m->capacity_factor);
+	if (v->whole && rest) {
+		v->rest = 0;
+		hd_log(HD_LOG_INFO,
+		       "eval: the last %lld of %lld tokens are left out: they are no window of train.seq = %lld", rest,
+		       all, (long long)m->seq);
+	}
 	return HD_OK;
 }
 
@@ -153,7 +155,6 @@ int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, struct hd_
 			   .whole = hd_data_valid_samples(j->data, 0),
 			   .rest = hd_data_valid_rest(j->data, 0) };
 
-	if (v.rest && m->experts && m->capacity_factor > 0)
-		HD_TRY(leave_out_rest(m, &v, err));
+	HD_TRY(take_rest(m, &v, err));
 	return judge_valid(j, &v, 1, loss, tokens, err);
 }

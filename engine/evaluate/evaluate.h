@@ -18,7 +18,7 @@ struct hd_judged {
 int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err);
 /* Mean loss over the first `batches` global batches of a validation set (0: all whole sequences), the same in every layout. */
 int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err);
-/* Over all of the first set, with the rest that is no whole sequence, and with progress on stderr. */
+/* Over all whole sequences of the first set, or over what it has if there is none; with progress on stderr. */
 int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, struct hd_err *err);
 
 #endif
