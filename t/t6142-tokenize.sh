@@ -69,6 +69,10 @@ export OMP_NUM_THREADS=1
 tap_result $? "a run that was stopped leaves its parts, and no file that looks whole"
 is "other files are no continuation" "$(refusal --out cut long.jsonl)" \
 	"heddle: cut.part.json: was begun with other files, options or another tokenizer; remove it to start again"
+touch -r long.jsonl time && touch -d "$(date -r long.jsonl '+%F %T').$(date -r long.jsonl +%N | tr 0-9 1-90)" long.jsonl
+is "nor are those that were written again within the second" "$(refusal --out cut long.jsonl 1.txt)" \
+	"heddle: cut.part.json: was begun with other files, options or another tokenizer; remove it to start again"
+touch -r time long.jsonl
 cp cut.part.json saved.json
 like "it goes on" "$(tokenize --out cut long.jsonl 1.txt 2>&1)" '^heddle: cut: going on after [1-9][0-9]* documents'
 cat long.bin >want.bin && tokenize --out first 1.txt >/dev/null 2>&1 && cat first.bin >>want.bin

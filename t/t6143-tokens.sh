@@ -44,6 +44,23 @@ is "the same tokens as of files that tokenize made" "$(heddle data bpe.ini --ste
 rm -rf cache
 is "read from the cache and made anew" "$(heddle data bpe.ini --step 1 2>/dev/null)" "$(heddle data bpe.ini --step 1 2>/dev/null)"
 
+# -- another file, or another content, under the same name, of the same size and time
+ids_step() { XDG_CACHE_HOME="$tmp/theirs" heddle data "${2:-bpe.ini}" --step 1 --set "data.train=$1" 2>/dev/null; }
+alike() { sed "s/old man/$1/" text.txt; }
+alike 'new cat' >one.txt && touch -d '2024-05-05 05:05:05.1' one.txt
+first=$(ids_step one.txt)
+alike 'red dog' >one.txt && touch -d '2024-05-05 05:05:05.2' one.txt
+cp one.txt fresh.txt
+ok "a file written again within a second" [ "$(ids_step one.txt)" != "$first" ]
+is "... has its own ids" "$(ids_step one.txt)" "$(ids_step fresh.txt)"
+alike 'big fox' >one.txt && touch -d '2024-05-05 05:05:05.2' one.txt
+cp one.txt fresh.txt
+is "... even where its time was set" "$(ids_step one.txt)" "$(ids_step fresh.txt)"
+mkdir here there && cp fresh.txt here/one.txt && alike 'bad hen' >there/one.txt
+touch -d '2024-05-05 05:05:05.2' here/one.txt there/one.txt
+first=$(cd here && ids_step one.txt ../bpe.ini)
+ok "one of the same name in another directory" [ "$(cd there && ids_step one.txt ../bpe.ini)" != "$first" ]
+
 # -- ranks of two hosts, here with a cache each: one has its ids, and waits for the other longer than the watchdog lets ranks wait
 sed 's/^threads.*/&\nwatchdog = 1\nmicro_batch = 1/' bpe.ini >two.ini
 printf '[strategy dp]\nplugin = dp\n' >>two.ini

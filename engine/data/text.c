@@ -56,7 +56,7 @@ static int as_they_lie(const struct hd_files *f, const struct hd_tokens_how *how
 static char *cache_prefix(const struct hd_files *f, const struct hd_tokens_how *how)
 {
 	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	uint64_t h = hd_files_hash(f);
+	uint64_t h = hd_files_hash_here(f);
 	char host[256] = "";
 
 	gethostname(host, sizeof(host) - 1);

@@ -206,9 +206,7 @@ static int find_one(const char *name, struct hd_files *out, struct hd_err *err)
 	int there = !stat(name, &st), rc;
 
 	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(name, "*?[")) { /* as it is: opening it says what is wrong */
-		out->all = hd_grow(out->all, out->n, &out->cap, sizeof(*out->all));
-		out->all[out->n++] =
-			(struct hd_file){ hd_strdup(name), there ? st.st_size : 0, there ? st.st_mtime : 0 };
+		hd_files_add(out, name, there ? &st : NULL);
 		return HD_OK;
 	}
 	rc = hd_files_find(&name, 1, &in, err);

@@ -13,11 +13,20 @@
 
 static int find(const char *path, struct hd_files *out, struct hd_err *err);
 
-static void add(const char *path, const struct stat *st, struct hd_files *out)
+void hd_files_add(struct hd_files *f, const char *path, const struct stat *st)
 {
-	out->all = hd_grow(out->all, out->n, &out->cap, sizeof(*out->all));
-	out->all[out->n++] = (struct hd_file){ hd_strdup(path), st->st_size, st->st_mtime };
-	out->bytes += st->st_size;
+	struct hd_file one = { .path = hd_strdup(path) };
+
+	if (st) {
+		one.bytes = st->st_size;
+		one.device = st->st_dev;
+		one.inode = st->st_ino;
+		one.modified = st->st_mtim;
+		one.changed = st->st_ctim;
+	}
+	f->all = hd_grow(f->all, f->n, &f->cap, sizeof(*f->all));
+	f->all[f->n++] = one;
+	f->bytes += one.bytes;
 }
 
 static int find_in(const char *dir, struct hd_files *out, struct hd_err *err)
@@ -49,7 +58,7 @@ static int find(const char *path, struct hd_files *out, struct hd_err *err)
 		return find_in(path, out, err);
 	if (!S_ISREG(st.st_mode))
 		return hd_err_set(err, HD_EIO, "%s: neither a file nor a directory", path);
-	add(path, &st, out);
+	hd_files_add(out, path, &st);
 	return HD_OK;
 }
 
@@ -88,14 +97,34 @@ void hd_files_release(struct hd_files *f)
 	memset(f, 0, sizeof(*f));
 }
 
+/* A time in seconds alone is the same for a file that is written again within one. */
+static uint64_t add_time(uint64_t h, struct timespec t)
+{
+	return hd_hash_add(hd_hash_add(h, (uint64_t)t.tv_sec), (uint64_t)t.tv_nsec);
+}
+
 uint64_t hd_files_hash(const struct hd_files *f)
 {
 	uint64_t h = HD_HASH_START;
 
 	for (size_t i = 0; i < f->n; i++) {
-		h = hd_hash_add_text(h, f->all[i].path);
+		char *whole = realpath(f->all[i].path, NULL);
+
+		h = hd_hash_add_text(h, whole ? whole : f->all[i].path);
 		h = hd_hash_add(h, (uint64_t)f->all[i].bytes);
-		h = hd_hash_add(h, (uint64_t)f->all[i].modified);
+		h = add_time(h, f->all[i].modified);
+		free(whole);
+	}
+	return h;
+}
+
+uint64_t hd_files_hash_here(const struct hd_files *f)
+{
+	uint64_t h = hd_files_hash(f);
+
+	for (size_t i = 0; i < f->n; i++) {
+		h = hd_hash_add(hd_hash_add(h, f->all[i].device), f->all[i].inode);
+		h = add_time(h, f->all[i].changed);
 	}
 	return h;
 }

@@ -4,13 +4,17 @@
 #ifndef HD_ENGINE_TEXT_CORPUS_FILES_H
 #define HD_ENGINE_TEXT_CORPUS_FILES_H
 #include "engine/base/err.h"
+#include <time.h>
 
+struct stat;
 enum hd_text_format { HD_FORMAT_AUTO, HD_FORMAT_TEXT, HD_FORMAT_JSONL };
 
 struct hd_files {
 	struct hd_file {
 		char *path;
-		int64_t bytes, modified; /* as the disk has them: of a compressed file the compressed ones */
+		int64_t bytes; /* as the disk has them: of a compressed file the compressed ones */
+		uint64_t device, inode;
+		struct timespec modified, changed;
 	} * all;
 	size_t n, cap;
 	int64_t bytes;
@@ -18,8 +22,14 @@ struct hd_files {
 /* Each name is a file, a directory (all files below it, by name, but none that begins with a dot) or a pattern with
  * * ? [.  In the order of the names. */
 int hd_files_find(const char *const *names, size_t n, struct hd_files *out, struct hd_err *err);
+/* path as it is; st NULL: there is no such file. */
+void hd_files_add(struct hd_files *f, const char *path, const struct stat *st);
 void hd_files_release(struct hd_files *f);
-uint64_t hd_files_hash(const struct hd_files *f); /* of names, sizes and times */
+/* A hash of whole paths, sizes and times of modification: the same after a restart of the host. */
+uint64_t hd_files_hash(const struct hd_files *f);
+/* The same with what only this host knows: device, inode, time of change. Other bytes have another hash, even where somebody
+ * has set the time of modification. A copy with the same bytes has another one too. */
+uint64_t hd_files_hash_here(const struct hd_files *f);
 
 /* .jsonl, .ndjson and .json, also with .gz or .zst behind, are JSONL; else text. */
 int hd_format_of(const char *path);
