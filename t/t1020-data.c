@@ -230,20 +230,42 @@ static void write_ids(const char *name)
 	put(name, file, sizeof(file));
 }
 
-/* One id of a million, between the pieces that opening looks at: found when its batch is read. */
+/* 260 MB of ids: holes but for the one. */
+static void put_large(int64_t at, uint16_t id)
+{
+	enum { N = 130 << 20 };
+	FILE *f = fopen("large.bin", "wb");
+
+	fseek(f, at * 2, SEEK_SET);
+	fwrite(&id, 2, 1, f);
+	fclose(f);
+	ok(!truncate("large.bin", N * 2ll), "a file of more than 256 MB");
+}
+
+/* One id of a million. In more than 256 MB, between the pieces that opening looks at, it is found when its batch is read. */
 static void rare_id(int32_t *ids)
 {
-	enum { N = 1 << 20, AT = 12000 };
+	enum { N = 1 << 20, AT = 12000, LATE = 2100000 };
 	uint16_t *many = calloc(N, sizeof(*many));
 
 	many[AT] = 4;
 	put("many.bin", many, N * sizeof(*many));
-	is_str(try_open("train = many.bin\nformat = uint16\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "",
-	       "a rare id");
-	ok(!hd_data_sample(data, 0, AT / 4 + 1, ids, &err), "a sample without it");
-	ok(hd_data_sample(data, 0, AT / 4, ids, &err) == HD_EINVAL, "and with it");
-	is_str(err.text, "many.bin: token 12000 has id 4, which is not in a vocab of 4", "are named");
-	put("few.bin", many + AT - 2, 10 * sizeof(*many));
+	is_str(try_open("train = many.bin\nformat = uint16", 4, 4, 1),
+	       "x.ini:2: [data] train: many.bin: token 12000 has id 4, which is not in a vocab of 4", "a rare id");
+	put_large(LATE, 4);
+	is_str(try_open("train = large.bin\nformat = uint16\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "",
+	       "a rare id of many");
+	ok(!hd_data_sample(data, 0, LATE / 4 + 1, ids, &err), "a sample without it");
+	ok(hd_data_sample(data, 0, LATE / 4, ids, &err) == HD_EINVAL, "and with it");
+	is_str(err.text, "large.bin: token 2100000 has id 4, which is not in a vocab of 4", "are named");
+	put_large(LATE - 12000, 4);
+	is_str(try_open("train = large.bin\nformat = uint16", 4, 4, 1),
+	       "x.ini:2: [data] train: large.bin: token 2088000 has id 4, which is not in a vocab of 4",
+	       "most of them are looked at");
+	unlink("large.bin");
+	many[AT] = 0;
+	put("many.bin", many, N * sizeof(*many));
+	put("few.bin", (uint16_t[10]){ [2] = 4 }, 20);
 	is_str(try_open("train = many.bin\nvalid = few.bin\nformat = uint16", 4, 4, 1),
 	       "x.ini:3: [data] valid: few.bin: token 2 has id 4, which is not in a vocab of 4", "one of validation");
 	free(many);

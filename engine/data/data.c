@@ -350,16 +350,30 @@ static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	return 0;
 }
 
-/* Ids that the model does not have, as far as a look tells; each batch is checked when it is read. */
+#define LOOK (256ll << 20) /* bytes of ids that may be read when a run begins: a second or two of a slow disk */
+
+static double share_to_look(const struct hd_data *d)
+{
+	int64_t bytes = 0;
+
+	for (size_t i = 0; i < d->nsources; i++)
+		bytes += hd_tokens_bytes(d->sources[i].tokens);
+	for (size_t i = 0; i < d->nvalid; i++)
+		bytes += d->valid[i].shared ? 0 : hd_tokens_bytes(d->valid[i].tokens);
+	return bytes > LOOK ? (double)LOOK / (double)bytes : 1;
+}
+
+/* Ids that the model does not have. Of large data a look tells only some; each batch is checked when it is read. */
 static int check_ids(struct hd_data *d, struct hd_conf *c, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
+	double share = share_to_look(d);
 
 	for (size_t i = 0; i < d->nsources && d->limit; i++)
-		if (hd_tokens_look(d->sources[i].tokens, d->limit, &why) < 0)
+		if (hd_tokens_look(d->sources[i].tokens, d->limit, share, &why) < 0)
 			return key_fail(c, "train", &why, err);
 	for (size_t i = 0; i < d->nvalid && d->limit; i++)
-		if (!d->valid[i].shared && hd_tokens_look(d->valid[i].tokens, d->limit, &why) < 0)
+		if (!d->valid[i].shared && hd_tokens_look(d->valid[i].tokens, d->limit, share, &why) < 0)
 			return key_fail(c, "valid", &why, err);
 	return HD_OK;
 }

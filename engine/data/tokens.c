@@ -402,14 +402,3 @@ int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int6
 	}
 	return 0;
 }
-
-int hd_tokens_look(const struct hd_tokens *t, int64_t vocab, struct hd_err *err)
-{
-	enum { PIECES = 64, PIECE = 8192 };
-	int32_t ids[PIECE];
-	int64_t step = t->n / PIECES > PIECE ? t->n / PIECES : PIECE;
-
-	for (int64_t at = 0; at < t->n; at += step)
-		HD_TRY(hd_tokens_read(t, at, t->n - at < PIECE ? t->n - at : PIECE, vocab, ids, err));
-	return HD_OK;
-}
