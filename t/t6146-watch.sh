@@ -104,7 +104,12 @@ unlike "or nothing decays" "$(rm -rf ck; run --set train.schedule=constant >/dev
 unlike "or it had no step" "$(rm -rf ck; run --set train.steps=0 >/dev/null; run)" 'decay'
 like "another ramp" "$(again --set train.global_batch_ramp=2,2,100)" 'was made with train\.global_batch_ramp = .*, and it is 2,2,100 now$'
 rm -rf ck; cp -r kept ck; rm ck/step-00000004/heddle/conf.ini
-like "without its INI nothing is compared, and that is said" "$(run --set train.steps=6)" 'heddle/conf\.ini: is missing or has no \[train\]'
+like "without its INI nothing is compared, and that is said" "$(run --set train.steps=6)" \
+	'changes since it was made are not known: .*heddle/conf\.ini: is missing$'
+rm -rf ck; cp -r kept ck; : >ck/step-00000004/heddle/conf.ini
+like "nor with an empty one" "$(run --set train.steps=6 --set train.lr=1e-3)" 'changes since it was made are not known: .*heddle/conf\.ini: \[train\]'
+rm -rf ck; cp -r kept ck; sed -i '/^\[train\]/,$d' ck/step-00000004/heddle/conf.ini
+like "nor with one that was cut off" "$(run --set train.steps=6 --set train.lr=1e-3)" 'changes since it was made are not known: .*heddle/conf\.ini: \[train\]'
 unlike "nor said to have changed" "$(rm -rf ck; cp -r kept ck; rm ck/step-00000004/heddle/conf.ini; run --set train.steps=6)" 'was made with|decay'
 rm -rf ck; cp -r kept ck; mv ck/step-00000004 ck/step-00000003; echo step-00000003 >ck/latest
 like "a step under the name of another" "$(run --set train.steps=6)" 'state\.json: is of step 4, and its directory of step 3'
@@ -113,6 +118,15 @@ tr a-z A-Z <text.txt >upper.txt
 like "another model" "$(again --set model.norm_eps=1e-3)" 'was made with model\.norm_eps = 1e-5, and it is 1e-3 now$'
 unlike "the same number, written otherwise" "$(again --set model.norm_eps=0.00001)" 'was made with model'
 like "other data" "$(again --set data.train=upper.txt)" 'was made with data\.train = text\.txt, and it is upper\.txt now: from here on the batches'
+mixed() { run --set data.train=text.txt,upper.txt "$@"; }
+rm -rf ck; mixed --set train.steps=4 --set data.weights=7,3 >/dev/null
+cp -r ck mixed
+like "other weights" "$(mixed --set train.steps=6 --set data.weights=1,1)" \
+	'was made with data\.weights = 7,3, and it is 1,1 now: from here on the batches are other ones$'
+rm -rf ck; cp -r mixed ck
+unlike "which are all that is said of data" "$(mixed --set train.steps=6 --set data.weights=1,1)" 'have changed'
+rm -rf ck; cp -r mixed ck
+unlike "the same weights, written otherwise" "$(mixed --set train.steps=6 --set 'data.weights=0.7, 0.3')" 'data\.weights|have changed'
 cp text.txt was.txt
 cp upper.txt text.txt
 like "a file of the same name and length with other bytes" "$(again)" 'the data of data\.train have changed: as many tokens, but others$'

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/train/resume.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/data/mix.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,31 @@ static int note_key(const char *dir, struct hd_conf *was, struct hd_conf *is, co
 	hd_log(HD_LOG_WARN, "%s: was made with %s.%s = %s, and it is %s now%s", dir, section, key, *x ? x : "(none)",
 	       *y ? y : "(none)", what);
 	return 1;
+}
+
+/* "7, 3" and "0.7,0.3" are the same shares. */
+static int same_weights(const char *x, const char *y)
+{
+	struct hd_names words = { 0 };
+	struct hd_mix a = { 0 }, b = { 0 };
+	struct hd_err none = { 0 };
+	int same;
+
+	hd_names_split(&words, x);
+	same = *x && *y && hd_mix_read(x, words.n, &a, &none) >= 0 && hd_mix_read(y, words.n, &b, &none) >= 0 &&
+	       !memcmp(a.weights, b.weights, words.n * sizeof(*a.weights));
+	hd_names_release(&words);
+	hd_mix_release(&a);
+	hd_mix_release(&b);
+	return same;
+}
+
+static int note_weights(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *what)
+{
+	const char *x = hd_section_str(hd_conf_section(was, NULL, "data"), "weights");
+	const char *y = hd_section_str(hd_conf_section(is, NULL, "data"), "weights");
+
+	return same_weights(x, y) ? 0 : note_key(dir, was, is, "data", "weights", what);
 }
 
 static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *section,
@@ -111,50 +137,62 @@ static int is_there(const char *dir, const char *name)
 	return there;
 }
 
-/* Without its INI a checkpoint of ours says too little of how it was made. */
-static int is_without_conf(const char *dir, struct hd_conf *c)
+static int note_data(const char *dir, struct hd_conf *was, struct hd_conf *is)
+{
+	static const char *const data[] = { "train", "valid", "valid_fraction", "format", "field", "order", NULL };
+	static const char *const train[] = { "seq", NULL };
+	static const char others[] = ": from here on the batches are other ones";
+	int changed = note_keys(dir, was, is, "data", data, others) | note_weights(dir, was, is, others);
+
+	return changed || note_keys(dir, was, is, "train", train, others);
+}
+
+/* The INI that the checkpoint was made with. NULL: it cannot be read. A warning says why, unless another program made the
+ * checkpoint. */
+static struct hd_conf *read_conf(const char *dir, struct hd_train_config *was)
 {
 	int ours = is_there(dir, "heddle/state.json");
-	int has = is_there(dir, "heddle/conf.ini") && hd_conf_section(c, NULL, "train");
+	struct hd_err why = { 0 };
+	struct hd_conf *c = NULL;
 
-	if (ours && !has)
-		hd_log(HD_LOG_WARN,
-		       "%s/heddle/conf.ini: is missing or has no [train], so what has changed is not known", dir);
-	return ours && !has;
+	if (ours && !is_there(dir, "heddle/conf.ini"))
+		hd_err_set(&why, HD_EIO, "%s/heddle/conf.ini: is missing", dir);
+	else if (hd_checkpoint_conf(dir, NULL, 0, &c, &why) >= 0 && hd_train_config_read(c, was, &why) >= 0)
+		hd_section_check(c, hd_conf_section(c, NULL, "data"), &hd_data_keys, 1, &why);
+	if (!why.code)
+		return c;
+	if (ours)
+		hd_log(HD_LOG_WARN, "%s: changes since it was made are not known: %s", dir, why.text);
+	hd_conf_destroy(c);
+	return NULL;
+}
+
+static void note_all(const char *dir, const struct hd_job *j, struct hd_conf *c, const struct hd_train_config *was)
+{
+	static const char *const rates[] = {
+		"lr",    "min_lr", "schedule", "warmup",    "schedule_unit", "optimizer",         "weight_decay",
+		"beta1", "beta2",  "eps",      "precision", "global_batch",  "global_batch_ramp", "clip",
+		NULL
+	};
+
+	note_keys(dir, c, j->conf, "train", rates, "");
+	note_decay(dir, was, &j->train);
+	note_model(dir, c, j->conf);
+	if (!note_data(dir, c, j->conf))
+		note_contents(dir, j);
 }
 
 void hd_resume_notes(const struct hd_job *j, const char *path)
 {
-	static const char *const rates[] = {
-		"lr",    "min_lr", "schedule", "warmup",    "schedule_unit", "optimizer",         "weight_decay",
-		"beta1", "beta2",  "eps",      "precision", "global_batch",  "global_batch_ramp", NULL
-	};
-	static const char *const data[] = { "train", "valid", "valid_fraction", "format", "field", "order", NULL };
-	static const char *const order[] = { "seq", NULL };
 	struct hd_err none = { 0 };
-	char *dir = hd_checkpoint_find(path, &none);
 	struct hd_train_config was;
 	struct hd_conf *c = NULL;
+	char *dir = j->world.rank ? NULL : hd_checkpoint_find(path, &none);
 
-	if (j->world.rank || !dir || hd_checkpoint_conf(dir, NULL, 0, &c, &none) < 0 ||
-	    hd_train_config_read(c, &was, &none) < 0 ||
-	    hd_section_check(c, hd_conf_section(c, NULL, "data"), &hd_data_keys, 1, &none) < 0) {
-		hd_conf_destroy(c); /* weights that another program has made, or an older INI */
-		free(dir);
-		return;
-	}
-	if (is_without_conf(dir, c)) {
-		hd_conf_destroy(c);
-		free(dir);
-		return;
-	}
-	note_keys(dir, c, j->conf, "train", rates, "");
-	note_key(dir, c, j->conf, "train", "clip", "");
-	note_decay(dir, &was, &j->train);
-	note_model(dir, c, j->conf);
-	if (!note_keys(dir, c, j->conf, "data", data, ": from here on the batches are other ones") &&
-	    !note_keys(dir, c, j->conf, "train", order, ": from here on the batches are other ones"))
-		note_contents(dir, j);
+	if (dir)
+		c = read_conf(dir, &was);
+	if (c)
+		note_all(dir, j, c, &was);
 	hd_conf_destroy(c);
 	free(dir);
 }
