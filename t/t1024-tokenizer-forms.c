@@ -356,6 +356,7 @@ static void unicode(void)
 }
 
 /* -- files beside it -------------------------------------------------------------------------------------------------------- */
+static const char *guessed;
 static int32_t ends(const char *file, const char *text)
 {
 	int32_t id = -7;
@@ -363,7 +364,7 @@ static int32_t ends(const char *file, const char *text)
 	if (file)
 		put(file, text);
 	memset(&err, 0, sizeof(err));
-	hd_tokenizer_end(tokenizer, &id, &err);
+	hd_tokenizer_end(tokenizer, &id, &guessed, &err);
 	if (file)
 		unlink(file);
 	return id;
@@ -398,6 +399,15 @@ static void beside(void)
 	unlink("tokenizer_config.json");
 	is_str(open_json("{" BPE("\"</s>\":0,\"a\":1", "") "}"), "", "a token that ends texts in most files");
 	is_int(ends(NULL, NULL), 0, "... is taken");
+	is_str(guessed, "</s>", "... and named, because it is a guess");
+	is_int(ends("config.json", "{\"eos_token_id\":1}"), 1, "... unless a file says which");
+	is_str(guessed, NULL, "... which is none");
+	is_int(ends("tokenizer_config.json", "{\"eos_token\":\"b\"}"), -1, "... or one that is no token");
+	is_str(err.text, "tokenizer_config.json: eos_token is b, which is not in the vocabulary of t.json",
+	       "... is refused");
+	is_int(ends("config.json", "{\"eos_token_id\":99}"), -1, "... as is an id that is none");
+	is_str(err.text, "config.json: eos_token_id is 99, which is not in the vocabulary of t.json",
+	       "... with its number");
 	is_str(open_json("{" BPE("\"</s>\":0,\"<eos>\":1", "") "}"), "", "two of them");
 	is_int(ends(NULL, NULL), -1, "... are none");
 	is_str(open_path("./t.json"), "", "a path with a folder");

@@ -56,6 +56,14 @@ is "another field" "$(tokenize --out body --field body all.jsonl 2>&1 | grep ^he
 	"heddle: all.jsonl:3: has no field body; it has: text"
 tokenize --out ends --append-eos yes 1.txt 2.txt >/dev/null 2>&1
 is "an end behind each document" "$(ids_of ends.bin | grep -c '^450$')" 2
+mkdir eos && cp "$tokenizer/tokenizer.json" eos
+of_eos() { "$heddle" tokenize --tokenizer eos --out eos-out --append-eos yes 1.txt 2>&1 >/dev/null | grep '^heddle: '; }
+echo '{"eos_token": "<|none|>"}' >eos/tokenizer_config.json
+is "an end that is no token" "$(of_eos)" \
+	"heddle: eos/tokenizer_config.json: eos_token is <|none|>, which is not in the vocabulary of eos/tokenizer.json"
+rm eos/tokenizer_config.json
+is "an end that no file names" "$(of_eos)" \
+	"heddle: tokenize: no file beside eos/tokenizer.json has eos_token; <|endoftext|>, id 450, is put after each document"
 tokenize --text want >back
 is "the text of ids" "$(cat back)" "$(cat 1.txt 2.txt 3.txt)"
 

@@ -163,11 +163,12 @@ static void from_tokenizer(json_t *config, const char *path)
 {
 	struct hd_tokenizer *t = NULL;
 	struct hd_err ignored = { 0 };
+	const char *guessed;
 	int32_t id;
 
 	if (!path || hd_tokenizer_open(path, &t, &ignored) < 0)
 		return;
-	if (hd_tokenizer_end(t, &id, &ignored) >= 0)
+	if (hd_tokenizer_end(t, &id, &guessed, &ignored) >= 0)
 		json_object_set_new(config, "eos_token_id", json_integer(id));
 	id = hd_tokenizer_begin(t);
 	json_object_set_new(config, "bos_token_id", id >= 0 ? json_integer(id) : json_null());

@@ -80,6 +80,17 @@ static int wants_end(const struct hd_cli *c, struct hd_err *err)
 	return (int)yes;
 }
 
+static int find_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err)
+{
+	const char *guessed;
+
+	HD_TRY(hd_tokenizer_end(t, id, &guessed, err));
+	if (guessed)
+		hd_log(HD_LOG_INFO, "tokenize: no file beside %s has eos_token; %s, id %d, is put after each document",
+		       hd_tokenizer_path(t), guessed, *id);
+	return HD_OK;
+}
+
 static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, struct hd_err *err)
 {
 	const char *out = hd_cli_str(c, "out", NULL);
@@ -98,7 +109,7 @@ static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, st
 	if (!c->nwords)
 		return hd_err_set(err, HD_EINVAL, "tokenize: which files?");
 	if (end)
-		HD_TRY(hd_tokenizer_end(t, &corpus.end, err));
+		HD_TRY(find_end(t, &corpus.end, err));
 	HD_TRY(hd_corpus_tokenize(&corpus, &counts, err));
 	printf("%s.bin: %lld document%s, %lld token%s, vocab %lld\n", out, (long long)counts.documents,
 	       hd_plural(counts.documents, "s"), (long long)counts.tokens, hd_plural(counts.tokens, "s"),

@@ -6,39 +6,64 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static json_t *beside(const struct hd_tokenizer *t, const char *name)
+static char *path_beside(const struct hd_tokenizer *t, const char *name)
 {
 	const char *path = hd_tokenizer_path(t), *slash = strrchr(path, '/');
-	char *file = hd_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
-	json_t *o = json_load_file(file, 0, NULL);
 
-	free(file);
+	return hd_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
+}
+
+static json_t *beside(const struct hd_tokenizer *t, const char *name)
+{
+	char *path = path_beside(t, name);
+	json_t *o = json_load_file(path, 0, NULL);
+
+	free(path);
 	return o;
 }
 
-/* "eos_token": "x", or {"content": "x"} */
-static int32_t by_name(const struct hd_tokenizer *t, const char *file, const char *key)
+/* Another token in its place would end no text. */
+static int not_known(const struct hd_tokenizer *t, const char *file, const char *key, const char *what,
+		     struct hd_err *err)
+{
+	char *path = path_beside(t, file);
+	int rc = hd_err_set(err, HD_EINVAL, "%s: %s is %.100s, which is not in the vocabulary of %s", path, key, what,
+			    hd_tokenizer_path(t));
+
+	free(path);
+	return rc;
+}
+
+/* "eos_token": "x", or {"content": "x"}. *id is -1 where the file does not say it. */
+static int by_name(const struct hd_tokenizer *t, const char *file, const char *key, int32_t *id, struct hd_err *err)
 {
 	json_t *o = beside(t, file), *token = json_object_get(o, key);
 	const char *text = json_string_value(json_is_object(token) ? json_object_get(token, "content") : token);
-	int32_t id = text ? hd_tokenizer_id(t, text) : -1;
+	int rc = HD_OK;
 
+	*id = text ? hd_tokenizer_id(t, text) : -1;
+	if (text && *id < 0)
+		rc = not_known(t, file, key, text, err);
 	json_decref(o);
-	return id;
+	return rc;
 }
 
 /* "eos_token_id": 2, or [2, 3] */
-static int32_t by_number(const struct hd_tokenizer *t, const char *file)
+static int by_number(const struct hd_tokenizer *t, const char *file, int32_t *id, struct hd_err *err)
 {
 	json_t *o = beside(t, file), *eos = json_object_get(o, "eos_token_id");
 	json_t *number = json_is_array(eos) ? json_array_get(eos, 0) : eos;
-	json_int_t id = json_is_integer(number) ? json_integer_value(number) : -1;
+	json_int_t n = json_integer_value(number);
+	int has = json_is_integer(number);
+	char text[32];
 
 	json_decref(o);
-	return id >= 0 && id < hd_tokenizer_vocab(t) ? (int32_t)id : -1;
+	snprintf(text, sizeof(text), "%lld", (long long)n);
+	*id = has && n >= 0 && n < hd_tokenizer_vocab(t) ? (int32_t)n : -1;
+	return has && *id < 0 ? not_known(t, file, "eos_token_id", text, err) : HD_OK;
 }
 
-static int32_t by_habit(const struct hd_tokenizer *t)
+static int32_t by_habit(const struct hd_tokenizer *t, const char **text)
 {
 	static const char *const usual[] = { "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>" };
 	int32_t found = -1;
@@ -49,37 +74,46 @@ static int32_t by_habit(const struct hd_tokenizer *t)
 		if (id >= 0 && found >= 0)
 			return -1;
 		found = id >= 0 ? id : found;
+		*text = id >= 0 ? usual[i] : *text;
 	}
 	return found;
 }
 
 int32_t hd_tokenizer_begin(const struct hd_tokenizer *t)
 {
-	int32_t id = by_name(t, "tokenizer_config.json", "bos_token");
+	struct hd_err ignored = { 0 };
+	int32_t id;
 
-	return id >= 0 ? id : by_name(t, "special_tokens_map.json", "bos_token");
+	by_name(t, "tokenizer_config.json", "bos_token", &id, &ignored);
+	if (id < 0)
+		by_name(t, "special_tokens_map.json", "bos_token", &id, &ignored);
+	return id;
 }
 
 int32_t hd_tokenizer_end_token(const struct hd_tokenizer *t)
 {
-	int32_t id = by_name(t, "tokenizer_config.json", "eos_token");
+	struct hd_err ignored = { 0 };
+	const char *guessed = NULL;
+	int32_t id;
 
-	if (id < 0)
-		id = by_name(t, "special_tokens_map.json", "eos_token");
-	return id >= 0 ? id : by_habit(t);
+	by_name(t, "tokenizer_config.json", "eos_token", &id, &ignored);
+	if (id < 0 && !ignored.code)
+		by_name(t, "special_tokens_map.json", "eos_token", &id, &ignored);
+	return id >= 0 || ignored.code ? id : by_habit(t, &guessed);
 }
 
-int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err)
+int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, const char **guessed, struct hd_err *err)
 {
-	*id = by_name(t, "tokenizer_config.json", "eos_token");
+	*guessed = NULL;
+	HD_TRY(by_name(t, "tokenizer_config.json", "eos_token", id, err));
 	if (*id < 0)
-		*id = by_name(t, "special_tokens_map.json", "eos_token");
+		HD_TRY(by_name(t, "special_tokens_map.json", "eos_token", id, err));
 	if (*id < 0)
-		*id = by_number(t, "generation_config.json");
+		HD_TRY(by_number(t, "generation_config.json", id, err));
 	if (*id < 0)
-		*id = by_number(t, "config.json");
+		HD_TRY(by_number(t, "config.json", id, err));
 	if (*id < 0)
-		*id = by_habit(t);
+		*id = by_habit(t, guessed);
 	if (*id < 0)
 		return hd_err_set(err, HD_EINVAL,
 				  "%s: which token ends a text? tokenizer_config.json beside it must have eos_token",
