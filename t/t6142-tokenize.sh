@@ -35,6 +35,12 @@ ok "with the same index" cmp text.idx lines.idx
 is "the index: head, three lengths, three places, four boundaries" "$(wc -c <lines.idx | tr -d ' ')" $((34 + 3 * 12 + 4 * 8))
 is "lengths" "$(od -An -td4 -j34 -N12 lines.idx | xargs)" \
 	"$(for i in 1 2 3; do tokenize --ids $i.txt | wc -w; done | xargs)"
+{ printf '\357\273\277' && cat all.jsonl; } >marked.jsonl
+tokenize --out marked marked.jsonl >/dev/null 2>&1
+ok "JSONL behind a byte order mark" cmp marked.bin lines.bin
+printf '\357\273\277\n{"text": "\357\273\277a"}\n' >mark.jsonl && printf '\357\273\277a' >mark.txt
+tokenize --out mark mark.jsonl >/dev/null 2>&1
+is "alone in its line; one in a text belongs to it" "$(ids_of mark.bin | xargs)" "$(tokenize --ids mark.txt)"
 gzip -k all.jsonl && cat all.jsonl.gz all.jsonl.gz >twice.jsonl.gz
 tokenize --out packed all.jsonl.gz >/dev/null 2>&1
 ok "gzip" cmp packed.idx lines.idx
@@ -98,7 +104,11 @@ printf '{"text": 5}\n' >number.jsonl
 like "a field that is no text" "$(refusal --out v number.jsonl)" 'number.jsonl:1: the field text is not a string'
 head -c 60 all.jsonl.gz >short.jsonl.gz
 printf '[1]\n' >array.jsonl
-like "a line that is no object" "$(refusal --out v array.jsonl)" 'array.jsonl:1: is no object'
+like "a line that is no object" "$(refusal --out v array.jsonl)" 'array.jsonl:1: is no object but an array; each line must be an object,'
+printf '[\n{"text": "a"}\n]\n' >array.json
+like "an array in several lines" "$(refusal --out v array.json)" 'array.json:1: is no object but an array; each line must be an object,'
+printf '{\n"text": "a"\n}\n' >tall.json
+like "an object in several lines" "$(refusal --out v tall.json)" 'tall.json:1: is not JSON: .*; each line must be an object$'
 { cat long.jsonl; echo '[1]'; } >late.jsonl
 like "behind more than a round of lines" "$(refusal --out late late.jsonl)" '^heddle: late.jsonl:60001: is no object'
 printf '{"a": 1, "b": 2}\n' >two.jsonl

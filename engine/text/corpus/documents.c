@@ -134,6 +134,26 @@ void hd_documents_close(struct hd_documents *d)
 }
 
 /* -- JSONL ------------------------------------------------------------------------------------- */
+static int is_array(const struct hd_batch *b, int64_t line, struct hd_err *err)
+{
+	return hd_err_set(err, HD_EINVAL,
+			  "%s:%lld: is no object but an array; each line must be an object, as jq -c '.[]' prints them",
+			  b->path, (long long)line + 1);
+}
+
+/* A file of one array often begins with a line that has its bracket alone. */
+static int not_json(const struct hd_batch *b, int64_t line, struct hd_span json, const char *why, struct hd_err *err)
+{
+	size_t first = 0;
+
+	while (first < json.n && strchr(" \t\r\n", json.at[first]))
+		first++;
+	if (first < json.n && json.at[first] == '[')
+		return is_array(b, line, err);
+	return hd_err_set(err, HD_EINVAL, "%s:%lld: is not JSON: %s; each line must be an object", b->path,
+			  (long long)line + 1, why);
+}
+
 static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const char *field, struct hd_err *err)
 {
 	json_t *have = json_object_get(o, field);
@@ -144,7 +164,7 @@ static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const cha
 	json_object_foreach(o, key, value)
 		hd_append(&names, "%s%s", *names ? ", " : "", key);
 	if (!json_is_object(o))
-		hd_err_set(err, HD_EINVAL, "%s:%lld: is no object", b->path, (long long)line + 1);
+		is_array(b, line, err);
 	else if (have)
 		hd_err_set(err, HD_EINVAL, "%s:%lld: the field %s is not a string", b->path, (long long)line + 1,
 			   field);
@@ -163,7 +183,7 @@ int hd_document_text(const struct hd_batch *b, int64_t line, struct hd_span json
 	int rc = HD_OK;
 
 	if (!o)
-		rc = hd_err_set(err, HD_EINVAL, "%s:%lld: is not JSON: %s", b->path, (long long)line + 1, at.text);
+		rc = not_json(b, line, json, at.text, err);
 	else if (!json_is_string(text))
 		rc = no_field(b, line, o, field, err);
 	else

@@ -114,6 +114,14 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 	return HD_OK;
 }
 
+/* JSON has no byte order mark, but some editors begin a file with one. */
+static struct hd_span without_mark(struct hd_span first)
+{
+	int marked = first.n >= 3 && !memcmp(first.at, "\xef\xbb\xbf", 3);
+
+	return marked ? (struct hd_span){ first.at + 3, first.n - 3 } : first;
+}
+
 static int is_blank(struct hd_span line)
 {
 	for (size_t i = 0; i < line.n; i++)
@@ -137,6 +145,7 @@ void hd_part_encode(const struct hd_corpus *c, const struct hd_round *r, struct 
 
 		to = end ? (size_t)(end + 1 - p->text.at) : p->text.n;
 		json = (struct hd_span){ p->text.at + from, to - from };
+		json = line ? json : without_mark(json);
 		text->n = 0;
 		hd_buf_add(text, "", 0);
 		if (is_blank(json))
