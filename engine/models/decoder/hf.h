@@ -24,6 +24,7 @@ void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x);
 /* The value that is not known, and those that are. */
 int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, const char *known);
 const char *hd_hf_is_rope(const char *key); /* key, if rope reads it; or NULL */
+void hd_hf_name_rope(char **names);         /* appends ", " and each key that rope reads */
 int hd_hf_read_rope(struct hd_hf_reader *r);
 void hd_hf_write_rope(const struct hd_model *m, json_t *o);
 /* The word of ours for one of theirs in "theirs=ours|...", or the other way round; NULL: it is not there.  out has room for 40. */
@@ -31,6 +32,7 @@ const char *hd_hf_word(const char *values, const char *word, int back, char *out
 /* What config.json calls a key of ours; NULL: it has none. */
 const char *hd_hf_theirs(const struct hd_family *f, const char *ours);
 const char *hd_hf_is_window(const struct hd_family *f, const char *key);
+void hd_hf_name_window(const struct hd_family *f, char **names); /* as hd_hf_name_rope */
 int hd_hf_read_window(struct hd_hf_reader *r);
 int hd_hf_write_window(const struct hd_model *m, json_t *o); /* 0: the family cannot say which layers have one */
 

@@ -143,6 +143,8 @@ static int take(struct hd_hf_reader *r, const struct hd_family_key *k, const jso
 		hd_hf_say_number(r, k->ours, json_real_value(v));
 	else if (json_is_null(v) && !strcmp(k->ours, "norm_eps"))
 		return hd_hf_unknown(r, k->theirs, v, "a number");
+	else if (json_is_null(v) && !strcmp(k->ours, "tie_embeddings"))
+		return hd_hf_unknown(r, k->theirs, v, "true, false");
 	else if (json_is_null(v))
 		hd_hf_say(r, k->ours, "0");
 	else if (word && hd_hf_word(k->values, word, 0, out))
@@ -199,23 +201,34 @@ static int is_known(const struct hd_family *f, const char *key)
 	return is_about(key) || (f->rope && hd_hf_is_rope(key)) || hd_hf_is_window(f, key);
 }
 
+static char *known_keys(const struct hd_family *f)
+{
+	char *known = hd_strdup("the keys ");
+
+	for (const struct hd_family_key *k = f->keys, *before = NULL; k->theirs; before = k++)
+		if (!before || strcmp(k->theirs, before->theirs)) /* one of theirs may be two of ours */
+			hd_append(&known, "%s%s", before ? ", " : "", k->theirs);
+	if (f->rope)
+		hd_hf_name_rope(&known);
+	hd_hf_name_window(f, &known);
+	return known;
+}
+
 static int check_known(struct hd_hf_reader *r)
 {
 	json_t *config = (json_t *)(uintptr_t)r->config, *v; /* json_object_foreach reads only, and takes no const */
 	const char *key;
-	char *known = NULL;
+	char *known;
 	int rc = HD_OK;
 
 	json_object_foreach(config, key, v) {
 		if (json_is_null(v) || is_known(r->family, key))
 			continue;
-		for (const struct hd_family_key *k = r->family->keys, *before = k; k->theirs; before = k++)
-			if (!known || strcmp(k->theirs, before->theirs)) /* one of theirs may be two of ours */
-				hd_append(&known, "%s%s", known ? ", " : "the keys ", k->theirs);
+		known = known_keys(r->family);
 		rc = hd_hf_unknown(r, key, v, known);
+		free(known);
 		break;
 	}
-	free(known);
 	return rc;
 }
 

@@ -19,6 +19,12 @@ const char *hd_hf_is_rope(const char *key)
 	return NULL;
 }
 
+void hd_hf_name_rope(char **names)
+{
+	for (size_t i = 0; i < HD_LEN(top); i++)
+		hd_append(names, ", %s", top[i]);
+}
+
 static const struct {
 	const char *theirs, *ours;
 } numbers[] = {

@@ -27,6 +27,13 @@ const char *hd_hf_is_window(const struct hd_family *f, const char *key)
 	return NULL;
 }
 
+void hd_hf_name_window(const struct hd_family *f, char **names)
+{
+	for (size_t i = 0; i < HD_LEN(known); i++)
+		if (known[i].least <= f->window)
+			hd_append(names, ", %s", known[i].key);
+}
+
 /* Letters of layers, as the types say. */
 static int types_of(struct hd_hf_reader *r, const json_t *types, char *letters, size_t layers)
 {
