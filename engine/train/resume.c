@@ -6,6 +6,7 @@
 #include "engine/train/resume.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/data/mix.h"
+#include "engine/file/inside.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,21 +148,29 @@ static int note_data(const char *dir, struct hd_conf *was, struct hd_conf *is)
 	return changed || note_keys(dir, was, is, "train", train, others);
 }
 
+/* Of a run with a plugin it names code, which is not loaded here. */
+static int parse_conf(const char *dir, struct hd_conf **out, struct hd_err *err)
+{
+	char *path = hd_format("%s/heddle/conf.ini", dir), *text = hd_file_read_inside(dir, "heddle/conf.ini", err);
+	int rc = text ? hd_conf_parse(path, text, NULL, 0, out, err) : err->code;
+
+	free(text);
+	free(path);
+	return rc;
+}
+
 /* The INI that the checkpoint was made with. NULL: it cannot be read. A warning says why, unless another program made the
  * checkpoint. */
 static struct hd_conf *read_conf(const char *dir, struct hd_train_config *was)
 {
-	int ours = is_there(dir, "heddle/state.json");
 	struct hd_err why = { 0 };
 	struct hd_conf *c = NULL;
 
-	if (ours && !is_there(dir, "heddle/conf.ini"))
-		hd_err_set(&why, HD_EIO, "%s/heddle/conf.ini: is missing", dir);
-	else if (hd_checkpoint_conf(dir, NULL, 0, &c, &why) >= 0 && hd_train_config_read(c, was, &why) >= 0)
+	if (parse_conf(dir, &c, &why) >= 0 && hd_train_config_read(c, was, &why) >= 0)
 		hd_section_check(c, hd_conf_section(c, NULL, "data"), &hd_data_keys, 1, &why);
 	if (!why.code)
 		return c;
-	if (ours)
+	if (is_there(dir, "heddle/state.json"))
 		hd_log(HD_LOG_WARN, "%s: changes since it was made are not known: %s", dir, why.text);
 	hd_conf_destroy(c);
 	return NULL;
