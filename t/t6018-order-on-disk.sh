@@ -22,8 +22,8 @@ for n in 1 2; do
 	ok "np $n: four checkpoints, keep = $keep" logged $n --set train.steps=4 --set checkpoint.gradients=yes \
 		--set checkpoint.keep=$keep
 	awk -f "$src/t/lib/ordered.awk" calls >order
-	# of a step: config.json, the weights, conf.ini, state.json, states, gradients, both directories; and latest
-	is "np $n: everything is on disk before it has its name" "$(cat order)" "4 steps, 4 latest, $((4 - keep)) removed, 36 looked at"
+	# of a step: config.json, the weights, conf.ini, state.json, sums.json, states, gradients, both directories; and latest
+	is "np $n: everything is on disk before it has its name" "$(cat order)" "4 steps, 4 latest, $((4 - keep)) removed, 40 looked at"
 	ok "np $n: all ranks have written" [ "$(grep -c '^write .*optimizer.safetensors' calls)" -ge $((4 * 10 * n)) ]
 done
 # The check itself: without one of the calls, or with two of them exchanged, it says so.

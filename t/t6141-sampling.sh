@@ -32,6 +32,7 @@ known() {			# NAME LETTERS LOGIT...: a checkpoint
 	name=$1
 	shift
 	perl known.pl "$name/step-00000000/model.safetensors" "$@" || echo "# perl failed"
+	rm "$name/step-00000000/heddle/sums.json"
 }
 known four abcd 1 0.5 0 -1
 known flat abcdefghijklmnopqrstuvwxyz 0

@@ -112,7 +112,8 @@ void hd_saving_end(struct hd_saving *s);
 /* -- sums of bytes --------------------------------------------------------------------------- */
 void hd_sums_take(struct hd_saving *s); /* all ranks, when each has written */
 int hd_sums_write(const struct hd_saving *s, struct hd_err *err);
-/* All ranks.  states: of the files in heddle/ too.  Where none were saved, nothing is checked. */
-int hd_sums_check(const struct hd_world *w, const char *dir, int states, struct hd_err *err);
+/* All ranks.  resumes: of the files in heddle/ too, and a file that has changed is refused; else it is named in a warning. Where
+ * no sums were saved, nothing is checked. */
+int hd_sums_check(const struct hd_world *w, const char *dir, int resumes, struct hd_err *err);
 
 #endif

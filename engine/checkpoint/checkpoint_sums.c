@@ -50,8 +50,22 @@ int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
 }
 
 /* -- reading --------------------------------------------------------------------------------- */
+/* Training from damaged weights costs days. A reader of the weights may have changed them on purpose. */
+static void say_changed(const char *path, const char *found, const char *saved, int resumes, struct hd_err *err)
+{
+	if (resumes)
+		hd_err_set(
+			err, HD_EIO,
+			"%s: its bytes have changed since they were saved: their sum is %s, and %s has %s. Without that "
+			"file they are read as they are",
+			path, found, NAME, saved ? saved : "none");
+	else
+		hd_log(HD_LOG_WARN, "%s: its bytes have changed since they were saved (%s); they are read as they are",
+		       path, NAME);
+}
+
 /* A file that is absent is named by its reader. */
-static int check_file(const struct hd_world *w, const char *dir, const char *name, const char *saved,
+static int check_file(const struct hd_world *w, const char *dir, const char *name, const char *saved, int resumes,
 		      struct hd_err *err)
 {
 	char *path = hd_format("%s/%s", dir, name), *found;
@@ -63,10 +77,7 @@ static int check_file(const struct hd_world *w, const char *dir, const char *nam
 	if (hd_comm_agree(err) >= 0 && hd_comm_max(absent) <= 0) {
 		found = text_of(of_all(mine, hd_comm_sum));
 		if (!saved || strcmp(found, saved) != 0)
-			hd_err_set(
-				err, HD_EIO,
-				"%s: its bytes have changed since they were saved: their sum is %s, and %s/%s has %s",
-				path, found, dir, NAME, saved ? saved : "none");
+			say_changed(path, found, saved, resumes, err);
 		free(found);
 	}
 	free(path);
@@ -92,15 +103,15 @@ static json_t *read_list(const struct hd_world *w, const char *dir, struct hd_er
 	return o;
 }
 
-int hd_sums_check(const struct hd_world *w, const char *dir, int states, struct hd_err *err)
+int hd_sums_check(const struct hd_world *w, const char *dir, int resumes, struct hd_err *err)
 {
 	json_t *o = read_list(w, dir, err), *sum;
 	const char *name;
 
 	if (!err->code && o)
 		json_object_foreach(o, name, sum)
-			if (!err->code && (states || strncmp(name, "heddle/", 7) != 0))
-				check_file(w, dir, name, json_string_value(sum), err);
+			if (!err->code && (resumes || strncmp(name, "heddle/", 7) != 0))
+				check_file(w, dir, name, json_string_value(sum), resumes, err);
 	json_decref(o);
 	return err->code;
 }

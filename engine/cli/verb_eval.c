@@ -31,12 +31,16 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
 {
 	double loss = 0;
-	int64_t tokens = 0, seq = hd_job_any_plan(j)->model.seq;
+	int64_t tokens = 0, left = 0, seq = hd_job_any_plan(j)->model.seq;
 
-	HD_TRY(hd_evaluate_file(j, &loss, &tokens, err));
+	HD_TRY(hd_evaluate_file(j, &loss, &tokens, &left, err));
 	if (isnan(loss))
 		return hd_err_set(err, HD_EINVAL,
 				  "eval: the loss is not a number: weights are not finite, or became too large");
+	if (left)
+		hd_log(HD_LOG_INFO,
+		       "eval: the last %lld of %lld tokens are left out: they are no window of train.seq = %lld",
+		       (long long)left, (long long)hd_data_tokens(j->data, 1), (long long)seq);
 	json_object_set_new(o, "loss", hd_json_number(loss));
 	json_object_set_new(o, "perplexity", hd_json_number(exp(loss)));
 	json_object_set_new(o, "tokens", json_integer(tokens));

@@ -229,6 +229,19 @@ static void warn_of_cuts(const struct prompts *p, int64_t longest, int64_t seq)
 		       (long long)longest, (long long)seq);
 }
 
+/* Those of rank 0 for all: where a text ended on some ranks alone, these would wait for the others. */
+static void share_ends(struct hd_ids *ends)
+{
+	int64_t n = (int64_t)ends->n;
+
+	hd_comm_bcast(&n, sizeof(n), 0);
+	while ((int64_t)ends->n < n)
+		hd_ids_add(ends, 0);
+	ends->n = (size_t)n;
+	if (n)
+		hd_comm_bcast(ends->at, (size_t)n * sizeof(*ends->at), 0);
+}
+
 /* With --ids no tokenizer is open, and what it says counts all the same. */
 static void find_ends(struct generation *g)
 {
@@ -241,6 +254,7 @@ static void find_ends(struct generation *g)
 	if (!g->t && hd_section_has(data, "tokenizer") && strcmp(hd_section_str(data, "tokenizer"), "byte"))
 		hd_tokenizer_open(hd_section_str(data, "tokenizer"), &own, &ignored);
 	hd_checkpoint_ends(g->c->positional, g->t ? g->t : own, &g->ends);
+	share_ends(&g->ends);
 	g->sampling.ends = &g->ends;
 	hd_tokenizer_close(own);
 }

@@ -130,31 +130,24 @@ int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, double *loss, in
 
 /* Losses that were kept are of whole windows.  A file that has none is one that is filled up: attention is causal, so nothing sees
  * what fills it. But experts with a limit would take it instead of tokens. */
-static int take_rest(const struct hd_model *m, struct valid *v, struct hd_err *err)
+static int check_rest(const struct hd_model *m, const struct valid *v, struct hd_err *err)
 {
-	long long rest = v->rest, all = hd_data_tokens(v->data, 1);
-
-	if (!v->whole && m->experts && m->capacity_factor > 0)
-		return hd_err_set(err, HD_EINVAL,
-				  "eval: %lld tokens; experts with a limit (model.capacity_factor = %g) need "
-				  "train.seq + 1 = %lld",
-				  all, m->capacity_factor, (long long)m->seq + 1);
-	if (v->whole && rest) {
-		v->rest = 0;
-		hd_log(HD_LOG_INFO,
-		       "eval: the last %lld of %lld tokens are left out: they are no window of train.seq = %lld", rest,
-		       all, (long long)m->seq);
-	}
-	return HD_OK;
+	if (v->whole || !m->experts || m->capacity_factor <= 0)
+		return HD_OK;
+	return hd_err_set(
+		err, HD_EINVAL,
+		"eval: %lld tokens; experts with a limit (model.capacity_factor = %g) need train.seq + 1 = %lld",
+		(long long)hd_data_tokens(v->data, 1), m->capacity_factor, (long long)m->seq + 1);
 }
 
-int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, struct hd_err *err)
+int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, int64_t *left, struct hd_err *err)
 {
-	const struct hd_model *m = &j->program[HD_JOB_EVAL]->plan->model;
 	struct valid v = { .data = j->data,
 			   .whole = hd_data_valid_samples(j->data, 0),
 			   .rest = hd_data_valid_rest(j->data, 0) };
 
-	HD_TRY(take_rest(m, &v, err));
+	HD_TRY(check_rest(&j->program[HD_JOB_EVAL]->plan->model, &v, err));
+	*left = v.whole ? v.rest : 0;
+	v.rest -= *left;
 	return judge_valid(j, &v, 1, loss, tokens, err);
 }

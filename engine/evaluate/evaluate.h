@@ -18,7 +18,8 @@ struct hd_judged {
 int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err);
 /* Mean loss over the first `batches` global batches of a validation set (0: all whole sequences), the same in every layout. */
 int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err);
-/* Over all whole sequences of the first set, or over what it has if there is none; with progress on stderr. */
-int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, struct hd_err *err);
+/* Over all whole sequences of the first set, or over what it has if there is none; with progress on stderr.
+ * left: tokens at the end that make no whole sequence. */
+int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, int64_t *left, struct hd_err *err);
 
 #endif

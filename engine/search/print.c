@@ -11,16 +11,29 @@
 
 #define MOST_REASONS 12
 
-static void print_row(const struct search_result *r, int64_t i)
+/* Behind layout i, which are in order: most often they differ in keys that change nothing in this layout. */
+static int64_t count_alike(const struct search_result *r, int64_t i)
+{
+	int64_t n = 0;
+
+	while (i + n + 1 < r->nfits && r->found[i + n + 1].result.step == r->found[i].result.step &&
+	       r->found[i + n + 1].result.memory == r->found[i].result.memory)
+		n++;
+	return n;
+}
+
+static void print_row(const struct search_result *r, int64_t i, int64_t number, int64_t alike)
 {
 	const struct found_layout *f = &r->found[i];
 	char *text = hd_layout_line(&r->space, &f->layout);
-	char more[32] = "";
+	char more[32] = "", others[48] = "";
 
 	if (i)
 		snprintf(more, sizeof(more), "+%.1f%%", 100 * (f->result.step / r->found[0].result.step - 1));
-	printf("%3lld  %-9s %7s  %-9s %s\n", (long long)i + 1, hd_human_seconds(f->result.step).text, more,
-	       hd_human_bytes(f->result.memory).text, text);
+	if (alike)
+		snprintf(others, sizeof(others), " (%lld more take as long)", (long long)alike);
+	printf("%3lld  %-9s %7s  %-9s %s%s\n", (long long)number, hd_human_seconds(f->result.step).text, more,
+	       hd_human_bytes(f->result.memory).text, text, others);
 	free(text);
 }
 
@@ -72,8 +85,12 @@ void hd_search_print(const struct search_result *r, int64_t top)
 {
 	if (r->nfits)
 		printf("%3s  %-9s %7s  %-9s %s\n", "", "step", "", "memory", "layout, innermost axis first");
-	for (int64_t i = 0; i < r->nfits && i < top; i++)
-		print_row(r, i);
+	for (int64_t i = 0, number = 1; i < r->nfits && number <= top; i++, number++) {
+		int64_t alike = count_alike(r, i);
+
+		print_row(r, i, number, alike);
+		i += alike;
+	}
 	print_given(r);
 	print_sum(r);
 }
