@@ -5,6 +5,7 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 . "$src/t/lib/hosts.sh"
+. "$src/t/lib/until.sh"
 trap 'hosts_end; rm -rf "$tmp"; [ $tap_planned = yes ] || { echo "# ended early"; exit 1; }' EXIT
 
 hosts_make 2
@@ -21,17 +22,6 @@ chmod +x probe
 ok "the probe finds both hosts" on h1 sh -c './probe h1 && ./probe h2'
 
 step() { tail -1 m.jsonl 2>/dev/null | sed 's/.*"step": \([0-9]*\),.*/\1/'; }
-# until COMMAND...: as long as the run is there, and a minute at most; a busy machine has more.
-limit=$((60 * $(patience)))
-until_true() {
-	for i in $(seq $((5 * limit))); do
-		! "$@" || return 0
-		kill -0 $job 2>/dev/null || break
-		sleep 0.2
-	done
-	tail -20 out
-	return 1
-}
 said() { [ "$(grep -c -e "$1" out)" -ge "$2" ]; }
 at_step() { [ "$(step)" -ge "$1" ] 2>/dev/null; }
 more_steps() { until_true at_step $(($(step) + $1)); }

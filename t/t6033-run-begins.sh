@@ -4,6 +4,7 @@
 # another one's weights without a word, or a batch script believes that something is saved.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/until.sh"
 
 sed -i 's/^steps = .*/steps = 100000\ndecay = 9/; s/^micro_batch = .*/micro_batch = 1/' tiny.ini
 printf '[log]\nevery = 1000\n' >>tiny.ini
@@ -34,15 +35,6 @@ mkdir later && cp -r n/step-00000005 later/step-90000000 && echo step-90000000 >
 begin() {			# args...: in the background, $job
 	"$build/heddle" run tiny.ini "$@" </dev/null >out 2>&1 &
 	job=$!
-}
-until_true() {			# as long as it runs, and a minute at most
-	for i in $(seq $((300 * $(patience)))); do
-		! "$@" || return 0
-		kill -0 $job 2>/dev/null || break
-		sleep 0.2
-	done
-	tail -20 out
-	return 1
 }
 kill_rank() { kill -KILL "$(ps -o pid= --ppid "$(ps -o pid= --ppid $job | head -1 | tr -d ' ')" | tail -1 | tr -d ' ')"; }
 saved() { [ "$(cat later/latest)" != step-90000000 ]; }

@@ -138,12 +138,21 @@ int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
 }
 
 /* -- special tokens ---------------------------------------------------------------------------- */
+/* NULL: it is not there, or cannot be read. */
+static json_t *json_in(const char *dir, const char *name)
+{
+	struct hd_err ignored = { 0 };
+	char *text = hd_file_read_inside(dir, name, &ignored);
+	json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+
+	free(text);
+	return o;
+}
+
 static int from_config(json_t *config, const char *dir)
 {
 	static const char *const keys[] = { "bos_token_id", "eos_token_id", "pad_token_id" };
-	struct hd_err ignored = { 0 };
-	char *text = dir ? hd_file_read_inside(dir, "config.json", &ignored) : NULL;
-	json_t *theirs = text ? json_loads(text, 0, NULL) : NULL;
+	json_t *theirs = dir ? json_in(dir, "config.json") : NULL;
 	int found = json_is_object(theirs);
 
 	for (size_t i = 0; i < HD_LEN(keys) && found; i++) {
@@ -155,7 +164,6 @@ static int from_config(json_t *config, const char *dir)
 			json_object_del(config, keys[i]);
 	}
 	json_decref(theirs);
-	free(text);
 	return found;
 }
 
@@ -196,16 +204,6 @@ char *hd_checkpoint_own_tokenizer(const char *path)
 }
 
 /* -- where a text ends ------------------------------------------------------------------------- */
-static json_t *json_in(const char *dir, const char *name)
-{
-	struct hd_err ignored = { 0 };
-	char *text = hd_file_read_inside(dir, name, &ignored);
-	json_t *o = text ? json_loads(text, 0, NULL) : NULL;
-
-	free(text);
-	return o;
-}
-
 /* "eos_token_id": 2, or [2, 3] */
 static void add_ends(json_t *config, struct hd_ids *out)
 {
@@ -242,12 +240,14 @@ void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct h
 	char *dir = hd_checkpoint_find(path, &ignored);
 	json_t *generation = dir ? json_in(dir, "generation_config.json") : NULL;
 	json_t *config = dir ? json_in(dir, "config.json") : NULL;
+	int32_t end;
 
 	add_ends(generation, out);
 	if (!out->n && config && !says_nothing(config, dir))
 		add_ends(config, out);
-	if (!out->n && t && hd_tokenizer_end_token(t) >= 0)
-		hd_ids_add(out, hd_tokenizer_end_token(t));
+	end = !out->n && t ? hd_tokenizer_end_token(t) : -1;
+	if (end >= 0)
+		hd_ids_add(out, end);
 	json_decref(generation);
 	json_decref(config);
 	free(dir);

@@ -61,7 +61,7 @@ int hd_tokens_have_jsonl(const char *files);               /* one of them at lea
 /* [first, first + count) of the stream.  An id outside [0, vocab) is an error; vocab 0: any fits. */
 int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab, int32_t *ids,
 		   struct hd_err *err);
-/* -- look.c: such an error, before hours of training and not after them -- */
+/* -- ids_in_vocab.c: such an error, before hours of training and not after them -- */
 int64_t hd_tokens_bytes(const struct hd_tokens *t); /* of its ids */
 /* Reads this share of the stream, in pieces all over it; 1: all. */
 int hd_tokens_look(const struct hd_tokens *t, int64_t vocab, double share, struct hd_err *err);

@@ -31,7 +31,7 @@ struct hd_image;
 void hd_tensorfile_image(struct hd_tensorfile *f, struct hd_image *image);
 /* All that an image has gathered, into the file, and to the disk. */
 int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *image, struct hd_err *err);
-/* Of the bytes of tensors that this process has written to the file; those of all processes add up to the file's (sum.h). */
+/* Of the bytes of tensors that this process has written to the file; those of all processes add up to the file's (bytes_sum.h). */
 uint64_t hd_tensorfile_sum(const struct hd_tensorfile *f);
 int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err); /* fsync; errors of earlier writes surface here */
 

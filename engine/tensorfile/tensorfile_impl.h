@@ -25,7 +25,7 @@ struct hd_tensorfile {
 	char *path;
 	int fd; /* -1: not open */
 	struct hd_past_cache past_cache;
-	uint64_t sum;           /* of what this process has written (sum.h) */
+	uint64_t sum;           /* of what this process has written (bytes_sum.h) */
 	struct hd_image *image; /* where what is written goes; the caller's, or NULL */
 	int writing;
 	char *header;        /* of a plan: with its length in front, padded; NULL: to be made */

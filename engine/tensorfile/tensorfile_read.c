@@ -2,7 +2,7 @@
  * Reading a file of the safetensors format.  It is believed only as far as its header agrees with itself and its length.
  */
 #include <config.h>
-#include "engine/tensorfile/sum.h"
+#include "engine/tensorfile/bytes_sum.h"
 #include "engine/tensorfile/tensorfile_impl.h"
 #include <errno.h>
 #include <fcntl.h>

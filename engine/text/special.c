@@ -90,24 +90,25 @@ int32_t hd_tokenizer_begin(const struct hd_tokenizer *t)
 	return id;
 }
 
+static int named_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err)
+{
+	HD_TRY(by_name(t, "tokenizer_config.json", "eos_token", id, err));
+	return *id < 0 ? by_name(t, "special_tokens_map.json", "eos_token", id, err) : HD_OK;
+}
+
 int32_t hd_tokenizer_end_token(const struct hd_tokenizer *t)
 {
 	struct hd_err ignored = { 0 };
 	const char *guessed = NULL;
 	int32_t id;
 
-	by_name(t, "tokenizer_config.json", "eos_token", &id, &ignored);
-	if (id < 0 && !ignored.code)
-		by_name(t, "special_tokens_map.json", "eos_token", &id, &ignored);
-	return id >= 0 || ignored.code ? id : by_habit(t, &guessed);
+	return named_end(t, &id, &ignored) < 0 || id >= 0 ? id : by_habit(t, &guessed);
 }
 
 int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, const char **guessed, struct hd_err *err)
 {
 	*guessed = NULL;
-	HD_TRY(by_name(t, "tokenizer_config.json", "eos_token", id, err));
-	if (*id < 0)
-		HD_TRY(by_name(t, "special_tokens_map.json", "eos_token", id, err));
+	HD_TRY(named_end(t, id, err));
 	if (*id < 0)
 		HD_TRY(by_number(t, "generation_config.json", id, err));
 	if (*id < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/tensorfile/sum.h - a sum over a file's bytes by which a changed one is noticed, added up from pieces in any order.
+ * engine/tensorfile/bytes_sum.h - a sum over a file's bytes by which a changed one is noticed, added up from pieces in any order.
  */
-#ifndef HD_ENGINE_TENSORFILE_SUM_H
-#define HD_ENGINE_TENSORFILE_SUM_H
+#ifndef HD_ENGINE_TENSORFILE_BYTES_SUM_H
+#define HD_ENGINE_TENSORFILE_BYTES_SUM_H
 #include <stdint.h>
 
 /* Each 8 bytes of the file, as a little-endian number, times an odd number that is made of their place, modulo 2^64. A piece

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sum of a file's bytes (sum.h).
+ * The sum of a file's bytes (bytes_sum.h).
  */
 #include <config.h>
-#include "engine/tensorfile/sum.h"
+#include "engine/tensorfile/bytes_sum.h"
 #include <string.h>
 
 static uint64_t factor_of(uint64_t word)
