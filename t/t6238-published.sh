@@ -179,6 +179,13 @@ twice=$seconds
 printf '[style]\nattention = scores\n' >one.style
 under ./one.style
 ok "kernels = 2: its own kernels take longer" awk -v a="$seconds" -v b="$twice" 'BEGIN { exit !(b > a * 1.001) }'
+# One rank passes 4 layers of 8 micro-batches: forward and backward, and between them forward again.
+passed() {			# RECOMPUTE: milliseconds that pass = 1e-3 adds
+	took=$(less "$(seconds_of 'pass = 1e-3\n' dgx-a100 --set train.recompute="$1")" "$(seconds_of '' dgx-a100 --set train.recompute="$1")")
+	awk -v s="$took" 'BEGIN { printf "%.3f", 1000 * s }'
+}
+is "pass: of each layer and micro-batch, forward and backward" "$(passed none)" 64.000
+is "and of a layer made again" "$(passed full)" 96.000
 under megatron-2020
 like "a style that is none: refused, with those that there are" "$said" 'megatron-2020: .*megatron-202'
 printf '[style]\nattention = sparse\n' >one.style

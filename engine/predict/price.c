@@ -184,7 +184,7 @@ double hd_price_more_flops(const struct hd_pricing *x, const struct node *n)
 
 double hd_price_kernel(const struct hd_pricing *x, const struct node *n)
 {
-	return of_steps(n) * kernel(x, n);
+	return of_steps(n) * kernel(x, n) + (is_attention(n) ? x->style->pass : 0);
 }
 
 /* A product adds to its accumulator as it goes; others read, add and write. */

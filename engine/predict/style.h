@@ -9,7 +9,8 @@
 enum { HD_ATTENTION_FUSED, HD_ATTENTION_SCORES };
 struct hd_style {
 	char name[80];
-	double kernels; /* how many times as long kernels of its own take as the bytes that they move: the one fitted number */
+	double kernels; /* how many times as long kernels of its own take as the bytes that they move; fitted to runs, or: */
+	double pass;   /* seconds more of each pass over a layer: forward, forward made again, backward */
 	int attention; /* HD_ATTENTION_SCORES: the s x s scores are written, masked, dropped out and read */
 	/* of the peak of older instructions, what its fused attention reaches in forward and backward; 0: as the machine's
 	 * products */
