@@ -85,6 +85,16 @@ for run in 1:clip=1 1:clip=0 1:optimizer=sgd 2:clip=1; do
 	like "and where" "$said" 'first on rank [01] .*: einsum in layer 1 \(backward\) made a value of \(heads,head_dim,embed\)'
 	is "no step was made" "$(cat c/latest) $(cksum <$c) $(wc -l <m.jsonl)" "step-00000000 $sum 0"
 done
+# Weights that an update has made infinite are not saved over good ones: no later step has read them.
+heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=kept >/dev/null 2>&1
+for n in 1 2; do
+	said=$(heddle_mpi $n train tiny.ini --set train.steps=2 --set train.optimizer=sgd --set train.lr=3e38 --set train.weight_decay=1000 \
+		--set checkpoint.dir=kept --set checkpoint.resume=kept/step-00000001 2>&1)
+	is "an update makes weights infinite, np $n: a status" $? 1
+	like "step, optimizer and tensor" "$(printf '%s\n' "$said" | failures)" \
+		'^heddle: step 2 is not saved: behind its update \(train.optimizer = sgd\), [0-9]+ of the [0-9]+ values of [a-z0-9_.]+ that a rank holds are not'
+	is "the step before is still the latest" "$(cat kept/latest)" step-00000001
+done
 # Results that are not numbers are no results: a status, and no answer that the first of them would win.
 heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=broken >/dev/null 2>&1
 perl -0777 -i -pe 'substr($_, -400) = pack("V", 0x7fc00000) x 100' broken/step-00000001/model.safetensors

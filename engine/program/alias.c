@@ -144,8 +144,8 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 		return 0;
 	if (!y->step && root->step)
 		return 0; /* a step's buffer, and this runs once a micro-batch */
-	if (is_leaf(root))
-		return root->assign == y;
+	if (is_leaf(root) && root->assign != y)
+		return 0;
 	return last_read(g, root, n) < g->position[n->id];
 }
 

@@ -244,9 +244,10 @@ struct hd_graph_api {
 	 * one is stored per member.  When it is read into another size, HD_RESHARD_SUM keeps its sum,
 	 * HD_RESHARD_ZERO starts at zero, and HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
-	/* The state takes the value at the end of the step.  For a replicated state a term of a sum is refused: sum it
-	 * first.  A value that each micro-batch makes anew is refused where a step has several micro-batches.  The state
-	 * may have a second value, made by nodes of `every`, which it takes in their steps. */
+	/* The state takes the value at the end of the step: until then every node reads the old one, whenever it was made.
+	 * For a replicated state a term of a sum is refused: sum it first.  A value that each micro-batch makes anew is
+	 * refused where a step has several micro-batches.  The state may have a second value, made by nodes of `every`,
+	 * which it takes in their steps. */
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);
 	/* -- nodes that some members run (since 0.4) ------------------------------------------------------------------- */
 	/* Slot lower, units F, B and W: nodes made from now on run on these members alone.  NULL, or a new cursor:
