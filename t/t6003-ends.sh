@@ -153,6 +153,14 @@ end
 is "asked again: its status" $rc 1
 is "one message" "$(lines)" 1
 like "which names the kernel" "$said" '^heddle: asked to end, and still in kernel squared_relu of \[relu\] after [0-9]+ seconds: it is not waited for, nothing is saved$'
+# On all ranks: none waits for another.
+for n in 1 2; do
+	begin $n --set train.watchdog=2
+	end
+	is "the watchdog, np $n: its status" "$((rc != 0)) $(lines)" "1 1"
+	like "which names the rank and the kernel" "$said" \
+		'^heddle: rank [01].* is still in kernel squared_relu of \[relu\] after [0-9]+ s \(train.watchdog = 2\)$'
+done
 mv keep.ini tiny.ini
 
 for who in 1 2; do

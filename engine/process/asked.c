@@ -24,6 +24,8 @@
 static atomic_int asked, from_launcher, by_launcher, ready, ends;
 static void (*_Atomic on_ending)(void);
 static uint64_t (*_Atomic whose_turn)(char *text, size_t size);
+static void (*_Atomic too_long)(const char *where, double seconds);
+static double longest; /* written before too_long */
 static pthread_t waiter, main_thread;
 static int first, waits;
 
@@ -39,27 +41,45 @@ static void leave(void)
 	_exit(1);
 }
 
-/* A plugin that does not return is no reason to stay for ever: the run would never look. */
-static void leave_stuck(double limit)
+/* Seconds since which a plugin's slot or kernel, the same one, has not returned; where: "" if none runs. */
+static double in_one_turn(char *where, size_t size)
 {
 	static uint64_t turn;
 	static double since;
-	char where[200], text[400];
-	uint64_t is = whose_turn(where, sizeof(where));
-	int n;
+	uint64_t is = whose_turn(where, size);
 
 	if (!*where || is != turn || since == 0) {
 		turn = is;
 		since = hd_seconds();
 	}
-	if (hd_seconds() - since < limit)
+	return hd_seconds() - since;
+}
+
+/* A plugin that does not return is no reason to stay for ever: the run would never look. */
+static void leave_stuck(double limit)
+{
+	char where[200], text[400];
+	double seconds = in_one_turn(where, sizeof(where));
+	int n;
+
+	if (seconds < limit)
 		return;
 	n = snprintf(text, sizeof(text),
 		     "heddle: asked to end, and still%s after %.0f seconds: it is not waited for, nothing is saved\n",
-		     where, hd_seconds() - since);
+		     where, seconds);
 	if (write(2, text, (size_t)n) < 0)
 		_exit(2);
 	_exit(1);
+}
+
+/* Nobody has asked.  If all ranks are in a kernel that does not return, none waits for another, whose watchdog would tell. */
+static void look_for_stuck(void)
+{
+	char where[200];
+	double seconds = in_one_turn(where, sizeof(where));
+
+	if (*where && seconds > longest)
+		too_long(where, seconds);
 }
 
 static void take(const siginfo_t *info)
@@ -101,9 +121,9 @@ static void *wait_for_signals(void *unused)
 	(void)unused;
 	signals(&set);
 	for (;;) {
-		int early = asked && !ready, watched = asked && ready && whose_turn;
+		int early = asked && !ready, watched = asked && ready && whose_turn, looks = !asked && too_long != NULL;
 
-		if (sigtimedwait(&set, &info, early ? &patience : watched ? &second : NULL) > 0) {
+		if (sigtimedwait(&set, &info, early ? &patience : &second) > 0) {
 			if (is_the_end(&info))
 				return NULL;
 			if (watched)
@@ -113,6 +133,8 @@ static void *wait_for_signals(void *unused)
 			leave();
 		} else if (watched) {
 			leave_stuck(STUCK);
+		} else if (looks) {
+			look_for_stuck();
 		}
 	}
 }
@@ -162,6 +184,12 @@ void hd_asked_ready(void (*ending)(void))
 void hd_asked_watch(uint64_t (*turn)(char *text, size_t size))
 {
 	whose_turn = turn;
+}
+
+void hd_asked_watchdog(double seconds, void (*over)(const char *where, double seconds))
+{
+	longest = seconds;
+	too_long = over;
 }
 
 int hd_asked_pass_on(void)

@@ -26,6 +26,8 @@ int hd_comm_may_speak(void);
 
 /* Seconds without progress after which a waiting rank says what it waits for and for which rank, and ends the run. */
 void hd_comm_watchdog(double seconds);
+/* This rank has been in a plugin's slot or kernel for so long (where: " in kernel x of [y]"): ends all ranks, and tells. */
+void hd_comm_stuck(const char *where, double seconds) __attribute__((noreturn));
 void hd_comm_ending(void); /* the launcher ends the run; any thread may call it */
 
 #endif

@@ -192,6 +192,16 @@ static void report_late(const struct hd_waiting *w, int late)
 	hd_comm_abort(HD_STATUS_LOST);
 }
 
+void hd_comm_stuck(const char *where, double seconds)
+{
+	if (!hd_comm_may_speak())
+		sleep(2); /* the one who speaks ends the run: let its message come first */
+	else
+		hd_log(HD_LOG_ERROR, "%s is still%s after %.0f s (train.watchdog = %.0f)", hd_rank_text(hd_here.w.rank),
+		       where, seconds, watch.limit);
+	hd_comm_abort(HD_STATUS_LOST);
+}
+
 /* -- what the waiting loop asks ---------------------------------------------------------------- */
 void hd_watchdog_dead(const struct hd_waiting *w, int sleeping)
 {
