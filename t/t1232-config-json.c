@@ -10,6 +10,9 @@
 #define SIZES \
 	"\"hidden_size\":32,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":61,\"intermediate_size\":64," \
 	"\"max_position_embeddings\":64"
+#define LAYERS(a, b, c, d) "\"layer_types\":[\"" a "\",\"" b "\",\"" c "\",\"" d "\"]"
+#define FULL "full_attention"
+#define OWN "sliding_attention"
 #define ROPE(keys) "\"rope_scaling\":{" keys "}"
 
 static const struct {
@@ -100,10 +103,43 @@ static const struct {
 	  "\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]",
 	  "window_layers = fw\n" },
 	{ "qwen2", "\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":[\"full_attention\"]",
-	  "!layer_types is [\"full_attention\"], which is not known for the family qwen2; known: sliding_attention and full_attention, one for each layer" },
+	  "!layer_types is [\"full_attention\"], which is not known for the family qwen2; known: sliding_attention and full_attention, one for each layer, in an array" },
 	{ "qwen2", "\"use_sliding_window\":true,\"sliding_window\":8,\"sliding_window_pattern\":2",
 	  "!sliding_window_pattern is 2, which" },
 	{ "gemma3", "\"sliding_window\":8,\"sliding_window_pattern\":2", "window_layers = wf\n" },
+	{ "gemma3", "\"sliding_window\":8,\"_sliding_window_pattern\":2",
+	  "!_sliding_window_pattern is 2, which is not known for the family gemma3; known: 6 where there is no layer_types" },
+	{ "gemma3", "\"_sliding_window_pattern\":2," LAYERS(OWN, OWN, FULL, FULL), "window_layers = wwff\n" },
+	{ "gemma3", "\"_sliding_window_pattern\":6", "window = 4096\n" },
+	{ "gemma3", "\"sliding_window_pattern\":2.0", "!sliding_window_pattern is 2.0, which" },
+	{ "gemma2", "\"sliding_window_pattern\":3",
+	  "!sliding_window_pattern is 3, which is not known for the family gemma2; known: 2 where there is no layer_types" },
+	{ "gemma2", "\"sliding_window_pattern\":2", "window_layers = wf\n" },
+	{ "gemma2", "\"_sliding_window_pattern\":3", "!_sliding_window_pattern is 3, which" },
+	{ "gemma2", "\"use_sliding_window\":true", "!use_sliding_window is true, which" },
+	{ "gemma2", "\"sliding_window\":null," LAYERS(OWN, FULL, OWN, FULL), "; known: full_attention alone" },
+	{ "gemma2", "\"sliding_window\":null," LAYERS(FULL, FULL, FULL, FULL), "window = 0\n" },
+	{ "qwen2", "\"use_sliding_window\":true,\"max_window_layers\":0", "window = 4096\n" },
+	{ "qwen2", "\"use_sliding_window\":1",
+	  "!use_sliding_window is 1, which is not known for the family qwen2; known: true" },
+	{ "qwen2", "\"use_sliding_window\":\"true\"", "!use_sliding_window is \"true\", which" },
+	{ "qwen2", "\"use_sliding_window\":true,\"max_window_layers\":\"1\"", "!max_window_layers is \"1\", which" },
+	{ "qwen2", "\"use_sliding_window\":true,\"max_window_layers\":1.0", "; known: a whole number from 0, or null" },
+	{ "qwen2", "\"layer_types\":\"full_attention\"",
+	  "; known: sliding_attention and full_attention, one for each layer, in an array" },
+	{ "qwen2", "\"layer_types\":{\"0\":\"full_attention\"}", "!layer_types is {\"0\":" },
+	{ "qwen2",
+	  "\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]",
+	  "; known: sliding_attention and full_attention, one for each layer, in an array" },
+	{ "qwen2", "\"layer_types\":null", "window = 0\n" },
+	{ "qwen2", "\"use_sliding_window\":false," LAYERS(FULL, OWN, FULL, FULL),
+	  "; known: full_attention alone, where no window is used" },
+	{ "mistral", "\"sliding_window\":5.0",
+	  "!sliding_window is 5.0, which is not known for the family mistral; known: a whole number from 1, or null" },
+	{ "mistral", "\"sliding_window\":\"5\"", "!sliding_window is \"5\", which" },
+	{ "mistral", "\"sliding_window\":true", "!sliding_window is true, which" },
+	{ "mistral", "\"sliding_window\":0", "!sliding_window is 0, which" },
+	{ "mistral", "\"num_hidden_layers\":4.0", "window_layers = w\n" },
 	{ "mistral", "\"sliding_window\":null", "window = 0\n" },
 	{ "mistral", "\"sliding_window\":8", "window_layers = w\n" },
 };

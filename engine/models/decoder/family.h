@@ -50,8 +50,9 @@ struct hd_family {
 	const struct hd_family_key *keys;
 	uint32_t window;        /* HD_FAMILY_WINDOW_... */
 	int64_t window_pattern; /* HD_FAMILY_WINDOW_TYPES: every so many-th layer has none, in a config that does not say it */
-	int64_t window_absent;                      /* the window of a config without sliding_window */
-	const char *theta_absent;                   /* the theta of a config without one; NULL: the family's default */
+	int window_fixed;         /* its class has window_pattern, and reads no other from sliding_window_pattern */
+	int64_t window_absent;    /* the window of a config without sliding_window */
+	const char *theta_absent; /* the theta of a config without one; NULL: the family's default */
 	const struct hd_expert_names *expert_names; /* NULL: Mixtral's */
 	const struct hd_family *dense;              /* whose class a model without experts is; NULL: its own */
 	int fused;                                  /* q, k and v are one stored tensor, and so are gate and up */

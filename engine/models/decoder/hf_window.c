@@ -9,20 +9,25 @@
 #include <string.h>
 
 static const struct {
-	uint32_t least;
+	uint32_t least, most;
 	const char *key;
 } known[] = {
-	{ HD_FAMILY_WINDOW_ALL, "sliding_window" },
-	{ HD_FAMILY_WINDOW_USE, "layer_types" },
-	{ HD_FAMILY_WINDOW_USED_BY_ALL, "use_sliding_window" },
-	{ HD_FAMILY_WINDOW_USED_BY_ALL, "max_window_layers" },
-	{ HD_FAMILY_WINDOW_TYPES, "sliding_window_pattern" },
+	{ HD_FAMILY_WINDOW_ALL, HD_FAMILY_WINDOW_TYPES, "sliding_window" },
+	{ HD_FAMILY_WINDOW_USE, HD_FAMILY_WINDOW_TYPES, "layer_types" },
+	{ HD_FAMILY_WINDOW_USED_BY_ALL, HD_FAMILY_WINDOW_USE, "use_sliding_window" },
+	{ HD_FAMILY_WINDOW_USED_BY_ALL, HD_FAMILY_WINDOW_USE, "max_window_layers" },
+	{ HD_FAMILY_WINDOW_TYPES, HD_FAMILY_WINDOW_TYPES, "sliding_window_pattern" },
 };
+
+static int knows(const struct hd_family *f, size_t i)
+{
+	return known[i].least <= f->window && f->window <= known[i].most;
+}
 
 const char *hd_hf_is_window(const struct hd_family *f, const char *key)
 {
 	for (size_t i = 0; i < HD_LEN(known); i++)
-		if (!strcmp(known[i].key, key) && known[i].least <= f->window)
+		if (!strcmp(known[i].key, key) && knows(f, i))
 			return key;
 	return NULL;
 }
@@ -30,40 +35,95 @@ const char *hd_hf_is_window(const struct hd_family *f, const char *key)
 void hd_hf_name_window(const struct hd_family *f, char **names)
 {
 	for (size_t i = 0; i < HD_LEN(known); i++)
-		if (known[i].least <= f->window)
+		if (knows(f, i))
 			hd_append(names, ", %s", known[i].key);
+}
+
+/* -- one key -------------------------------------------------------------------------------------------------------------- */
+/* A whole number; *out stays as it is where the key is null or absent. */
+static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t *out)
+{
+	const json_t *v = json_object_get(r->config, key);
+
+	if (!v || json_is_null(v))
+		return HD_OK;
+	if (!json_is_integer(v) || json_integer_value(v) < least)
+		return hd_hf_unknown(r, key, v,
+				     least ? "a whole number from 1, or null" : "a whole number from 0, or null");
+	*out = json_integer_value(v);
+	return HD_OK;
+}
+
+/* The length of windows; 0: there are none. */
+static int length_of(struct hd_hf_reader *r, int64_t *window)
+{
+	const json_t *use = json_object_get(r->config, "use_sliding_window");
+
+	*window = json_object_get(r->config, "sliding_window") ? 0 : r->family->window_absent;
+	HD_TRY(whole(r, "sliding_window", 1, window));
+	if (!hd_hf_is_window(r->family, "use_sliding_window"))
+		return HD_OK;
+	if (use && !json_is_null(use) && !json_is_boolean(use))
+		return hd_hf_unknown(r, "use_sliding_window", use, "true, false, null");
+	if (!json_is_true(use))
+		*window = 0;
+	return HD_OK;
 }
 
 /* Letters of layers, as the types say. */
 static int types_of(struct hd_hf_reader *r, const json_t *types, char *letters, size_t layers)
 {
+	static const char *const expected = "sliding_attention and full_attention, one for each layer, in an array";
+
+	if (!json_is_array(types) || json_array_size(types) != layers)
+		return hd_hf_unknown(r, "layer_types", types, expected);
 	for (size_t l = 0; l < layers; l++) {
 		const char *type = json_string_value(json_array_get(types, l));
 
 		if (!type || (strcmp(type, "sliding_attention") && strcmp(type, "full_attention")))
-			return hd_hf_unknown(r, "layer_types", types,
-					     "sliding_attention and full_attention, one for each layer");
+			return hd_hf_unknown(r, "layer_types", types, expected);
 		letters[l] = *type == 's' ? 'w' : 'f';
 	}
 	return HD_OK;
 }
 
-static int64_t number(const json_t *o, const char *key, int64_t otherwise)
+/* A key that the family's class does not read for the layers may only repeat what they are. */
+static int expect_pattern(struct hd_hf_reader *r, const char *key, int64_t pattern)
 {
-	const json_t *v = json_object_get(o, key);
+	char *known = hd_format("%lld where there is no layer_types", (long long)pattern);
+	int64_t said = pattern;
+	int rc = whole(r, key, 1, &said);
 
-	return json_is_integer(v) ? json_integer_value(v) : otherwise;
+	if (rc >= 0 && said != pattern)
+		rc = hd_hf_unknown(r, key, json_object_get(r->config, key), known);
+	free(known);
+	return rc;
 }
 
-static int letters_of(struct hd_hf_reader *r, char *letters, int64_t layers)
+/* Every so many-th layer has none.  Classes of transformers write _sliding_window_pattern and do not read it. */
+static int pattern_of(struct hd_hf_reader *r, int64_t *pattern)
 {
-	const json_t *o = r->config, *types = json_object_get(o, "layer_types");
-	int64_t pattern = number(o, "_sliding_window_pattern", r->family->window_pattern);
-	int64_t from = r->family->window == HD_FAMILY_WINDOW_USE ? number(o, "max_window_layers", 28) : 0;
+	*pattern = r->family->window_pattern;
+	if (!r->family->window_fixed)
+		HD_TRY(whole(r, "sliding_window_pattern", 1, pattern));
+	HD_TRY(expect_pattern(r, "sliding_window_pattern", *pattern));
+	return expect_pattern(r, "_sliding_window_pattern", *pattern);
+}
 
-	pattern = number(o, "sliding_window_pattern", pattern);
-	if (json_is_array(types))
+static int letters_of(struct hd_hf_reader *r, char *letters, int64_t layers, int64_t window)
+{
+	const json_t *types = json_object_get(r->config, "layer_types");
+	int64_t pattern = 0, from = 28; /* of max_window_layers, where a config has none */
+
+	HD_TRY(whole(r, "max_window_layers", 0, &from));
+	if (types && !json_is_null(types))
 		return types_of(r, types, letters, (size_t)layers);
+	if (!window)
+		from = layers;
+	else if (r->family->window != HD_FAMILY_WINDOW_USE)
+		from = 0;
+	if (window && r->family->window == HD_FAMILY_WINDOW_TYPES)
+		HD_TRY(pattern_of(r, &pattern));
 	for (int64_t l = 0; l < layers; l++)
 		letters[l] = pattern ? ((l + 1) % pattern ? 'w' : 'f') : l >= from ? 'w' : 'f';
 	return HD_OK;
@@ -80,33 +140,45 @@ static void shorten(char *letters)
 	letters[at] = 0;
 }
 
+/* -- all ------------------------------------------------------------------------------------------------------------------- */
+static int say_window(struct hd_hf_reader *r, char *letters, int64_t window)
+{
+	if (!strchr(letters, 'w')) {
+		hd_hf_say(r, "window", "0");
+		return HD_OK;
+	}
+	if (!window)
+		return hd_hf_unknown(r, "layer_types", json_object_get(r->config, "layer_types"),
+				     "full_attention alone, where no window is used");
+	shorten(letters);
+	hd_hf_say(r, "window", "%lld", (long long)window);
+	hd_hf_say(r, "window_layers", "%s", letters);
+	return HD_OK;
+}
+
 int hd_hf_read_window(struct hd_hf_reader *r)
 {
-	int64_t layers = number(r->config, hd_hf_theirs(r->family, "layers"), 0), window = r->family->window_absent;
-	const json_t *use = json_object_get(r->config, "use_sliding_window");
+	double layers = json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "layers")));
+	int64_t window;
 	char *letters;
 	int rc;
 
 	if (r->family->window == HD_FAMILY_WINDOW_NONE)
 		return HD_OK;
-	if (json_object_get(r->config, "sliding_window"))
-		window = number(r->config, "sliding_window", 0);
-	if ((r->family->window == HD_FAMILY_WINDOW_USE || r->family->window == HD_FAMILY_WINDOW_USED_BY_ALL) &&
-	    !json_is_true(use))
-		window = 0;
-	if (!window || layers < 1 || layers > 100000) {
+	HD_TRY(length_of(r, &window));
+	if (layers < 1 || layers > 100000) { /* refused with the other sizes */
 		hd_hf_say(r, "window", "0");
 		return HD_OK;
 	}
 	letters = hd_alloc((size_t)layers + 1);
-	rc = letters_of(r, letters, layers);
-	shorten(letters);
-	hd_hf_say(r, "window", "%lld", strchr(letters, 'w') ? (long long)window : 0LL);
-	hd_hf_say(r, "window_layers", "%s", letters);
+	rc = letters_of(r, letters, (int64_t)layers, window);
+	if (rc >= 0)
+		rc = say_window(r, letters, window);
 	free(letters);
 	return rc;
 }
 
+/* -- writing -------------------------------------------------------------------------------------------------------------- */
 static int has_window(const struct hd_model *m, int64_t l)
 {
 	return m->window && m->window_layers[(size_t)l % strlen(m->window_layers)] == 'w';

@@ -40,6 +40,7 @@ const struct hd_family hd_family_gemma2 = {
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_TYPES,
 	.window_pattern = 2,
+	.window_fixed = 1,
 	.window_absent = 4096,
 	.moe_every = 2,
 };

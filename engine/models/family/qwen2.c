@@ -23,5 +23,6 @@ const struct hd_family hd_family_qwen2 = {
 	.defaults = defaults,
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_USE,
+	.window_absent = 4096,
 	.moe_every = 2,
 };

@@ -25,5 +25,6 @@ const struct hd_family hd_family_qwen3 = {
 	.defaults = defaults,
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_USE,
+	.window_absent = 4096,
 	.moe_every = 2,
 };

@@ -31,6 +31,7 @@ const struct hd_family hd_family_qwen3_moe = {
 	.defaults = defaults,
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_USED_BY_ALL,
+	.window_absent = 4096,
 	.experts = 128,
 	.moe_every = 1,
 	.router = HD_ROUTER_TOPK,
