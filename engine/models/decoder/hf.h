@@ -9,7 +9,8 @@ struct hd_hf_reader { /* of one config.json */
 	const json_t *config;
 	const struct hd_family *family;
 	const char *path;
-	json_t *keys; /* of [model], as texts */
+	json_t *keys;   /* of [model], as texts */
+	json_t *places; /* where config.json has said them, for hd_hf_say_once */
 	struct hd_err *err;
 };
 
@@ -21,6 +22,8 @@ json_t *hd_hf_config(const struct hd_model *m);
 /* -- parts of both -------------------------------------------------------------------------------------------------------- */
 void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...) HD_PRINTF(3, 4);
 void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x);
+/* As hd_hf_say, of what config.json says at `place': HD_EINVAL where another place has said something else. */
+int hd_hf_say_once(struct hd_hf_reader *r, const char *key, const char *place, const char *text);
 /* The value that is not known, and those that are. */
 int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, const char *known);
 const char *hd_hf_is_rope(const char *key); /* key, if rope reads it; or NULL */

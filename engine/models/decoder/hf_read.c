@@ -37,6 +37,19 @@ static const char *const about[] = {
 	"heddle",
 };
 
+/* Keys of published files that change nothing with these values, in families that do not have them. */
+static const struct hd_family_key harmless[] = {
+	{ "rope_interleaved", NULL, "false", NULL, 0 },
+	{ "use_mrope", NULL, "false", NULL, 0 },
+	{ "full_attn_mod", NULL, "1", NULL, 0 },
+	{ "interpolate_factor", NULL, "1", NULL, 0 },
+	{ "lm_head_bias", NULL, "false", NULL, 0 },
+	{ "mlp_bias", NULL, "false", NULL, 0 },
+	{ "pruned_heads", NULL, "{}", NULL, 0 },
+	{ "is_decoder", NULL, "true", NULL, 0 }, /* every class here is one */
+	{ NULL, NULL, NULL, NULL, 0 },
+};
+
 void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...)
 {
 	char *text;
@@ -52,6 +65,18 @@ void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...)
 void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x)
 {
 	hd_hf_say(r, key, "%.15g", x);
+}
+
+int hd_hf_say_once(struct hd_hf_reader *r, const char *key, const char *place, const char *text)
+{
+	const char *was = json_string_value(json_object_get(r->keys, key));
+	const char *where = json_string_value(json_object_get(r->places, key));
+
+	if (where && strcmp(was, text))
+		return hd_err_set(r->err, HD_EINVAL, "%s: %s is %s, and %s is %s", r->path, where, was, place, text);
+	hd_hf_say(r, key, "%s", text);
+	json_object_set_new(r->places, key, json_string(place));
+	return HD_OK;
 }
 
 int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, const char *known)
@@ -107,11 +132,12 @@ static int is_value(const json_t *v, const char *one, size_t n)
 		return strspn(text, "0123456789.-") == n && strtod(text, NULL) == json_number_value(v);
 	if (json_is_string(v))
 		return !strcmp(json_string_value(v), text);
-	return !strcmp(text, json_is_true(v)                           ? "true"
-			     : json_is_false(v)                        ? "false"
-			     : json_is_null(v)                         ? "null"
-			     : json_is_array(v) && !json_array_size(v) ? "[]"
-								       : "{}");
+	return !strcmp(text, json_is_true(v)                             ? "true"
+			     : json_is_false(v)                          ? "false"
+			     : json_is_null(v)                           ? "null"
+			     : json_is_array(v) && !json_array_size(v)   ? "[]"
+			     : json_is_object(v) && !json_object_size(v) ? "{}"
+									 : "");
 }
 
 /* A key whose value must be one of a few. */
@@ -128,32 +154,48 @@ static int expect(struct hd_hf_reader *r, const struct hd_family_key *k, const j
 	return hd_hf_unknown(r, k->theirs, v, known);
 }
 
+static int is_yes_or_no(const struct hd_family_key *k)
+{
+	const struct hd_knob *knob = hd_knob_find(k->ours);
+
+	return knob && knob->kind == HD_KNOB_YES;
+}
+
+static int unknown_value(struct hd_hf_reader *r, const struct hd_family_key *k, const json_t *v)
+{
+	char known[300];
+
+	if (!k->values)
+		return hd_hf_unknown(r, k->theirs, v, is_yes_or_no(k) ? "true, false" : "a number");
+	names_of(k->values, known);
+	return hd_hf_unknown(r, k->theirs, v, known);
+}
+
+/* null that leaves no default of ours to mean. */
+static int needs_value(const struct hd_family_key *k)
+{
+	return k->values || !strcmp(k->ours, "norm_eps") || !strcmp(k->ours, "tie_embeddings") ||
+	       !strcmp(k->ours, "rope_theta_window");
+}
+
 static int take(struct hd_hf_reader *r, const struct hd_family_key *k, const json_t *v)
 {
-	const char *word = !k->values           ? NULL
-			   : json_is_boolean(v) ? (json_is_true(v) ? "true" : "false")
-						: json_string_value(v);
-	char known[300], out[40];
+	const char *word = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
+	char text[60], out[40];
 
-	if (json_is_boolean(v) && !word)
-		hd_hf_say(r, k->ours, "%s", json_is_true(v) ? "yes" : "no");
-	else if (json_is_integer(v))
-		hd_hf_say(r, k->ours, "%lld", (long long)json_integer_value(v));
+	if (json_is_integer(v))
+		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(v));
 	else if (json_is_real(v))
-		hd_hf_say_number(r, k->ours, json_real_value(v));
-	else if (json_is_null(v) && !strcmp(k->ours, "norm_eps"))
-		return hd_hf_unknown(r, k->theirs, v, "a number");
-	else if (json_is_null(v) && !strcmp(k->ours, "tie_embeddings"))
-		return hd_hf_unknown(r, k->theirs, v, "true, false");
-	else if (json_is_null(v))
-		hd_hf_say(r, k->ours, "0");
+		snprintf(text, sizeof(text), "%.15g", json_real_value(v));
+	else if (json_is_boolean(v) && is_yes_or_no(k))
+		snprintf(text, sizeof(text), "%s", json_is_true(v) ? "yes" : "no");
+	else if (json_is_null(v) && !needs_value(k))
+		snprintf(text, sizeof(text), "0");
 	else if (word && hd_hf_word(k->values, word, 0, out))
-		hd_hf_say(r, k->ours, "%s", out);
-	else if (k->values)
-		return names_of(k->values, known), hd_hf_unknown(r, k->theirs, v, known);
+		snprintf(text, sizeof(text), "%s", out);
 	else
-		return hd_hf_unknown(r, k->theirs, v, "a number, or yes and no");
-	return HD_OK;
+		return unknown_value(r, k, v);
+	return hd_hf_say_once(r, k->ours, k->theirs, text);
 }
 
 static int read_key(struct hd_hf_reader *r, const struct hd_family_key *k)
@@ -190,15 +232,18 @@ static const struct hd_family_key of_experts[] = {
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
+static const struct hd_family_key *find_key(const struct hd_family_key *keys, const char *theirs)
+{
+	for (const struct hd_family_key *k = keys; k->theirs; k++)
+		if (!strcmp(k->theirs, theirs))
+			return k;
+	return NULL;
+}
+
 static int is_known(const struct hd_family *f, const char *key)
 {
-	for (const struct hd_family_key *k = of_experts; k->theirs; k++)
-		if (!strcmp(k->theirs, key))
-			return 1;
-	for (const struct hd_family_key *k = f->keys; k->theirs; k++)
-		if (!strcmp(k->theirs, key))
-			return 1;
-	return is_about(key) || (f->rope && hd_hf_is_rope(key)) || hd_hf_is_window(f, key);
+	return find_key(of_experts, key) || find_key(f->keys, key) || is_about(key) ||
+	       (f->rope && hd_hf_is_rope(key)) || hd_hf_is_window(f, key);
 }
 
 static char *known_keys(const struct hd_family *f)
@@ -214,22 +259,30 @@ static char *known_keys(const struct hd_family *f)
 	return known;
 }
 
+static int check_key(struct hd_hf_reader *r, const char *key, const json_t *v)
+{
+	const struct hd_family_key *k = find_key(harmless, key);
+	char *known;
+	int rc;
+
+	if (json_is_null(v) || is_known(r->family, key))
+		return HD_OK;
+	if (k)
+		return expect(r, k, v);
+	known = known_keys(r->family);
+	rc = hd_hf_unknown(r, key, v, known);
+	free(known);
+	return rc;
+}
+
 static int check_known(struct hd_hf_reader *r)
 {
 	json_t *config = (json_t *)(uintptr_t)r->config, *v; /* json_object_foreach reads only, and takes no const */
 	const char *key;
-	char *known;
-	int rc = HD_OK;
 
-	json_object_foreach(config, key, v) {
-		if (json_is_null(v) || is_known(r->family, key))
-			continue;
-		known = known_keys(r->family);
-		rc = hd_hf_unknown(r, key, v, known);
-		free(known);
-		break;
-	}
-	return rc;
+	json_object_foreach(config, key, v)
+		HD_TRY(check_key(r, key, v));
+	return HD_OK;
 }
 
 static char *text_of(const struct hd_hf_reader *r)
@@ -245,7 +298,9 @@ static char *text_of(const struct hd_hf_reader *r)
 
 char *hd_hf_read(const json_t *config, const struct hd_family *f, const char *path, struct hd_err *err)
 {
-	struct hd_hf_reader r = { .config = config, .family = f, .path = path, .keys = json_object(), .err = err };
+	struct hd_hf_reader r = {
+		.config = config, .family = f, .path = path, .keys = json_object(), .places = json_object(), .err = err
+	};
 	int rc = check_known(&r);
 	char *text;
 
@@ -261,5 +316,6 @@ char *hd_hf_read(const json_t *config, const struct hd_family *f, const char *pa
 		rc = read_key(&r, k);
 	text = rc >= 0 ? text_of(&r) : NULL;
 	json_decref(r.keys);
+	json_decref(r.places);
 	return text;
 }

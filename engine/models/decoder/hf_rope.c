@@ -6,6 +6,7 @@
 #include "engine/models/decoder/hf.h"
 #include "engine/models/decoder/knobs.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,23 +43,140 @@ static const char *const others[] = { "rope_type",      "type",      "truncate",
 				      "mscale_all_dim", "finetuned", "short_factor", "long_factor" };
 static const char *const types[] = { "default", "linear", "dynamic", "llama3", "yarn", "longrope" };
 
+static int is_there(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	return v && !json_is_null(v);
+}
+
+/* Where a section says its type. */
+static const char *type_key(const json_t *o)
+{
+	return is_there(o, "rope_type") || !is_there(o, "type") ? "rope_type" : "type";
+}
+
 static const char *type_of(const json_t *o)
 {
-	const json_t *type = json_object_get(o, "rope_type");
+	const json_t *type = json_object_get(o, type_key(o));
 
-	type = json_is_string(type) ? type : json_object_get(o, "type");
 	return json_is_string(type) ? json_string_value(type) : "default";
 }
 
-static int is_known(const char *key)
+static int is_default(const json_t *o)
+{
+	return !strcmp(type_of(o), "default");
+}
+
+static int is_number_key(const char *key)
 {
 	for (size_t i = 0; i < HD_LEN(numbers); i++)
 		if (!strcmp(numbers[i].theirs, key))
 			return 1;
+	return 0;
+}
+
+static int is_known(const char *key)
+{
 	for (size_t i = 0; i < HD_LEN(others); i++)
 		if (!strcmp(others[i], key))
 			return 1;
-	return 0;
+	return is_number_key(key);
+}
+
+/* The family's layers with a window have a theta of their own, which is in a section of its own. */
+static int has_sections(const struct hd_hf_reader *r)
+{
+	return hd_hf_theirs(r->family, "rope_theta_window") != NULL;
+}
+
+/* Its class reads partial_rotary_factor. */
+static int turns_a_part(const struct hd_hf_reader *r)
+{
+	return hd_hf_theirs(r->family, "rotary_fraction") || hd_family_default(r->family, "rotary_fraction");
+}
+
+/* -- what a section may have ---------------------------------------------------------------------------------------------- */
+static int check_type(struct hd_hf_reader *r, const char *name, const json_t *o)
+{
+	const json_t *type = json_object_get(o, type_key(o)), *other = json_object_get(o, "type");
+	size_t is = 0;
+
+	while (is < HD_LEN(types) && strcmp(types[is], type_of(o)))
+		is++;
+	if (is == HD_LEN(types) || (type && !json_is_null(type) && !json_is_string(type)))
+		return hd_hf_unknown(r, name, o, "rope_type default, linear, dynamic, llama3, yarn, longrope");
+	if (is_there(o, "type") && !json_equal(type, other))
+		return hd_hf_unknown(r, name, o, "one word as rope_type and type");
+	return HD_OK;
+}
+
+static int check_kinds(struct hd_hf_reader *r, const char *name, json_t *o)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(o, key, v) {
+		if (json_is_null(v))
+			continue;
+		if (!is_known(key))
+			return hd_hf_unknown(
+				r, name, o,
+				"keys rope_type, rope_theta, factor, partial_rotary_factor, "
+				"original_max_position_embeddings, low_freq_factor, high_freq_factor, "
+				"beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim, truncate, "
+				"short_factor, long_factor");
+		if ((is_number_key(key) || !strncmp(key, "mscale", 6)) && !json_is_number(v))
+			return hd_hf_unknown(r, name, o, "numbers for all but rope_type, truncate and the factors");
+	}
+	if (is_there(o, "truncate") && !json_is_boolean(json_object_get(o, "truncate")))
+		return hd_hf_unknown(r, name, o, "truncate as true or false");
+	return HD_OK;
+}
+
+/* What a type needs, and numbers that this type or family's class has no use for. */
+static int check_numbers(struct hd_hf_reader *r, const char *name, const json_t *o)
+{
+	const json_t *factor = json_object_get(o, "factor"), *part = json_object_get(o, "partial_rotary_factor");
+	const json_t *attention = json_object_get(o, "attention_factor");
+	const char *type = type_of(o);
+
+	if (is_default(o) && json_is_number(factor) && json_number_value(factor) != 1)
+		return hd_hf_unknown(r, name, o, "a factor with rope_type linear, dynamic, llama3, yarn, longrope");
+	if (!is_default(o) && strcmp(type, "longrope") && !json_is_number(factor))
+		return hd_hf_unknown(r, name, o, "a factor beside rope_type");
+	if (!strcmp(type, "llama3") && (!is_there(o, "low_freq_factor") || !is_there(o, "high_freq_factor")))
+		return hd_hf_unknown(r, name, o, "low_freq_factor and high_freq_factor beside rope_type llama3");
+	if (json_is_number(attention) && json_number_value(attention) <= 0)
+		return hd_hf_unknown(r, name, o, "an attention_factor of more than 0");
+	if (json_is_number(part) && json_number_value(part) != 1 && !turns_a_part(r))
+		return hd_hf_unknown(r, name, o, "a partial_rotary_factor of 1");
+	return HD_OK;
+}
+
+static int check_section(struct hd_hf_reader *r, const char *name, json_t *o)
+{
+	HD_TRY(check_type(r, name, o));
+	HD_TRY(check_kinds(r, name, o));
+	return check_numbers(r, name, o);
+}
+
+/* -- what a section says -------------------------------------------------------------------------------------------------- */
+static int say(struct hd_hf_reader *r, const char *ours, const char *name, const char *theirs, const char *text)
+{
+	char *place = hd_format("%s%s%s", name, *name ? "." : "", theirs);
+	int rc = hd_hf_say_once(r, ours, place, text);
+
+	free(place);
+	return rc;
+}
+
+static int say_number(struct hd_hf_reader *r, const char *ours, const char *name, const char *theirs, double x)
+{
+	char text[40];
+
+	snprintf(text, sizeof(text), "%.15g", x);
+	return say(r, ours, name, theirs, text);
 }
 
 static double mscale(double factor, double by)
@@ -67,40 +185,50 @@ static double mscale(double factor, double by)
 }
 
 /* YaRN's stretch, where two numbers say it. */
-static void read_mscale(struct hd_hf_reader *r, const json_t *o)
+static int read_mscale(struct hd_hf_reader *r, const char *name, const json_t *o)
 {
 	double one = json_number_value(json_object_get(o, "mscale"));
 	double all = json_number_value(json_object_get(o, "mscale_all_dim"));
 	double factor = json_number_value(json_object_get(o, "factor"));
 
-	if (one != 0 && all != 0 && !json_is_number(json_object_get(o, "attention_factor")))
-		hd_hf_say_number(r, "rope_attention", mscale(factor, one) / mscale(factor, all));
+	if (one == 0 || all == 0 || json_is_number(json_object_get(o, "attention_factor")))
+		return HD_OK;
+	return say_number(r, "rope_attention", name, "mscale / mscale_all_dim",
+			  mscale(factor, one) / mscale(factor, all));
 }
 
-static int read_list(struct hd_hf_reader *r, const json_t *o, const char *theirs, const char *ours)
+static int read_list(struct hd_hf_reader *r, const char *name, const json_t *o, const char *theirs, const char *ours)
 {
 	json_t *list = json_object_get(o, theirs), *v;
 	char *text = NULL;
 	size_t i;
+	int rc = HD_OK;
 
-	json_array_foreach(list, i, v)
+	json_array_foreach(list, i, v) {
 		hd_append(&text, "%s%.17g", i ? "," : "", json_number_value(v));
-	hd_hf_say(r, ours, "%s", text ? text : "");
+		rc = json_is_number(v) ? rc : HD_ENOTSUP;
+	}
+	rc = !json_is_array(list) || rc < 0 ? hd_hf_unknown(r, theirs, list, "a list of numbers")
+					    : say(r, ours, name, theirs, text ? text : "");
 	free(text);
-	return json_is_array(list) ? HD_OK : hd_hf_unknown(r, theirs, list, "a list of numbers");
+	return rc;
 }
 
-/* A factor for each pair; what queries and keys are multiplied by follows from the positions before and after. */
-static int read_longrope(struct hd_hf_reader *r, const json_t *o)
+/* A factor for each pair; what queries and keys are multiplied by follows from `factor', or else from the positions before
+ * and after. */
+static int read_longrope(struct hd_hf_reader *r, const char *name, const json_t *o)
 {
-	const json_t *original = json_object_get(r->config, "original_max_position_embeddings");
-	double now = json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "max_seq")));
+	const char *beside = hd_hf_theirs(r->family, "rope_original"), *max = hd_hf_theirs(r->family, "max_seq");
+	double now = json_number_value(json_object_get(r->config, max)), before;
 
-	original = original ? original : json_object_get(o, "original_max_position_embeddings");
-	if (json_number_value(original) > 0)
-		hd_hf_say_number(r, "rope_factor", now / json_number_value(original));
-	HD_TRY(read_list(r, o, "short_factor", "rope_short"));
-	return read_list(r, o, "long_factor", "rope_long");
+	if (beside && !is_there(r->config, beside))
+		return hd_err_set(r->err, HD_EINVAL, "%s: has rope_type longrope, and no %s", r->path, beside);
+	before = json_number_value(json_object_get(beside ? r->config : o, "original_max_position_embeddings"));
+	if (!is_there(o, "factor") && before > 0)
+		HD_TRY(say_number(r, "rope_factor", "", "max_position_embeddings / original_max_position_embeddings",
+				  now / before));
+	HD_TRY(read_list(r, name, o, "short_factor", "rope_short"));
+	return read_list(r, name, o, "long_factor", "rope_long");
 }
 
 static int read_numbers(struct hd_hf_reader *r, const char *name, const json_t *o)
@@ -108,100 +236,151 @@ static int read_numbers(struct hd_hf_reader *r, const char *name, const json_t *
 	for (size_t i = 0; i < HD_LEN(numbers); i++) {
 		const json_t *v = json_object_get(o, numbers[i].theirs);
 
-		if (v && !json_is_null(v) && !json_is_number(v))
-			return hd_hf_unknown(r, name, o, "numbers for all but rope_type, truncate and the factors");
-		if (v && !json_is_null(v))
-			hd_hf_say_number(r, numbers[i].ours, json_number_value(v));
+		if (json_is_number(v))
+			HD_TRY(say_number(r, numbers[i].ours, name, numbers[i].theirs, json_number_value(v)));
 	}
 	return HD_OK;
 }
 
 static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 {
-	const char *type = type_of(o), *key;
-	json_t *v, *truncate = json_object_get(o, "truncate");
-	size_t is = 0;
+	const char *type = type_of(o);
+	json_t *truncate = json_object_get(o, "truncate");
 
-	while (is < HD_LEN(types) && strcmp(types[is], type))
-		is++;
-	if (is == HD_LEN(types))
-		return hd_hf_unknown(r, name, o, "rope_type default, linear, dynamic, llama3, yarn, longrope");
-	json_object_foreach(o, key, v)
-		if (!is_known(key) && !json_is_null(v))
-			return hd_hf_unknown(
-				r, name, o,
-				"keys rope_type, rope_theta, factor, partial_rotary_factor, "
-				"original_max_position_embeddings, low_freq_factor, high_freq_factor, "
-				"beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim, truncate, "
-				"short_factor, long_factor");
+	HD_TRY(check_section(r, name, o));
+	HD_TRY(say(r, "rope_scaling", name, type_key(o), type_of(o)));
 	HD_TRY(read_numbers(r, name, o));
-	if (!is && json_is_number(json_object_get(o, "factor")) && json_number_value(json_object_get(o, "factor")) != 1)
-		return hd_hf_unknown(r, name, o, "a factor with rope_type linear, dynamic, llama3, yarn, longrope");
-	if (!is)
+	if (is_default(o))
 		return HD_OK;
-	if (strcmp(type, "longrope") && !json_is_number(json_object_get(o, "factor")))
-		return hd_hf_unknown(r, name, o, "a factor beside rope_type");
-	hd_hf_say(r, "rope_scaling", "%s", types[is]);
 	if (json_is_boolean(truncate))
-		hd_hf_say(r, "rope_truncate", "%s", json_is_true(truncate) ? "yes" : "no");
+		HD_TRY(say(r, "rope_truncate", name, "truncate", json_is_true(truncate) ? "yes" : "no"));
 	if (!strcmp(type, "yarn"))
-		read_mscale(r, o);
-	return strcmp(type, "longrope") ? HD_OK : read_longrope(r, o);
+		return read_mscale(r, name, o);
+	return strcmp(type, "longrope") ? HD_OK : read_longrope(r, name, o);
 }
 
-/* Layers with a window: as the others, or with a theta of their own and no scaling. */
+/* -- sections beside each other ------------------------------------------------------------------------------------------- */
+/* Layers with a window: a theta of their own and no scaling; or all as the others, which is a theta of 0 here. */
 static int read_windowed(struct hd_hf_reader *r, json_t *own, const json_t *others_have)
 {
-	if (!json_is_object(own) || json_equal(own, others_have))
+	static const char *const name = "rope_parameters.sliding_attention";
+	const json_t *theta = json_object_get(own, "rope_theta"),
+		     *local = json_object_get(r->config, "rope_local_base_freq");
+
+	HD_TRY(check_section(r, name, own));
+	if (is_default(own) && json_is_number(theta))
+		return say_number(r, "rope_theta_window", name, "rope_theta", json_number_value(theta));
+	if (is_default(own))
 		return HD_OK;
-	if (strcmp(type_of(own), "default"))
-		return hd_hf_unknown(r, "rope_parameters.sliding_attention", own, "rope_type default");
-	hd_hf_say_number(r, "rope_theta_window", json_number_value(json_object_get(own, "rope_theta")));
+	if (!json_is_number(theta) || !json_equal(own, others_have))
+		return hd_hf_unknown(r, name, own, "rope_type default");
+	if (json_is_number(local) && json_number_value(local) != json_number_value(theta))
+		return hd_hf_unknown(r, "rope_local_base_freq", local, "rope_parameters.sliding_attention.rope_theta");
+	hd_hf_say(r, "rope_theta_window", "0");
 	return HD_OK;
 }
 
-/* What is there but is not what it should be would be passed over; two thetas could not both be meant. */
-static int expect_types(struct hd_hf_reader *r, const json_t *theta, const json_t *scaling, const json_t *params)
+static int expect_object(struct hd_hf_reader *r, const char *name, const json_t *o)
 {
-	const json_t *other = json_object_get(params, "rope_theta");
+	if (!o || json_is_null(o) || json_is_object(o))
+		return HD_OK;
+	return hd_hf_unknown(r, name, o, "an object with rope_type, or null");
+}
 
-	if (theta && !json_is_null(theta) && !json_is_number(theta))
-		return hd_hf_unknown(r, "rope_theta", theta, "a number");
-	if (scaling && !json_is_null(scaling) && !json_is_object(scaling))
-		return hd_hf_unknown(r, "rope_scaling", scaling, "an object with rope_type, or null");
-	if (params && !json_is_null(params) && !json_is_object(params))
-		return hd_hf_unknown(r, "rope_parameters", params, "an object with rope_type, or null");
-	if (json_is_number(theta) && json_is_number(other) && json_number_value(theta) != json_number_value(other))
-		return hd_err_set(r->err, HD_EINVAL, "%s: rope_theta is %.15g, and rope_parameters.rope_theta is %.15g",
-				  r->path, json_number_value(theta), json_number_value(other));
+/* rope_parameters with a section for each type of layer. */
+static int read_sections(struct hd_hf_reader *r, json_t *params)
+{
+	json_t *full = json_object_get(params, "full_attention"), *own = json_object_get(params, "sliding_attention"),
+	       *v;
+	const char *key;
+
+	json_object_foreach(params, key, v)
+		if (!json_is_null(v) && strcmp(key, "full_attention") && strcmp(key, "sliding_attention"))
+			return hd_hf_unknown(r, "rope_parameters", params, "full_attention and sliding_attention");
+	if (!has_sections(r))
+		return hd_hf_unknown(r, "rope_parameters", params, "one object for all layers");
+	HD_TRY(expect_object(r, "rope_parameters.full_attention", full));
+	HD_TRY(expect_object(r, "rope_parameters.sliding_attention", own));
+	if (json_is_object(own))
+		HD_TRY(read_windowed(r, own, full));
+	return json_is_object(full) ? read_section(r, "rope_parameters.full_attention", full) : HD_OK;
+}
+
+static int has_types(const json_t *params)
+{
+	return json_object_get(params, "full_attention") || json_object_get(params, "sliding_attention");
+}
+
+/* transformers passes over one rope_parameters for all layers beside rope_scaling, and in families with sections. There its
+ * values must be those of other keys. */
+static int expect_repeated(struct hd_hf_reader *r, json_t *params, const json_t *scaling)
+{
+	const char *key;
+	json_t *v;
+
+	if ((!json_object_size(scaling) && !has_sections(r)) || has_types(params))
+		return HD_OK;
+	json_object_foreach(params, key, v) {
+		int is_type = !strcmp(key, "rope_type") || !strcmp(key, "type");
+
+		if (json_is_null(v) || is_there(r->config, key) || is_there(scaling, key) ||
+		    (is_type && is_default(params)))
+			continue;
+		if (!json_object_size(scaling))
+			return hd_hf_unknown(r, "rope_parameters", params, "full_attention and sliding_attention");
+		if (!is_type && strcmp(key, "factor")) /* compared with what rope_scaling means without them */
+			return hd_err_set(
+				r->err, HD_EINVAL,
+				"%s: rope_parameters has %s, and rope_scaling, which transformers reads in its place, has none",
+				r->path, key);
+	}
 	return HD_OK;
+}
+
+static int read_params(struct hd_hf_reader *r, json_t *params)
+{
+	if (!json_object_size(params))
+		return HD_OK;
+	if (has_types(params))
+		return read_sections(r, params);
+	return read_section(r, "rope_parameters", params);
+}
+
+/* What is not said is what the family's class takes. */
+static void say_rest(struct hd_hf_reader *r)
+{
+	const char *theta = r->family->theta_absent,
+		   *type = json_string_value(json_object_get(r->keys, "rope_scaling"));
+
+	theta = theta ? theta : hd_family_default(r->family, "rope_theta");
+	if (!json_object_get(r->keys, "rope_theta"))
+		hd_hf_say(r, "rope_theta", "%s", theta ? theta : "10000");
+	if (!type || !strcmp(type, "default")) {
+		json_object_del(r->keys, "rope_scaling");
+		return;
+	}
+	/* dynamic counts from the positions that config.json says, whatever length is trained then */
+	if (!strcmp(type, "dynamic") || !json_object_get(r->keys, "rope_original"))
+		hd_hf_say_number(r, "rope_original",
+				 json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "max_seq"))));
 }
 
 int hd_hf_read_rope(struct hd_hf_reader *r)
 {
 	json_t *params = json_object_get(r->config, "rope_parameters"),
-	       *scaling = json_object_get(r->config, "rope_scaling");
-	json_t *theta = json_object_get(r->config, "rope_theta"), *full = json_object_get(params, "full_attention");
-	const char *absent = r->family->theta_absent, *original;
+	       *scaling = json_object_get(r->config, "rope_scaling"), *theta = json_object_get(r->config, "rope_theta");
 
-	absent = absent ? absent : hd_family_default(r->family, "rope_theta");
-	hd_hf_say(r, "rope_theta", "%s", absent ? absent : "10000");
-	HD_TRY(expect_types(r, theta, scaling, params));
+	if (theta && !json_is_null(theta) && !json_is_number(theta))
+		return hd_hf_unknown(r, "rope_theta", theta, "a number");
+	HD_TRY(expect_object(r, "rope_scaling", scaling));
+	HD_TRY(expect_object(r, "rope_parameters", params));
 	if (json_is_number(theta))
-		hd_hf_say_number(r, "rope_theta", json_number_value(theta));
-	if (json_is_object(full)) {
-		HD_TRY(read_windowed(r, json_object_get(params, "sliding_attention"), full));
-		HD_TRY(read_section(r, "rope_parameters.full_attention", full));
-	} else if (json_is_object(params)) {
-		HD_TRY(read_section(r, "rope_parameters", params));
-	}
-	if (json_is_object(scaling))
+		HD_TRY(say_number(r, "rope_theta", "", "rope_theta", json_number_value(theta)));
+	HD_TRY(read_params(r, params));
+	if (json_object_size(scaling))
 		HD_TRY(read_section(r, "rope_scaling", scaling));
-	/* dynamic counts from the positions that config.json says, whatever length is trained then */
-	original = json_string_value(json_object_get(r->keys, "rope_scaling"));
-	if (original && (!strcmp(original, "dynamic") || !json_object_get(r->keys, "rope_original")))
-		hd_hf_say_number(r, "rope_original",
-				 json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "max_seq"))));
+	HD_TRY(expect_repeated(r, params, scaling));
+	say_rest(r);
 	return HD_OK;
 }
 
