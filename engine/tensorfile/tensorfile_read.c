@@ -52,6 +52,7 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	json_t *shape;
 	struct stored_tensor *t = hd_stored_append(f, name);
 	const struct stored_type *type;
+	int64_t bytes;
 
 	if (!t ||
 	    json_unpack(j, "{s:s, s:o, s:[I,I!]}", "dtype", &dtype, "shape", &shape, "data_offsets", &begin, &end) ||
@@ -66,9 +67,12 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	if (!type) /* nothing may ever ask for it */
 		return 0;
 	t->dtype = type->dtype;
-	if (hd_stored_bytes(type->bits, t->ndim, t->shape) != t->bytes)
+	bytes = hd_stored_bytes(type->bits, t->ndim, t->shape);
+	if (bytes < 0)
+		return bad(f, name, err, "its shape is more than 2^63 bytes as %s", dtype);
+	if (bytes != t->bytes)
 		return bad(f, name, err, "data_offsets give %lld bytes, its shape as %s %lld", (long long)t->bytes,
-			   dtype, (long long)hd_stored_bytes(type->bits, t->ndim, t->shape));
+			   dtype, (long long)bytes);
 	return 0;
 }
 
