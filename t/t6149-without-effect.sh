@@ -132,22 +132,28 @@ if command -v python3 >/dev/null; then
 	heddle train tiny.ini $llama --set model.rope_scaling=linear --set checkpoint.dir=l >log 2>&1 || tap_comment <log
 	ok "what the loaded model says is not the user's" heddle check tiny.ini $llama --set model.load=l
 	is "... so nothing is said of it" "$(grep -c 'does nothing' "$tmp/.ok")" 0
-	python3 - "$hf/model.safetensors" <<'END'
+	cat >more.py <<'END'
 import json, struct, sys
 raw = open(sys.argv[1], 'rb').read()
 n = struct.unpack('<Q', raw[:8])[0]
 header, data = json.loads(raw[8:8 + n]), raw[8 + n:]
-for name in ('h.0.attn.bias', 'h.0.attn.q_norm.weight', 'h.9.ln_1.weight'):
+for name in sys.argv[2:]:
     header[name] = {'dtype': 'F32', 'shape': [1], 'data_offsets': [len(data), len(data) + 4]}
     data += bytes(4)
 text = json.dumps(header).encode()
 text += b' ' * (-len(text) % 8)
 open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + data)
 END
+	cp -r "$hf" more
+	python3 more.py "$hf/model.safetensors" h.0.attn.bias vision.0.attn.q_norm.weight h.9.ln_1.weight
 	for verb in check train; do
 		ok "$verb: a model with more tensors loads" heddle $verb tiny.ini --set train.steps=1 --set model.load="$hf"
 		is "... with one warning, that names them, and not what is no weight" "$(grep 'stay unread' "$tmp/.ok")" \
-			"heddle: $hf: this model has no place for 2 of its tensors, which stay unread: h.0.attn.q_norm.weight, h.9.ln_1.weight"
+			"heddle: $hf: this model has no place for 2 of its tensors, which stay unread: vision.0.attn.q_norm.weight, h.9.ln_1.weight"
 	done
+	python3 more.py more/model.safetensors transformer.h.0.attn.q_norm.weight transformer.h.1.mlp.c_fc.lora_A.weight \
+		base_model.model.transformer.h.0.attn.c_attn.lora_B.weight transformer.ln_f.scale h.9.ln_1.weight
+	fails "tensors in the model's own parts, which have no such parameter" heddle check tiny.ini --set model.load=more
+	like "... are refused by name" "$(cat "$tmp/.ok")" 'more: 4 of its tensors are in parts of the model that have no such parameter: .*, \.\.\.'
 fi
 done_testing

@@ -54,6 +54,8 @@ char *hd_conf_file_use(struct hd_conf *c, const char *path);
 char *hd_checkpoint_picks(const char *path, struct hd_err *err); /* the choices recorded in it; malloc'ed, or NULL */
 /* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
+/* Of a conf that is read and not yet checked: model.load's sizes become keys of [model]. */
+int hd_model_load_conf(struct hd_conf *c, struct hd_err *err);
 void hd_conf_tokenizer(struct hd_conf *c, const char *dir); /* data.tokenizer = dir */
 char *hd_checkpoint_own_tokenizer(
 	const char *path); /* the directory of its tokenizer.json; malloc'ed, NULL: it has none */

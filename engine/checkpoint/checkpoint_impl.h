@@ -6,6 +6,7 @@
  *   saver.c               the saves of a run, beside its steps where that is asked for
  *   checkpoint_slices.c   a rank's slice of a tensor -> a place in a file
  *   checkpoint_weights.c  the model's files: one, or several with an index
+ *   checkpoint_unread.c   tensors of these files that the model has no parameter for
  *   checkpoint_states.c   states and gradients, under logical names; pieces of sums, one per member
  *   checkpoint_sums.c     sums of the files' bytes, by which a damaged one is noticed
  *   checkpoint_dirs.c     which directory: the newest, those to remove, the one being written
@@ -56,6 +57,10 @@ int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *
 int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err); /* names and shapes */
 int64_t hd_weights_count(const char *dir); /* tensors in its files; -1: they cannot be read */
 void hd_weights_close(struct hd_weights *w);
+struct hd_tensorfile *hd_weights_file(const struct hd_weights *w, const char *tensor); /* NULL: none has it */
+/* Tensors that no parameter is in, the keys of `left`: an error, a warning, or nothing. */
+int hd_weights_unread(const struct hd_plan *p, const struct hd_weights *w, json_t *left, const char *dir,
+		      struct hd_err *err);
 
 /* -- states and gradients -------------------------------------------------------------------- */
 int hd_states_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err);

@@ -101,7 +101,7 @@ void hd_weights_close(struct hd_weights *w)
 	memset(w, 0, sizeof(*w));
 }
 
-static struct hd_tensorfile *file_of(const struct hd_weights *w, const char *tensor)
+struct hd_tensorfile *hd_weights_file(const struct hd_weights *w, const char *tensor)
 {
 	json_t *i = json_object_get(w->where, tensor);
 
@@ -262,8 +262,8 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 			struct hd_hf_region part = part_of(&r, k);
 
 			if (extent_of_part(g, t, &r, k, &x, &begin))
-				rc = hd_region_move(&(struct hd_movement){ file_of(w, part.name), part.name, t->v.dtype,
-									   1 },
+				rc = hd_region_move(&(struct hd_movement){ hd_weights_file(w, part.name), part.name,
+									   t->v.dtype, 1 },
 						    &part, &x, data + begin * HD_BITS(t->v.dtype) / 8, err);
 		}
 		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
@@ -433,10 +433,10 @@ static int read_into(char *data, uint32_t dtype, const struct hd_program *g, con
 		struct hd_hf_region part = part_of(&r, k);
 		const char *name = name_in(w, part.name);
 
-		HD_TRY(check_shape(dir, name_of(t), name, file_of(w, name), &part, err));
+		HD_TRY(check_shape(dir, name_of(t), name, hd_weights_file(w, name), &part, err));
 		if (extent_of_part(g, t, &r, k, &x, &begin))
-			HD_TRY(hd_region_move(&(struct hd_movement){ file_of(w, name), name, dtype, 0 }, &part, &x,
-					      data + begin * HD_BITS(dtype) / 8, err));
+			HD_TRY(hd_region_move(&(struct hd_movement){ hd_weights_file(w, name), name, dtype, 0 }, &part,
+					      &x, data + begin * HD_BITS(dtype) / 8, err));
 	}
 	return HD_OK;
 }
@@ -459,84 +459,6 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 	return rc;
 }
 
-static int ends_in(const char *name, const char *end)
-{
-	size_t n = strlen(name), m = strlen(end);
-
-	return n >= m && !strcmp(name + n - m, end);
-}
-
-/* Stored by some versions of transformers, and made anew from the configuration by all. */
-static int is_constant(const char *name)
-{
-	return ends_in(name, ".attn.bias") || ends_in(name, ".masked_bias") || ends_in(name, ".inv_freq");
-}
-
-/* Rows begin .. begin + rows - 1 of a stored matrix, in fp32 */
-static int rows_of(const struct hd_weights *w, const char *name, int64_t begin, int64_t rows, int64_t cols, float *to)
-{
-	struct hd_err none = { 0 };
-
-	return hd_tensorfile_load(file_of(w, name), name, HD_DTYPE_F32, to, (int64_t[]){ begin, 0 },
-				  (int64_t[]){ rows, cols }, (int64_t[]){ cols, 1 }, &none) >= 0;
-}
-
-#define ROWS 1024 /* compared at a time */
-
-static int are_same(const struct hd_weights *w, const char *a, const char *b)
-{
-	int64_t n[HD_MAX_DIMS] = { 0 }, m[HD_MAX_DIMS] = { 0 };
-	uint32_t dtype;
-	int ndim[2] = { 0 }, same;
-	float *x;
-
-	if (!hd_tensorfile_find(file_of(w, a), a, &dtype, &ndim[0], n) ||
-	    !hd_tensorfile_find(file_of(w, b), b, &dtype, &ndim[1], m) || ndim[0] != 2 || ndim[1] != 2 ||
-	    n[0] != m[0] || n[1] != m[1])
-		return 0;
-	x = hd_alloc((size_t)(2 * ROWS * n[1]) * sizeof(*x));
-	same = 1;
-	for (int64_t at = 0; at < n[0] && same; at += ROWS) {
-		int64_t rows = n[0] - at < ROWS ? n[0] - at : ROWS;
-
-		same = rows_of(w, a, at, rows, n[1], x) && rows_of(w, b, at, rows, n[1], x + ROWS * n[1]) &&
-		       !memcmp(x, x + ROWS * n[1], (size_t)(rows * n[1]) * sizeof(*x));
-	}
-	free(x);
-	return same;
-}
-
-/* A head that the configuration ties to the embedding, and that is the embedding once more. */
-static int is_tied_head(const struct hd_plan *p, const struct hd_weights *w, const char *name)
-{
-	const char *other;
-	json_t *at;
-
-	if (!p->model.tie || !ends_in(name, "lm_head.weight"))
-		return 0;
-	json_object_foreach(w->where, other, at)
-		if (ends_in(other, "embed_tokens.weight") || ends_in(other, "wte.weight"))
-			return are_same(w, name, other);
-	return 0;
-}
-
-/* A tensor that the model does not have may be all that makes another model of it: a bias, a norm, another layer. */
-static void warn_unread(const struct hd_plan *p, const struct hd_weights *w, json_t *left, const char *dir)
-{
-	char *first = hd_strdup("");
-	const char *name;
-	json_t *at;
-	int64_t n = 0;
-
-	json_object_foreach(left, name, at)
-		if (!is_constant(name) && !is_tied_head(p, w, name) && n++ < 3)
-			hd_append(&first, "%s%s", *first ? ", " : "", name);
-	if (n)
-		hd_log(HD_LOG_WARN, "%s: this model has no place for %lld of its tensors, which stay unread: %s%s", dir,
-		       (long long)n, first, n > 3 ? ", ..." : "");
-	free(first);
-}
-
 /* The tensor that a parameter is in has its shape, or each of them; they are no longer `left`. */
 static int check_param(const struct hd_plan *p, const struct hd_weights *w, const struct tensor *t, const char *dir,
 		       json_t *left, struct hd_err *err)
@@ -548,7 +470,7 @@ static int check_param(const struct hd_plan *p, const struct hd_weights *w, cons
 		struct hd_hf_region part = part_of(&r, k);
 		const char *name = name_in(w, part.name);
 
-		HD_TRY(check_shape(dir, name_of(t), name, file_of(w, name), &part, err));
+		HD_TRY(check_shape(dir, name_of(t), name, hd_weights_file(w, name), &part, err));
 		json_object_del(left, name);
 	}
 	return HD_OK;
@@ -564,7 +486,7 @@ static int check_all(const struct hd_plan *p, const struct hd_weights *w, const 
 		if (is_weight(p->tensors[i]))
 			rc = check_param(p, w, p->tensors[i], dir, left, err);
 	if (rc >= 0)
-		warn_unread(p, w, left, dir);
+		rc = hd_weights_unread(p, w, left, dir, err);
 	json_decref(left);
 	return rc;
 }

@@ -5,7 +5,6 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_impl.h"
-#include "engine/checkpoint/model_load.h"
 #include "engine/config/conf_impl.h"
 #include "engine/models/model.h"
 #include <stdlib.h>

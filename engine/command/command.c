@@ -7,7 +7,6 @@
 #include "engine/process/affinity.h"
 #include "engine/process/asked.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/model_load.h"
 #include "engine/process/launch.h"
 #include "engine/text/tokenizer.h"
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include <config.h>
 #include "t/fuzz/fuzz.h"
 #include "engine/checkpoint/checkpoint_impl.h"
-#include "engine/checkpoint/model_load.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/inprocess/inprocess.h"
 #include "engine/models/decoder/hf.h"
 #include "engine/models/model.h"
