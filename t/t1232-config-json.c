@@ -121,7 +121,7 @@ static const struct {
 	  "rope_theta_window = 9\n" },
 	{ "gemma3",
 	  "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":7},\"sliding_attention\":{\"rope_theta\":7}}",
-	  "rope_theta_window = 7\n" },
+	  "rope_theta_window = 0\n" },
 	/* what a section lacks stands beside it, or is the default of its layers */
 	{ "gemma3", SECTIONS("\"rope_theta\":7", "\"rope_type\":\"default\""), "rope_theta_window = 10000\n" },
 	{ "gemma3", SECTIONS("\"rope_theta\":7", "") ",\"rope_local_base_freq\":9", "rope_theta_window = 9\n" },
@@ -179,6 +179,7 @@ static const struct {
 	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"mscale\":\"1\""), "; known: numbers for all but" },
 	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"attention_factor\":0"),
 	  "; known: an attention_factor of more than 0" },
+	{ "gemma3", "\"attn_logit_softcapping\":50.0", "!attn_logit_softcapping is 50.0, which is not known" },
 	/* windows */
 	{ "qwen2", "\"use_sliding_window\":false,\"sliding_window\":8", "window = 0\n" },
 	{ "qwen2", "\"use_sliding_window\":true,\"sliding_window\":8,\"max_window_layers\":2",

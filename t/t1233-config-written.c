@@ -44,6 +44,29 @@ static const struct {
 	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16", "\"use_sliding_window\":false" },
 	{ "qwen2", "window = 8\nwindow_layers = fw", "\"use_sliding_window\":true" },
 	{ "gemma3", "rope_theta_window = 7\nwindow = 4\nwindow_layers = wf", "\"sliding_attention\"" },
+	/* what the classes of transformers compute otherwise, or refuse */
+	{ "llama", "rope_scaling = dynamic\nrope_factor = 2\nrope_original = 16", "\"model_type\":\"heddle\"" },
+	{ "llama", "rope_scaling = dynamic\nrope_factor = 2", "\"rope_type\":\"dynamic\"" },
+	{ "llama", "", "\"pad_token_id\":null" },
+	{ "llama", "head_dim = 4\nheads = 3\nkv_heads = 3", "\"model_type\":\"heddle\"" },
+	{ "mistral", "head_dim = 4\nheads = 3\nkv_heads = 3", "\"model_type\":\"mistral\"" },
+	{ "phi3", "", "\"pad_token_id\":null" },
+	{ "phi3", "rope_scaling = linear\nrope_factor = 2", "\"model_type\":\"heddle\"" },
+	{ "phi3", "rope_scaling = yarn\nrope_factor = 2", "\"model_type\":\"heddle\"" },
+	{ "phi3",
+	  "head_dim = 8\nrope_scaling = longrope\nrope_short = 1,1,1,1\nrope_long = 2,2,2,2\nrope_original = 32\nrope_factor = 2",
+	  "\"model_type\":\"heddle\"" },
+	{ "olmoe", "experts = 4\nhead_dim = 8", "\"model_type\":\"heddle\"" },
+	{ "gemma2", "query_scale = 7.5", "\"model_type\":\"heddle\"" },
+	{ "gemma2", "query_scale = 7", "\"query_pre_attn_scalar\":7," },
+	{ "gemma2", "", "\"sliding_window\":64" },
+	{ "gemma2", "", "\"layer_types\":[\"full_attention\",\"full_attention\"]" },
+	{ "gemma3", "attention_softcap = 1.5", "\"model_type\":\"heddle\"" },
+	{ "gemma3", "rope_theta = 50\nrope_theta_window = 0\nwindow = 4",
+	  "\"sliding_attention\":{\"rope_theta\":50.0,\"rope_type\":\"default\"}" },
+	{ "gemma3", "rope_theta = 50\nrope_theta_window = 0\nwindow = 4", "\"rope_local_base_freq\":50.0" },
+	{ "gemma3", "rope_theta_window = 0\nwindow = 4\nrope_scaling = linear\nrope_factor = 2",
+	  "\"model_type\":\"heddle\"" },
 };
 
 static void one(size_t i)
@@ -55,9 +78,9 @@ static void one(size_t i)
 
 	snprintf(
 		ini, sizeof(ini),
-		"[model]\nfamily = %s\nlayers = 2\nembed = 16\nheads = 4\nmlp = 32\nvocab = 61\nmax_seq = 64\n%s\n[data]\ntrain = none\n"
+		"[model]\nfamily = %s\nlayers = 2\nembed = 16\n%smlp = 32\nvocab = 61\nmax_seq = 64\n%s\n[data]\ntrain = none\n"
 		"[train]\nseq = 8\nglobal_batch = 1\nsteps = 1\n",
-		models[i].family, models[i].keys);
+		models[i].family, strstr(models[i].keys, "heads = ") ? "" : "heads = 4\n", models[i].keys);
 	p = gt_plan_of(ini, 1, HD_DTYPE_F64);
 	name = hd_one_line(hd_format("%s: %s", models[i].family, models[i].keys));
 	if (!ok(p != NULL, "%s", name)) {

@@ -182,6 +182,7 @@ rope_short:.'1,x'.must.be.numbers.above.0 rope_scaling=longrope rope_short=1,x
 rope_short:.3.factors,.and.4.pairs rope_scaling=longrope rope_short=1,1,1
 rope_long:.5.factors,.and.4.pairs rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1,1
 rope_long:.'0'.must.be.numbers.above.0 rope_scaling=longrope rope_short=1,1,1,1 rope_long=0
+rope_original:.20\.5.is.not.a.whole.number.of.positions rope_scaling=yarn rope_original=20.5
 rope_original:.1,.and.*how.many.positions rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1 rope_original=1
 END
 # Options and keys that do not go together, and words that are none: a pattern of the message, and the command.

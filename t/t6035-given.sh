@@ -66,6 +66,7 @@ printf '{"added_tokens":[{"id":299,"content":"<x>"}],"model":{"type":"BPE","voca
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf i % 3 ? "ab" : "ba" }' >ab.txt
 ok "a tokenizer by its bare name" heddle train tiny.ini --set data.train=ab.txt --set data.tokenizer=t.json --set checkpoint.dir=three --set train.steps=1
 ok "... goes with the checkpoint" test -f "$(echo three/step-*/tokenizer.json)"
+like "... which names no token that ends a text" "$(cat three/step-*/config.json)" '"eos_token_id": null'
 ok "... and reads prompts" heddle generate three --prompt ab --tokens 2
 ok "... and text" heddle eval three --data ab.txt
 ok "... which another run goes on with" heddle train tiny.ini --set data.train=ab.txt --set model.load=three --set train.steps=1

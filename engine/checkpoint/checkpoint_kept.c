@@ -149,6 +149,15 @@ static json_t *json_in(const char *dir, const char *name)
 	return o;
 }
 
+static int is_ours(const char *dir)
+{
+	char *ours = hd_format("%s/heddle/conf.ini", dir);
+	int is = !access(ours, F_OK);
+
+	free(ours);
+	return is;
+}
+
 static int from_config(json_t *config, const char *dir)
 {
 	static const char *const keys[] = { "bos_token_id", "eos_token_id", "pad_token_id" };
@@ -160,7 +169,7 @@ static int from_config(json_t *config, const char *dir)
 
 		if (id)
 			json_object_set(config, keys[i], id);
-		else
+		else if (!is_ours(dir)) /* the class of theirs decides */
 			json_object_del(config, keys[i]);
 	}
 	json_decref(theirs);
@@ -176,8 +185,8 @@ static void from_tokenizer(json_t *config, const char *path)
 
 	if (!path || hd_tokenizer_open(path, &t, &ignored) < 0)
 		return;
-	if (hd_tokenizer_end(t, &id, &guessed, &ignored) >= 0)
-		json_object_set_new(config, "eos_token_id", json_integer(id));
+	id = hd_tokenizer_end(t, &id, &guessed, &ignored) >= 0 ? id : -1;
+	json_object_set_new(config, "eos_token_id", id >= 0 ? json_integer(id) : json_null());
 	id = hd_tokenizer_begin(t);
 	json_object_set_new(config, "bos_token_id", id >= 0 ? json_integer(id) : json_null());
 	hd_tokenizer_close(t);
@@ -227,11 +236,7 @@ static int is_zero(json_t *config, const char *key)
 /* A checkpoint of ours has 0 for both where neither a tokenizer nor a loaded model said them: byte 0 ends no text. */
 static int says_nothing(json_t *config, const char *dir)
 {
-	char *ours = hd_format("%s/heddle/conf.ini", dir);
-	int nothing = !access(ours, F_OK) && is_zero(config, "bos_token_id") && is_zero(config, "eos_token_id");
-
-	free(ours);
-	return nothing;
+	return is_ours(dir) && is_zero(config, "bos_token_id") && is_zero(config, "eos_token_id");
 }
 
 void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct hd_ids *out)

@@ -51,7 +51,8 @@ static const struct hd_option keys[] = {
 	{ "rope_scaling", HD_OPT_CHOICE, 0, "none", "none|linear|dynamic|llama3|yarn|longrope",
 	  "how rotary angles are scaled for longer texts" },
 	{ "rope_factor", HD_OPT_NUM, 0, "1", "1..", "rope_scaling: the factor" },
-	{ "rope_original", HD_OPT_NUM, 0, "0", "0..", "rope_scaling: positions of the original training (0: max_seq)" },
+	{ "rope_original", HD_OPT_NUM, 0, "0", "0..1e9",
+	  "rope_scaling: positions of the original training (0: max_seq)" },
 	{ "rope_low", HD_OPT_NUM, 0, "1", "0..", "llama3: turns within rope_original below which an angle is scaled" },
 	{ "rope_high", HD_OPT_NUM, 0, "4", "0..", "llama3: turns above which it is not" },
 	{ "rope_beta_fast", HD_OPT_NUM, 0, "32", "0..", "yarn: turns above which an angle is not scaled" },
@@ -214,6 +215,9 @@ static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_m
 		return hd_section_fail(c, s, "rotary_fraction", err, HD_EDIVIDE,
 				       "%g of head_dim %lld is %lld, which is odd, and rotary positions turn pairs",
 				       m->rotary_fraction, (long long)m->head_dim, (long long)turned);
+	if (m->rope_original != (double)(int64_t)m->rope_original)
+		return hd_section_fail(c, s, "rope_original", err, HD_EINVAL,
+				       "%.15g is not a whole number of positions", m->rope_original);
 	if (m->rope_scaling == HD_ROPE_SCALING_LONGROPE)
 		HD_TRY(check_longrope(c, s, m, err));
 	if (m->rope_scaling == HD_ROPE_SCALING_LLAMA3 && !(low < high))

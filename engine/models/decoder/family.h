@@ -30,10 +30,18 @@ struct hd_expert_names {
 	const char *stem, *gate, *up, *down; /* "block_sparse_moe", "w1", ... */
 };
 
+enum {
+	HD_FAMILY_HEADS_ANY,    /* of any number and width */
+	HD_FAMILY_HEADS_DIVIDE, /* their number divides embed */
+	HD_FAMILY_HEADS_SHARE,  /* their width is embed over their number */
+};
+
 struct hd_family {
 	const char *name, *model_type, *class; /* the latter two: in config.json */
 	int dropout;                           /* the graph drops activations: model.dropout may be more than 0 */
 	int decoder;                           /* it is the shared decoder, and takes its keys */
+	int64_t heads;                         /* HD_FAMILY_HEADS_...: what its class of transformers takes */
+	int longrope_only;                     /* that class takes no other scaling of positions */
 	int grouped, rope;                     /* it reads model.kv_heads, model.rope_theta */
 	int64_t experts, moe_every;    /* defaults of these keys; moe_every 0: the graph has no layer of experts */
 	int64_t router;                /* default of router: HD_ROUTER_... (knobs.h) */

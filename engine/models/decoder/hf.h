@@ -30,6 +30,8 @@ const char *hd_hf_is_rope(const char *key); /* key, if rope reads it; or NULL */
 void hd_hf_name_rope(char **names);         /* appends ", " and each key that rope reads */
 int hd_hf_read_rope(struct hd_hf_reader *r);
 void hd_hf_write_rope(const struct hd_model *m, json_t *o);
+int hd_hf_rope_is_said(const struct hd_model *m); /* 0: the family's class turns positions in another way */
+int64_t hd_hf_original(const struct hd_model *m); /* positions of the first training */
 /* The word of ours for one of theirs in "theirs=ours|...", or the other way round; NULL: it is not there.  out has room for 40. */
 const char *hd_hf_word(const char *values, const char *word, int back, char *out);
 /* What config.json calls a key of ours; NULL: it has none. */

@@ -266,13 +266,14 @@ static int read_windowed(struct hd_hf_reader *r, json_t *own, const json_t *othe
 	static const char *const name = "rope_parameters.sliding_attention";
 	const json_t *theta = json_object_get(own, "rope_theta"),
 		     *local = json_object_get(r->config, "rope_local_base_freq");
+	int same = json_is_number(theta) && json_equal(own, others_have);
 
 	HD_TRY(check_section(r, name, own));
-	if (is_default(own) && json_is_number(theta))
-		return say_number(r, "rope_theta_window", name, "rope_theta", json_number_value(theta));
-	if (is_default(own))
+	if (is_default(own) && !json_is_number(theta))
 		return HD_OK;
-	if (!json_is_number(theta) || !json_equal(own, others_have))
+	if (is_default(own) && !same)
+		return say_number(r, "rope_theta_window", name, "rope_theta", json_number_value(theta));
+	if (!same)
 		return hd_hf_unknown(r, name, own, "rope_type default");
 	if (json_is_number(local) && json_number_value(local) != json_number_value(theta))
 		return hd_hf_unknown(r, "rope_local_base_freq", local, "rope_parameters.sliding_attention.rope_theta");
@@ -408,18 +409,47 @@ static json_t *longrope(const struct hd_model *m, json_t *o)
 	return o;
 }
 
+int64_t hd_hf_original(const struct hd_model *m)
+{
+	return m->rope_original > 0 ? (int64_t)m->rope_original : m->max_seq;
+}
+
+/* The scaling of all layers but those with a theta of their own. */
+static int scaling_is_said(const struct hd_model *m)
+{
+	const struct hd_family *f = m->family;
+
+	switch (m->rope_scaling) {
+	case HD_ROPE_SCALING_NONE: return 1;
+	case HD_ROPE_SCALING_DYNAMIC: /* its class reads max_position_embeddings alone */
+		return !f->longrope_only && hd_hf_original(m) == m->max_seq;
+	case HD_ROPE_SCALING_LONGROPE: /* its class computes the factor of queries and keys, and the pairs, of others */
+		return hd_hf_theirs(f, "rope_original") && m->rope_factor == (double)m->max_seq / m->rope_original &&
+		       (!f->longrope_only || m->embed / m->heads == m->head_dim);
+	default: return !f->longrope_only;
+	}
+}
+
+int hd_hf_rope_is_said(const struct hd_model *m)
+{
+	int own = hd_hf_theirs(m->family, "rope_theta_window") != NULL;
+
+	if (!scaling_is_said(m) || (m->rope_theta_window > 0 && !own))
+		return 0;
+	return m->rope_theta_window > 0 || !own || !m->rope_scaling; /* its class scales no layer with a window */
+}
+
 static json_t *scaling(const struct hd_model *m)
 {
 	json_t *o = json_pack("{s:s}", "rope_type", types[m->rope_scaling]);
 	int64_t is = m->rope_scaling;
-	json_int_t original = (json_int_t)(m->rope_original > 0 ? m->rope_original : (double)m->max_seq);
 
 	if (is == HD_ROPE_SCALING_LONGROPE)
 		return longrope(m, o);
 	if (is)
 		json_object_set_new(o, "factor", json_real(m->rope_factor));
-	if (is > HD_ROPE_SCALING_LINEAR)
-		json_object_set_new(o, "original_max_position_embeddings", json_integer(original));
+	if (is > HD_ROPE_SCALING_DYNAMIC)
+		json_object_set_new(o, "original_max_position_embeddings", json_integer(hd_hf_original(m)));
 	if (is == HD_ROPE_SCALING_LLAMA3) {
 		json_object_set_new(o, "low_freq_factor", json_real(m->rope_low));
 		json_object_set_new(o, "high_freq_factor", json_real(m->rope_high));
@@ -443,15 +473,15 @@ void hd_hf_write_rope(const struct hd_model *m, json_t *o)
 	if (m->rope_scaling == HD_ROPE_SCALING_LONGROPE) { /* as it was named first */
 		json_object_set_new(json_object_get(o, "rope_scaling"), "type", json_string("longrope"));
 		json_object_del(json_object_get(o, "rope_scaling"), "rope_type");
-		json_object_set_new(full, "original_max_position_embeddings",
-				    json_integer((json_int_t)m->rope_original));
+		json_object_set_new(full, "original_max_position_embeddings", json_integer(hd_hf_original(m)));
 		json_object_set_new(full, "factor", json_real(m->rope_factor));
 	}
 	json_object_set_new(full, "rope_theta", json_real(m->rope_theta));
 	if (m->rotary_fraction != 1 || hd_family_default(m->family, "rotary_fraction"))
 		json_object_set_new(full, "partial_rotary_factor", json_real(m->rotary_fraction));
-	if (m->rope_theta_window > 0)
+	if (hd_hf_theirs(m->family, "rope_theta_window"))
 		full = json_pack("{s:o, s:{s:s, s:f}}", "full_attention", full, "sliding_attention", "rope_type",
-				 "default", "rope_theta", m->rope_theta_window);
+				 "default", "rope_theta",
+				 m->rope_theta_window > 0 ? m->rope_theta_window : m->rope_theta);
 	json_object_set_new(o, "rope_parameters", full);
 }

@@ -193,7 +193,9 @@ int hd_hf_write_window(const struct hd_model *m, json_t *o)
 		having += has_window(m, l);
 		json_array_append_new(types, json_string(has_window(m, l) ? "sliding_attention" : "full_attention"));
 	}
-	if (m->family->window != HD_FAMILY_WINDOW_NONE)
+	if (m->family->window == HD_FAMILY_WINDOW_TYPES) /* such a class wants one, where no layer has it too */
+		json_object_set_new(o, "sliding_window", json_integer(m->window ? m->window : m->max_seq));
+	else if (m->family->window != HD_FAMILY_WINDOW_NONE)
 		json_object_set_new(o, "sliding_window", m->window ? json_integer(m->window) : json_null());
 	if (m->family->window == HD_FAMILY_WINDOW_USED_BY_ALL)
 		json_object_set_new(o, "use_sliding_window", json_boolean(m->window > 0));

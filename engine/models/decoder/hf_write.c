@@ -17,6 +17,12 @@ static json_t *number(double x, int null)
 	return json_real(x);
 }
 
+/* Classes of transformers refuse a fraction in a key that is a whole number there. */
+static json_t *whole(double x)
+{
+	return x < 1e15 && x == (double)(json_int_t)x ? json_integer((json_int_t)x) : NULL;
+}
+
 /* The value of a key of theirs, or NULL: they have no word for ours. */
 static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 {
@@ -26,12 +32,14 @@ static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 
 	if (!knob)
 		return NULL;
-	if (!strcmp(k->ours, "query_scale")) /* a whole number there, and what it is by itself must be said */
-		return json_integer((json_int_t)(m->query_scale > 0 ? m->query_scale : (double)m->head_dim));
+	if (!strcmp(k->ours, "query_scale")) /* what it is by itself must be said */
+		return whole(m->query_scale > 0 ? m->query_scale : (double)m->head_dim);
 	if (!strcmp(k->ours, "expert_mlp"))
 		return json_integer((json_int_t)(m->expert_mlp ? m->expert_mlp : m->mlp));
 	if (!strcmp(k->ours, "rope_original"))
-		return json_integer((json_int_t)(m->rope_original > 0 ? m->rope_original : (double)m->max_seq));
+		return json_integer(hd_hf_original(m));
+	if (!strcmp(k->ours, "rope_theta_window") && m->rope_theta_window <= 0) /* as the other layers */
+		return json_real(m->rope_theta);
 	if (knob->kind == HD_KNOB_INT)
 		return *(const int64_t *)at || !(k->flags & HD_FAMILY_KEY_NULL) ? json_integer(*(const int64_t *)at)
 										: json_null();
@@ -78,6 +86,26 @@ static int is_written_apart(const char *ours)
 	return !strncmp(ours, "rope_", 5) || !strncmp(ours, "window", 6); /* hf_rope.c, hf_window.c */
 }
 
+/* Whether its class divides embed among the heads as the model does. */
+static int heads_are_said(const struct hd_model *m)
+{
+	return m->family->heads == HD_FAMILY_HEADS_ANY ||
+	       (m->family->heads == HD_FAMILY_HEADS_DIVIDE ? m->embed % m->heads == 0
+							   : m->embed == m->heads * m->head_dim);
+}
+
+static int experts_are_said(const struct hd_model *m)
+{
+	const struct hd_family *f = m->family;
+
+	if (!m->experts)
+		return 1;
+	if (!f->experts || m->router != f->router || (f->always_normal && !m->normalize_gates) ||
+	    (f->always_shared && !m->shared_experts))
+		return 0;
+	return hd_hf_theirs(f, "moe_every") || m->moe_every == f->moe_every; /* its class has them in every layer */
+}
+
 /* Whether the family is all that the model is, but for what its keys say. */
 static int is_said(const struct hd_model *m)
 {
@@ -85,20 +113,7 @@ static int is_said(const struct hd_model *m)
 		if (k->decoder && m->family->decoder && !is_written_apart(k->key) && !hd_hf_theirs(m->family, k->key) &&
 		    !hd_knob_is_default(m, k))
 			return 0;
-	if (m->experts && m->family->always_normal && !m->normalize_gates)
-		return 0;
-	if (m->experts && (!m->family->experts || m->router != m->family->router))
-		return 0;
-	if (m->rope_scaling ==
-		    HD_ROPE_SCALING_LONGROPE && /* its class computes the factor of queries and keys of the two */
-	    (!hd_hf_theirs(m->family, "rope_original") || m->rope_factor != (double)m->max_seq / m->rope_original))
-		return 0;
-	if (m->experts && !m->shared_experts && m->family->always_shared)
-		return 0;
-	if (m->experts && m->family->experts && !hd_hf_theirs(m->family, "moe_every") &&
-	    m->moe_every != m->family->moe_every) /* its class has experts in every layer */
-		return 0;
-	return m->rope_theta_window <= 0 || hd_hf_theirs(m->family, "rope_theta_window");
+	return heads_are_said(m) && experts_are_said(m) && hd_hf_rope_is_said(m);
 }
 
 static void write_ours(const struct hd_model *m, json_t *o)
@@ -125,8 +140,10 @@ static void write_ours(const struct hd_model *m, json_t *o)
 static json_t *config_of(const struct hd_model *m)
 {
 	const struct hd_family *f = m->family;
-	json_t *o = json_pack("{s:[s], s:s, s:s, s:i, s:i}", "architectures", f->class, "model_type", f->model_type,
-			      "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0);
+	/* a class may have a padding token of its own, which a small vocabulary does not reach */
+	json_t *o =
+		json_pack("{s:[s], s:s, s:s, s:i, s:i, s:n}", "architectures", f->class, "model_type", f->model_type,
+			  "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0, "pad_token_id");
 	int all = is_said(m);
 
 	for (const struct hd_family_key *k = f->keys; k->theirs; k++)

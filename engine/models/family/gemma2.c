@@ -36,6 +36,7 @@ const struct hd_family hd_family_gemma2 = {
 	.model_type = "gemma2",
 	.class = "Gemma2ForCausalLM",
 	HD_DECODER_FAMILY,
+	.heads = HD_FAMILY_HEADS_DIVIDE,
 	.defaults = defaults,
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_TYPES,

@@ -25,7 +25,7 @@ static const struct hd_family_key keys[] = {
 	{ "attention_bias", "qkv_bias", NULL, NULL, 0 },
 	{ "attention_bias", "out_bias", NULL, NULL, 0 },
 	{ "query_pre_attn_scalar", "query_scale", NULL, "256", 0 },
-	{ "attn_logit_softcapping", "attention_softcap", NULL, "0", 1 },
+	{ "attn_logit_softcapping", NULL, "null|0", NULL, 0 }, /* its class does not apply it */
 	{ "final_logit_softcapping", "logit_softcap", NULL, "0", 1 },
 	{ "use_bidirectional_attention", NULL, "false|null", NULL, 0 },
 	{ "rope_local_base_freq", "rope_theta_window", NULL, "10000", 0 },
@@ -37,6 +37,7 @@ const struct hd_family hd_family_gemma3 = {
 	.model_type = "gemma3_text",
 	.class = "Gemma3ForCausalLM",
 	HD_DECODER_FAMILY,
+	.heads = HD_FAMILY_HEADS_DIVIDE,
 	.defaults = defaults,
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_TYPES,

@@ -19,6 +19,7 @@ const struct hd_family hd_family_llama = {
 	.model_type = "llama",
 	.class = "LlamaForCausalLM",
 	HD_DECODER_FAMILY,
+	.heads = HD_FAMILY_HEADS_DIVIDE,
 	.keys = keys,
 	.moe_every = 2,
 };

@@ -26,6 +26,7 @@ const struct hd_family hd_family_olmoe = {
 	.model_type = "olmoe",
 	.class = "OlmoeForCausalLM",
 	HD_DECODER_FAMILY,
+	.heads = HD_FAMILY_HEADS_SHARE,
 	.defaults = defaults,
 	.keys = keys,
 	.experts = 64,

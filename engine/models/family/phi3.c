@@ -21,6 +21,7 @@ const struct hd_family hd_family_phi3 = {
 	.model_type = "phi3",
 	.class = "Phi3ForCausalLM",
 	HD_DECODER_FAMILY,
+	.longrope_only = 1,
 	.keys = keys,
 	.window = HD_FAMILY_WINDOW_ALL,
 	.fused = 1,
