@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/text/bpe/bpe.h"
 #include "engine/text/tokenizer.h"
-#include "engine/text/unicode/utf8.h"
+#include "engine/text/unicode/regex.h"
 #include "t/lib/tap.h"
 #include <unistd.h>
 
@@ -97,6 +97,17 @@ static const struct {
 	{ SPLIT("[a"), SAYS("[a: [ without ]") },
 	{ SPLIT("(?P<n>a)"), SAYS("(?P<n>a): this kind of group") },
 	{ SPLIT("(*FAIL)"), SAYS("(*FAIL): (*") },
+	{ SPLIT("(?i)ß"), SAYS("(?i)ß: a character that may be several where case is ignored") },
+	{ SPLIT("(?i:xSs)"), SAYS("(?i:xSs): ss, st, ff, fi or fl where case is ignored") },
+	{ SPLIT("(?i)f(?:i)"), SAYS("(?i)f(?:i): ss, st, ff, fi or fl where case is ignored") },
+	{ SPLIT("(?i)[\\\\p{L}]"),
+	  SAYS("(?i)[\\p{L}]: \\w, \\W, \\p, \\P, \\S or \\D within [...] where case is ignored") },
+	{ SPLIT("(?i)[é]"), SAYS("(?i)[é]: a character beyond ASCII within [...] where case is ignored") },
+	{ SPLIT("(?i)[[:alpha:]]"), SAYS("(?i)[[:alpha:]]: [:name:] where case is ignored") },
+	{ SPLIT("(?i)\\\\p{Lu}"), SAYS("(?i)\\p{Lu}: \\p{...} of one case where case is ignored") },
+	{ SPLIT("(?i)\\\\x73"), SAYS("(?i)\\x73: a character by its number where case is ignored") },
+	{ SPLIT("a(?i)b"), SAYS("a(?i)b: (?i) that is not the first in its group") },
+	{ SPLIT("[[:^punct:]]"), SAYS("[[:^punct:]]: this [:name:]") },
 };
 
 /* -- forms --------------------------------------------------------------------------------------------------------------------- */
@@ -215,6 +226,53 @@ static void added(void)
 	is_str(ids_of("baa"), "1 0 0", "... nor its end");
 }
 
+/* What Python's tokenizers, 0.23.3, match with Oniguruma, between bars. */
+static void expressions(void)
+{
+	static const struct {
+		const char *pattern, *text, *matches;
+	} all[] = {
+		{ "\\w+", "a\u00bdb a\u00b2b \u2460 e\u0301_", "a\u00bdb|a\u00b2b|e\u0301_|" },
+		{ "[\\w']+", "a\u00bdb", "a|b|" },
+		{ "\\W+", "a\u00bd-\u2460b", "-\u2460|" },
+		{ "\\b.", "e\u0301-\u00bd", "e|-|\u00bd|" },
+		{ "\\B.", "e\u0301b-", "\u0301|b|" },
+		{ "[[:alpha:]]+", "a\u2167\u24d0\u0345-\u00b2\u0663", "a\u2167\u24d0\u0345|" },
+		{ "[[:alnum:]]+", "a\u0663\u00b2b", "a\u0663|b|" },
+		{ "[[:^alpha:]]", "a\u0345-", "-|" },
+		{ "[[:upper:]]", "A\u2160a", "A|\u2160|" },
+		{ "[[:lower:]]", "A\u2170a", "\u2170|a|" },
+		{ "[[:punct:]]", "$-\u20aca", "$|-|\u20ac|" },
+		{ "[[:space:]]", "\u180e\u2028", "\u2028|" },
+		{ "[[:blank:]]", "\u180e\u00a0\n", "\u00a0|" },
+		{ "[[:graph:]]+", "\u180e\ue000 a", "\u180e\ue000|a|" },
+		{ "[[:print:]]+", "\u180e a\n", "\u180e a|" },
+		{ "[[:word:]]+", "a\u203f\u00bd", "a\u203f|" },
+		{ "(?i)k\u00e9", "\u212a\u00c9", "\u212a\u00c9|" },
+		{ "(?i:'s|'T)|T", "'S't't", "'S|'t|'t|" },
+		{ "(?i)a(?-i:ss)", "ASS Ass", "Ass|" },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		struct hd_matcher *m = hd_matcher_create();
+		struct hd_regex *r = NULL;
+		struct hd_buf got = { 0 };
+		size_t start, end = 0, n = strlen(all[i].text);
+
+		err = (struct hd_err){ 0 };
+		hd_regex_compile(all[i].pattern, strlen(all[i].pattern), &r, &err);
+		while (r && hd_regex_find(r, m, all[i].text, n, end, &start, &end, &err) > 0 && end > start) {
+			hd_buf_add(&got, all[i].text + start, end - start);
+			hd_buf_add(&got, "|", 1);
+		}
+		hd_buf_add(&got, "", 1);
+		is_str(err.code ? err.text : got.at, all[i].matches, all[i].pattern);
+		hd_buf_release(&got);
+		hd_regex_free(r);
+		hd_matcher_destroy(m);
+	}
+}
+
 /* A match of no characters is stepped over, at the end too. */
 static void empty_matches(void)
 {
@@ -288,6 +346,7 @@ int main(void)
 	punctuation();
 	added();
 	empty_matches();
+	expressions();
 	cuts();
 	utf8();
 	hd_tokenizer_close(tokenizer);
