@@ -117,6 +117,10 @@ mkdir none && : >nothing.txt
 like "a directory without files" "$(refusal --out v none)" 'none: the directory has no files'
 like "a device" "$(refusal --out v /dev/null)" '/dev/null: neither a file nor a directory'
 like "an empty file" "$(refusal --out v nothing.txt)" 'nothing.txt: there is no text in them'
+printf '{"text": ""}\n' >blank.jsonl
+like "documents without text" "$(refusal --out v blank.jsonl)" 'blank.jsonl: there is no text in them'
+is "what wrote no document leaves no parts" "$(ls v.part* 2>/dev/null)" ""
+ok "... and the next run may have other files" tokenize --out v 1.txt
 for word in x 5x -1; do
 	echo "5 $word" >ids
 	like "$word as an id" "$(refusal --text ids)" "^heddle: ids: .*$word"

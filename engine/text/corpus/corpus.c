@@ -206,7 +206,8 @@ int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *count
 	struct corpus_run r = { .c = c, .journal = { .ids = -1, .lengths = -1 }, .started = hd_seconds() };
 
 	r.shown = r.started;
-	run(&r, err);
+	if (run(&r, err) < 0)
+		hd_journal_drop_empty(&r.journal);
 	*counts = r.journal.counts;
 	hd_round_release(&r.round[0]);
 	hd_round_release(&r.round[1]);

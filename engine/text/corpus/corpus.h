@@ -63,13 +63,15 @@ struct hd_journal {
 	int width;         /* bytes of an id */
 	int ids, lengths;  /* file descriptors */
 	struct hd_corpus_place at;
-	struct hd_corpus_counts counts;
-	int64_t open; /* tokens so far of a document that goes on */
+	struct hd_corpus_counts counts, kept; /* kept: as the next run would find them */
+	int64_t open;                         /* tokens so far of a document that goes on */
 };
 int hd_journal_open(struct hd_journal *j, struct hd_err *err); /* at and counts: where an earlier run stopped */
 int hd_journal_add(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err); /* and closes what goes on */
 int hd_journal_save(struct hd_journal *j, const struct hd_corpus_place *at, struct hd_err *err);
 int hd_journal_finish(struct hd_journal *j, struct hd_err *err); /* .bin and .idx get their names */
+/* After a failure: parts without a document would only stand in the way of the next run. */
+void hd_journal_drop_empty(struct hd_journal *j);
 void hd_journal_close(struct hd_journal *j);
 
 #endif

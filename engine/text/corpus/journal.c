@@ -40,7 +40,7 @@ static int read_state(struct hd_journal *j, const char *text, struct hd_err *err
 			"%s.part.json: was begun with other files, options or another tokenizer; remove it to start again",
 			j->prefix);
 	j->at = (struct hd_corpus_place){ file, byte, line };
-	j->counts = (struct hd_corpus_counts){ documents, tokens };
+	j->counts = j->kept = (struct hd_corpus_counts){ documents, tokens };
 	json_decref(o);
 	return err->code;
 }
@@ -145,6 +145,8 @@ int hd_journal_save(struct hd_journal *j, const struct hd_corpus_place *at, stru
 		rc = io_fail(j, ".part.bin", err);
 	else
 		rc = hd_file_write(path, text, err);
+	if (rc >= 0)
+		j->kept = j->counts;
 	json_decref(o);
 	free(text);
 	free(path);
@@ -207,6 +209,16 @@ static int rename_part(struct hd_journal *j, const char *from, const char *to, s
 	return rc;
 }
 
+static void remove_parts(struct hd_journal *j, const char *const *endings, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		char *path = name(j, endings[i]);
+
+		unlink(path);
+		free(path);
+	}
+}
+
 int hd_journal_finish(struct hd_journal *j, struct hd_err *err)
 {
 	static const char *const made[] = { ".part.json", ".part.lengths" };
@@ -216,13 +228,16 @@ int hd_journal_finish(struct hd_journal *j, struct hd_err *err)
 		return io_fail(j, ".part.bin", err);
 	HD_TRY(rename_part(j, ".part.bin", ".bin", err));
 	HD_TRY(rename_part(j, ".part.idx", ".idx", err));
-	for (size_t i = 0; i < HD_LEN(made); i++) {
-		char *path = name(j, made[i]);
-
-		unlink(path);
-		free(path);
-	}
+	remove_parts(j, made, HD_LEN(made));
 	return HD_OK;
+}
+
+void hd_journal_drop_empty(struct hd_journal *j)
+{
+	static const char *const all[] = { ".part.json", ".part.lengths", ".part.idx", ".part.bin" };
+
+	if (j->lengths >= 0 && !j->kept.documents && !j->kept.tokens)
+		remove_parts(j, all, HD_LEN(all));
 }
 
 void hd_journal_close(struct hd_journal *j)
