@@ -136,4 +136,35 @@ ok "with vocab given the data need not be there" heddle check bpe.ini --set mode
 	--set data.tokenizer=byte
 ok "nor a tokenizer be named" heddle check on.ini --set data.train=none
 like "an id that the model has not" "$(refusal generate ck --ids --prompt '5 454')" "'454' is not an id below the model's vocab of 454"
+
+# -- special tokens around a text, as the tokenizer's post-processor names them
+mkdir around && cp $step/config.json $step/model.safetensors around
+perl -pe 's/"post_processor": *null/"post_processor":{"type":"Sequence","processors":[{"type":"ByteLevel"},{"type":"TemplateProcessing",
+	"single":[{"SpecialToken":{"id":"x","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"x":{"id":"x","ids":[7],"tokens":["x"]}}}]}/' \
+	"$tokenizer/tokenizer.json" >around/tokenizer.json
+logits() { heddle generate around --logits "$@" 2>&1; }
+printf %s 'The old' >old.txt
+old=$(heddle tokenize --tokenizer around --ids old.txt)
+is "a prompt has the token before it" "$(logits --prompt 'The old')" "$(logits --ids --prompt "7 $old")"
+is "... in a file of prompts" "$(echo 'The old' >old.prompts; logits --prompts old.prompts)" "$(logits --ids --prompt "7 $old")"
+is "... and none with --no-special-tokens" "$(logits --prompt 'The old' --no-special-tokens)" "$(logits --ids --prompt "$old")"
+is "... which is not printed" "$(heddle generate around --prompt 'The old' --tokens 0)" "The old"
+like "with --ids none are added" "$(logits --ids --prompt 1 --no-special-tokens)" '--no-special-tokens: with --ids none are added'
+like "nor with eval --data" "$(heddle eval around --data text.txt --no-special-tokens 2>&1)" '--no-special-tokens: with --data none are added'
+echo '{"prompt": "", "choices": ["The", "old"], "answer": 0}' >empty.jsonl
+ok "an answer is judged by the token alone" heddle eval around --choices empty.jsonl
+fails "... which is left out" heddle eval around --choices empty.jsonl --no-special-tokens
+like "... and then there is none" "$(cat "$tmp/.ok")" 'the prompt has no token'
+fails "documents have a beginning only if it is known" heddle tokenize --tokenizer around --out begun --prepend-bos yes old.txt
+like "... which is said" "$(cat "$tmp/.ok")" 'which token begins a text\?'
+echo '{"bos_token": "'"$(heddle tokenize --tokenizer around --text /dev/stdin <<-E
+	7
+	E
+)"'"}' >around/tokenizer_config.json
+ok "a beginning before each document" heddle tokenize --tokenizer around --out begun --prepend-bos yes old.txt old.txt
+is "... is its token" "$(od -An -v -tu2 begun.bin | tr -s ' \n' ' ')" " 7 $old 7 $old "
+sed 's/"ids":\[7\]/"ids":[70000]/' around/tokenizer.json >far.json
+like "an id beyond the vocabulary" "$(heddle tokenize --tokenizer far.json --ids old.txt 2>&1)" 'post_processor: id 70000 is not in the vocabulary of'
+sed 's/TemplateProcessing/OtherProcessing/' around/tokenizer.json >far.json
+like "a post-processor that is not known" "$(heddle tokenize --tokenizer far.json --ids old.txt 2>&1)" 'post_processor is OtherProcessing; known: ByteLevel'
 done_testing

@@ -74,6 +74,8 @@ static const struct hd_flag eval_flags[] = {
 	{ "data", "FILE", "data to evaluate on" },
 	{ "choices", "FILE", "questions: lines {\"prompt\", \"choices\": [...], \"answer\": 0}; prints the accuracy" },
 	{ "tokenizer", "DIR", "tokenizer of the text, if the checkpoint has none; byte: bytes" },
+	{ "no-special-tokens", NULL,
+	  "with --choices: leave out the special tokens that the tokenizer puts before a text" },
 	{ "json", NULL, "one line of JSON" },
 };
 static const struct hd_flag generate_flags[] = {
@@ -86,6 +88,7 @@ static const struct hd_flag generate_flags[] = {
 	{ "seed", "S", "seed of the sampling (default 1)" },
 	{ "ids", NULL, "prompt and text are ids, separated by blanks" },
 	{ "tokenizer", "DIR", "tokenizer, if the checkpoint has none; byte: bytes" },
+	{ "no-special-tokens", NULL, "leave out the special tokens that the tokenizer adds to a text" },
 	{ "ignore-eos", NULL, "continue after the model's end-of-text token" },
 	{ "no-cache", NULL, "compute the whole context again for each token" },
 	{ "logits", NULL, "print the logits of the next token instead, as a line of JSON" },
@@ -96,6 +99,7 @@ static const struct hd_flag tokenize_flags[] = {
 	{ "tokenizer", "DIR", "tokenizer.json, or its directory" },
 	{ "out", "PREFIX", "write PREFIX.bin and PREFIX.idx" },
 	{ "field", "NAME", "JSONL field with the text (default text)" },
+	{ "prepend-bos", "YES", "yes: put the beginning-of-text token before each document (default no)" },
 	{ "append-eos", "YES", "yes: put the end-of-text token after each document (default no)" },
 	{ "ids", "FILE", "print the ids of a text instead" },
 	{ "text", "FILE", "print the text of ids instead" },

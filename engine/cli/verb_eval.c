@@ -22,6 +22,8 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 	hd_section_check(j->conf, m, &hd_model_keys, 1, err);
 	if (!hd_cli_str(c, "data", NULL) && !hd_cli_str(c, "choices", NULL))
 		hd_err_set(err, HD_EINVAL, "eval: --data FILE or --choices FILE must be given");
+	else if (!err->code && hd_cli_has(c, "no-special-tokens") && !hd_cli_str(c, "choices", NULL))
+		hd_err_set(err, HD_EINVAL, "eval: --no-special-tokens: with --data none are added");
 	else if (!err->code && hd_cli_str(c, "data", NULL))
 		hd_data_open_file(j->conf, hd_cli_str(c, "data", ""), t.seq, hd_section_int(m, "vocab"), &j->data, err);
 	return hd_comm_agree(err);
@@ -132,7 +134,8 @@ static int eval_choices(const struct hd_cli *c, struct hd_job *j, json_t *o, str
 	struct hd_tokenizer *t = NULL;
 
 	if (hd_checkpoint_tokenizer(c, j, hd_cli_str(c, "choices", ""), &t, err) >= 0)
-		hd_choices_read(hd_cli_str(c, "choices", ""), t, hd_job_any_plan(j)->model.seq, &all, err);
+		hd_choices_read(hd_cli_str(c, "choices", ""), t, !hd_cli_has(c, "no-special-tokens"),
+				hd_job_any_plan(j)->model.seq, &all, err);
 	if (hd_comm_agree(err) >= 0)
 		judge_choices(c, j, &all, o, err);
 	hd_choices_release(&all);

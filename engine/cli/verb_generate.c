@@ -7,6 +7,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/generate/generate.h"
 #include "engine/process/launch.h"
+#include "engine/text/around.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/metrics.h"
 #include <errno.h>
@@ -69,7 +70,7 @@ static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_
 	if (hd_cli_has(c, "ids"))
 		HD_TRY(parse_ids(text, hd_checkpoint_vocab(j), ids, err));
 	else
-		HD_TRY(hd_prompt(t, text, ids, err));
+		HD_TRY(hd_prompt(t, text, !hd_cli_has(c, "no-special-tokens"), ids, err));
 	return ids->n ? HD_OK : hd_err_set(err, HD_EINVAL, "generate: %s is empty", where);
 }
 
@@ -131,8 +132,12 @@ static int print_text(struct generation *g, const struct hd_ids *ids)
 {
 	if (g->j->world.rank)
 		return HD_OK;
-	if (!hd_cli_has(g->c, "ids"))
-		return hd_ids_print(g->t, ids->at, (int64_t)ids->n, hd_launch_terminal(), g->err);
+	if (!hd_cli_has(g->c, "ids")) {
+		size_t before =
+			g->t && !hd_cli_has(g->c, "no-special-tokens") ? hd_tokenizer_around(g->t)->before.n : 0;
+
+		return hd_ids_print(g->t, ids->at + before, (int64_t)(ids->n - before), hd_launch_terminal(), g->err);
+	}
 	print_ids(ids->at, (int64_t)ids->n);
 	return HD_OK;
 }
@@ -178,6 +183,8 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 
 	if (hd_cli_has(c, "prompt") && hd_cli_has(c, "prompts"))
 		return hd_err_set(err, HD_EINVAL, "generate: --prompt and --prompts: one of the two");
+	if (hd_cli_has(c, "ids") && hd_cli_has(c, "no-special-tokens"))
+		return hd_err_set(err, HD_EINVAL, "generate: --no-special-tokens: with --ids none are added");
 	if (hd_cli_has(c, "ids") && hd_cli_has(c, "tokenizer"))
 		return hd_err_set(err, HD_EINVAL, "generate: --tokenizer: with --ids no text is read or written");
 	for (size_t i = 0; hd_cli_has(c, "logits") && i < HD_LEN(of_draws); i++)

@@ -70,14 +70,24 @@ static int print_text(const struct hd_tokenizer *t, const char *path, struct hd_
 }
 
 /* -- a corpus ---------------------------------------------------------------------------------- */
-static int wants_end(const struct hd_cli *c, struct hd_err *err)
+static int is_wanted(const struct hd_cli *c, const char *option, struct hd_err *err)
 {
 	int64_t yes = 0;
 
-	if (hd_word_bool(hd_cli_str(c, "append-eos", "no"), &yes))
-		return hd_err_set(err, HD_EINVAL, "tokenize: --append-eos: '%s' is not yes or no",
-				  hd_cli_str(c, "append-eos", ""));
+	if (hd_word_bool(hd_cli_str(c, option, "no"), &yes))
+		return hd_err_set(err, HD_EINVAL, "tokenize: --%s: '%s' is not yes or no", option,
+				  hd_cli_str(c, option, ""));
 	return (int)yes;
+}
+
+static int find_begin(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err)
+{
+	*id = hd_tokenizer_begin(t);
+	if (*id < 0)
+		return hd_err_set(err, HD_EINVAL,
+				  "%s: which token begins a text? tokenizer_config.json beside it must have bos_token",
+				  hd_tokenizer_path(t));
+	return HD_OK;
 }
 
 static int find_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err)
@@ -95,12 +105,12 @@ static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, st
 {
 	const char *out = hd_cli_str(c, "out", NULL);
 	struct hd_corpus corpus = {
-		.names = c->words, .nnames = (size_t)c->nwords, .tokenizer = t, .end = -1, .shows = 1
+		.names = c->words, .nnames = (size_t)c->nwords, .tokenizer = t, .begin = -1, .end = -1, .shows = 1
 	};
 	struct hd_corpus_counts counts;
-	int end = wants_end(c, err);
+	int begin = is_wanted(c, "prepend-bos", err), end = is_wanted(c, "append-eos", err);
 
-	HD_TRY(end);
+	HD_TRY(err->code);
 	corpus.field = hd_cli_str(c, "field", "text");
 	corpus.out = out;
 	if (!out || !*out)
@@ -108,6 +118,8 @@ static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, st
 				  "tokenize: --out PREFIX must be given (or --ids FILE, or --text FILE)");
 	if (!c->nwords)
 		return hd_err_set(err, HD_EINVAL, "tokenize: which files?");
+	if (begin)
+		HD_TRY(find_begin(t, &corpus.begin, err));
 	if (end)
 		HD_TRY(find_end(t, &corpus.end, err));
 	HD_TRY(hd_corpus_tokenize(&corpus, &counts, err));

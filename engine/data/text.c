@@ -73,6 +73,7 @@ static int make(const struct hd_files *f, const struct hd_tokens_how *how, const
 {
 	struct hd_corpus c = { .tokenizer = how->tokenizer,
 			       .field = how->field ? how->field : "text",
+			       .begin = -1,
 			       .end = -1,
 			       .out = prefix,
 			       .shows = 1 };

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/evaluate/choices.h"
 #include "engine/evaluate/evaluate.h"
+#include "engine/text/around.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -17,11 +18,14 @@ struct choice_reader {
 	int64_t line, seq;
 	int64_t cut, longest;       /* answers whose prompts are cut; tokens of the longest, with its prompt */
 	struct hd_encoder *encoder; /* NULL: bytes are tokens */
+	const struct hd_ids *begin; /* special tokens before a text; NULL: none */
 	struct hd_err *err;
 };
 
 static int encode(struct choice_reader *r, const char *text, size_t n, struct hd_ids *out)
 {
+	if (r->begin)
+		hd_ids_append(out, r->begin);
 	if (r->encoder)
 		return hd_encode(r->encoder, text, n, out, r->err);
 	for (size_t i = 0; i < n; i++)
@@ -137,7 +141,7 @@ static void warn_of_cuts(const struct choice_reader *r, int64_t answers)
 		       r->path, (long long)r->longest, (long long)r->seq + 1, (long long)r->cut, (long long)answers);
 }
 
-int hd_choices_read(const char *path, const struct hd_tokenizer *t, int64_t seq, struct hd_choices *out,
+int hd_choices_read(const char *path, const struct hd_tokenizer *t, int special, int64_t seq, struct hd_choices *out,
 		    struct hd_err *err)
 {
 	struct choice_reader r = { .path = path, .seq = seq, .encoder = t ? hd_encoder_create(t) : NULL, .err = err };
@@ -146,6 +150,8 @@ int hd_choices_read(const char *path, const struct hd_tokenizer *t, int64_t seq,
 	size_t cap = 0;
 	ssize_t n;
 
+	if (t && special)
+		r.begin = &hd_tokenizer_around(t)->before;
 	if (!f)
 		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	while (!err->code && (n = getline(&line, &cap, f)) >= 0) {

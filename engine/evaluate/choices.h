@@ -28,7 +28,8 @@ struct hd_choices {
 enum hd_choice_by { HD_CHOICE_SUM, HD_CHOICE_TOKENS, HD_CHOICE_BYTES, HD_CHOICE_KINDS };
 
 /* t NULL: bytes are tokens.  seq: tokens that the model reads; of a longer prompt the end counts. */
-int hd_choices_read(const char *path, const struct hd_tokenizer *t, int64_t seq, struct hd_choices *out,
+/* special: with the special tokens that the tokenizer puts before a text. */
+int hd_choices_read(const char *path, const struct hd_tokenizer *t, int special, int64_t seq, struct hd_choices *out,
 		    struct hd_err *err);
 void hd_choices_release(struct hd_choices *c);
 /* Sets the likelihoods, the same on all ranks.  j has HD_JOB_EVAL. */

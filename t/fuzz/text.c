@@ -98,7 +98,7 @@ void hd_fuzz_choices(const uint8_t *data, size_t n)
 	struct hd_choices c = { 0 };
 	struct hd_err err = { 0 };
 
-	hd_fuzz_judge(hd_choices_read(hd_fuzz_file("choices.jsonl", data, n), NULL, 16, &c, &err), &err);
+	hd_fuzz_judge(hd_choices_read(hd_fuzz_file("choices.jsonl", data, n), NULL, 1, 16, &c, &err), &err);
 	for (size_t i = 0; i < c.n && !err.code; i++)
 		if (c.all[i].right < 0 || c.all[i].right >= c.all[i].n)
 			abort();

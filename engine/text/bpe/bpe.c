@@ -18,6 +18,12 @@ void hd_ids_add(struct hd_ids *o, int32_t id)
 	o->at[o->n++] = id;
 }
 
+void hd_ids_append(struct hd_ids *o, const struct hd_ids *more)
+{
+	for (size_t i = 0; i < more->n; i++)
+		hd_ids_add(o, more->at[i]);
+}
+
 void hd_ids_release(struct hd_ids *o)
 {
 	free(o->at);

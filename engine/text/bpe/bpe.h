@@ -12,6 +12,7 @@ struct hd_ids {
 	size_t n, cap;
 };
 void hd_ids_add(struct hd_ids *o, int32_t id);
+void hd_ids_append(struct hd_ids *o, const struct hd_ids *more);
 void hd_ids_release(struct hd_ids *o);
 
 struct hd_bpe { /* as loaded; any thread may read it */

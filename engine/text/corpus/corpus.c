@@ -131,6 +131,7 @@ static uint64_t identity(const struct corpus_run *r)
 	uint64_t h = hd_files_hash(&r->files);
 
 	h = hd_hash_add(h, r->c->tokenizer ? hd_tokenizer_hash(r->c->tokenizer) : 0);
+	h = hd_hash_add(h, (uint64_t)(int64_t)r->c->begin);
 	h = hd_hash_add(h, (uint64_t)(int64_t)r->c->end);
 	h = hd_hash_add(h, (uint64_t)r->c->format);
 	return hd_hash_add_text(h, r->c->field);

@@ -18,6 +18,7 @@ struct hd_corpus {
 	const struct hd_tokenizer *tokenizer; /* NULL: every byte is a token */
 	const char *field;                    /* of JSONL */
 	int format;                           /* enum hd_text_format */
+	int32_t begin;                        /* put before each document; -1: nothing is */
 	int32_t end;                          /* appended to each document; -1: nothing is */
 	const char *out;                      /* PREFIX */
 	int shows;                            /* progress on stderr */

@@ -98,6 +98,8 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 	struct hd_ids *ids = &p->made.ids;
 	size_t before = ids->n;
 
+	if (c->begin >= 0 && p->begins)
+		hd_ids_add(ids, c->begin);
 	for (size_t i = 0; !e && i < text.n; i++)
 		hd_ids_add(ids, (unsigned char)text.at[i]);
 	if (e)
