@@ -43,12 +43,26 @@ is "interleaved with micro-batches that do not divide is refused" $? 1
 like "and both numbers are said" "$said" 'pp.schedule: interleaved: the 6 micro-batches of a step are not a multiple of the 4 stages'
 
 # -- the bubble that is said: (p - 1) / m, over v with v chunks, over 3 with weight gradients apart; 4 stages
-bubble() { heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=6 --set pp.schedule=$1 --set train.micro_batch=1 |
-	sed -n 's/.*bubble \([0-9.]*\).*/\1/p'; }
+bubble() { # SCHEDULE [OPTION...]
+	order=$1
+	shift
+	heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=8 --set pp.schedule="$order" --set train.micro_batch=1 "$@" |
+		sed -n 's/.*bubble \([0-9.]*\).*/\1/p'
+}
 is "gpipe: 3/8" "$(bubble gpipe)" 0.375
 is "1f1b: 3/8" "$(bubble 1f1b)" 0.375
 is "interleaved: 3/16" "$(bubble interleaved)" 0.188
 is "zb: 3/24" "$(bubble zb)" 0.125
+
+# -- and of stages that are not equal, where a unit takes as long as its layers: the one of 5 waits for a forward and a
+# backward of the 3 others, and has 8 x 5 of both to do
+is "gpipe, layers 1,1,1,5: 3 / (8 x 5)" "$(bubble gpipe --set pp.split=1,1,1,5)" 0.075
+is "1f1b too" "$(bubble 1f1b --set pp.split=1,1,1,5)" 0.075
+is "zb: 3 / (3 x 8 x 5)" "$(bubble zb --set pp.split=1,1,1,5)" 0.025
+like "the drawing has their lengths" "$(heddle explain two.ini --ranks 2 --set pp.split=1,3 --set model.layers=4 --schedule)" \
+	'^stage 1   \|   F0------ B0--------------- F1------ '
+like "and its legend says so" "$(heddle explain two.ini --ranks 2 --set pp.split=1,3 --set model.layers=4 --schedule)" \
+	'not measured: of each layer a forward takes 1, a backward 2$'
 
 # -- no deadlock: boundary tensors of 512 KB; what is sent ahead is 4 KB in shared memory, 64 KB on a network
 {

@@ -42,9 +42,10 @@ struct hd_unit_times {
 	int64_t parts;
 };                                              /* seconds, by position in the model's order */
 int64_t hd_plan_parts(const struct hd_plan *p); /* chunks that hold blocks, of all stages */
-/* The units of each stage in time; t: or NULL, by counts. */
+/* The units of each stage in time; t: or NULL, by counts of layers. */
 void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f);
-double hd_plan_bubble(const struct hd_plan *p); /* idle over busy time of the busiest stage, in unit counts */
+double hd_plan_bubble(
+	const struct hd_plan *p); /* idle over busy time of the busiest stage; a unit takes as long as its layers */
 
 /* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */
 int hd_check_members(struct hd_plan *p); /* each reads what its members have; sets unlike_axes */

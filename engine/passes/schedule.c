@@ -103,20 +103,59 @@ static struct hd_schedule view(const struct hd_plan *p)
 				     .stage_of = stage_of };
 }
 
-double hd_plan_bubble(const struct hd_plan *p)
+static int64_t count_parts(const struct hd_plan *p, const int *stage_of)
 {
-	return p->timing.bubble;
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
+		n += stage_of[i] >= 0;
+	return n;
 }
 
 int64_t hd_plan_parts(const struct hd_plan *p)
 {
 	struct hd_schedule s = view(p);
-	int64_t n = 0;
+	int64_t n = count_parts(p, s.stage_of);
 
-	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
-		n += s.stage_of[i] >= 0;
 	free((void *)(uintptr_t)s.stage_of);
 	return n;
+}
+
+/* The layers of each part of the model, or NULL if all have as many.  The caller frees them.
+ * Not FLOPs: an embedding or a head would make stages of as many layers unequal, and the bubble that of no paper.
+ * And not in p->timing, by which programs wait: an order in time must not have units of no length. */
+static double *layers_of_parts(const struct hd_plan *p, const int *stage_of)
+{
+	int64_t n = count_parts(p, stage_of), differ = 0;
+	double *layers = hd_alloc((size_t)n * sizeof(*layers));
+
+	for (size_t b = 0; b < p->nblocks; b++)
+		layers[stage_of[p->blocks[b].coord * p->chunks + p->blocks[b].chunk]] +=
+			!strncmp(p->blocks[b].name, "layer", 5);
+	for (int64_t i = 1; i < n; i++)
+		differ |= layers[i] != layers[0];
+	if (differ)
+		return layers;
+	free(layers);
+	return NULL;
+}
+
+double hd_plan_bubble(const struct hd_plan *p)
+{
+	struct hd_schedule s;
+	struct hd_schedule_report rep = { .bubble = 0 };
+	double *layers, bubble;
+
+	if (!p->train)
+		return 0;
+	s = view(p);
+	s.weight = layers = layers_of_parts(p, s.stage_of);
+	hd_schedule_check(&s, &rep, NULL);
+	bubble = rep.bubble;
+	hd_schedule_report_release(&rep);
+	free(layers);
+	free((void *)(uintptr_t)s.stage_of);
+	return bubble;
 }
 
 static void print_legend(const struct hd_schedule *s, const struct hd_schedule_report *rep, int timed, FILE *f)
@@ -129,6 +168,9 @@ static void print_legend(const struct hd_schedule *s, const struct hd_schedule_r
 		of, rep->separate_w ? ", W the gradients of its weights" : "");
 	if (timed)
 		fprintf(f, "widths are those of --times\n");
+	else if (s->weight)
+		fprintf(f, "not measured: of each layer a forward takes 1, a backward %s\n",
+			rep->separate_w ? "1, the gradients of weights 1" : "2");
 	else
 		fprintf(f, "not measured: a forward takes 1, a backward %s\n",
 			rep->separate_w ? "1, the gradients of weights 1" : "2");
@@ -138,8 +180,10 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 {
 	struct hd_schedule s = view(p);
 	struct hd_schedule_report rep = { 0 };
+	double *layers = layers_of_parts(p, s.stage_of);
 	int busiest = 0;
 
+	s.weight = layers;
 	if (t)
 		s.tf = t->f, s.tb = t->b, s.tw = t->w;
 	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
@@ -156,6 +200,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 				rep.makespan, busiest, rep.busy[busiest], rep.bubble);
 		hd_schedule_report_release(&rep);
 	}
+	free(layers);
 	free((void *)(uintptr_t)s.stage_of);
 }
 

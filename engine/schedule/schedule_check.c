@@ -207,12 +207,11 @@ static double duration(const struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule *s = t->s;
 	int kind = kind_of(unit(t, x)->kind), stage = stage_at(t, x.coord, unit(t, x)->chunk);
+	const double *times = kind == F ? s->tf : kind == B ? s->tb : s->tw;
 
-	if (kind == F)
-		return s->tf ? s->tf[stage] : 1;
-	if (kind == B)
-		return s->tb ? s->tb[stage] : t->separate_w ? 1 : 2;
-	return s->tw ? s->tw[stage] : 1;
+	if (times)
+		return times[stage];
+	return (kind == B && !t->separate_w ? 2 : 1) * (s->weight ? s->weight[stage] : 1);
 }
 
 static int is_done(const struct check_state *t, struct list_position x)

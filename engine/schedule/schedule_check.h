@@ -26,6 +26,7 @@ struct hd_schedule {
 	const int *stage_of;                         /* [r * v + c]: position in the model's order; -1: no such chunk */
 	/* Time of one unit by that position.  NULL: 1 for F, W; 2 for B, 1 where W is separate. */
 	const double *tf, *tb, *tw;
+	const double *weight; /* by that position, where tf is NULL: a unit takes so many times as long; NULL: once */
 };
 
 struct hd_schedule_report {
