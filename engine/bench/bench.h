@@ -15,6 +15,12 @@ int32_t hd_bench_id(const struct hd_bench_ids *ids, int64_t place);
 /* A hd_fill_fn; ctx: the ids.  They depend on the place in the rank's batch alone. */
 int hd_bench_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out);
 
+struct hd_bench_step { /* seconds of one step, of the rank with most of each; communication waited for, and beside computation */
+	double seconds, exposed, hidden;
+};
+/* The step of median time, or the mean of the two in the middle.  steps: n >= 1, put in order of time. */
+struct hd_bench_step hd_bench_middle(struct hd_bench_step *steps, int n);
+
 /* Least seconds of all matrix products of this rank's step, each by the best implementation known, hot, measured by all ranks
  * at once, with operands as they lie or packed; any: in any layout.  0: not known for this device. */
 double hd_bench_bound(struct hd_job *j, int any);

@@ -13,15 +13,28 @@
 #include <string.h>
 
 struct bench_state {
-	double seconds[1000], products[1000], median, products_median, fastest;
-	struct hd_comm_stats comm;
+	struct hd_bench_step steps[1000], middle;
+	double products[1000], products_median, fastest;
 	double *bytes;         /* by group: sent by this rank in a step */
+	double sent;           /* along all axes, by this rank in a step, as the transports have counted */
 	double peak, own_peak; /* bytes, before bounds are looked for, which takes memory of its own */
 	double startup,
 		bound[2]; /* bound: seconds of the products at their best, as operands lie and in any layout; or 0 */
 	int n, with_products;
 	struct hd_bench_ids *ids;
 };
+
+/* What the step did between both looks at the clock, and at the communication so far. */
+static struct hd_bench_step step_of(double seconds, const struct hd_comm_stats *before)
+{
+	struct hd_comm_stats now = hd_comm_stats_take(0);
+	struct hd_bench_step s = { .seconds = hd_comm_max(seconds),
+				   .exposed = hd_comm_max(now.exposed - before->exposed) };
+
+	s.hidden = hd_comm_max(now.busy - before->busy) - s.exposed;
+	s.hidden = s.hidden > 0 ? s.hidden : 0;
+	return s;
+}
 
 static int measure(struct hd_job *j, struct bench_state *b)
 {
@@ -33,20 +46,22 @@ static int measure(struct hd_job *j, struct bench_state *b)
 
 	hd_init_weights(g, j->train.seed);
 	for (int k = -2; k < b->n; k++) { /* two steps to warm up */
+		struct hd_comm_stats before;
 		double t;
 
 		if (k == 0)
 			hd_comm_stats_take(1);
 		hd_comm_barrier();
+		before = hd_comm_stats_take(0);
 		t = hd_seconds();
 		if (k == -2)
 			b->startup = t - j->started;
 		run.step = k + 3;
 		HD_TRY(hd_program_compute(g, &run, hd_bench_fill, b->ids));
 		HD_TRY(hd_program_update(g, &run));
-		t = hd_comm_max(hd_seconds() - t);
+		t = hd_seconds() - t;
 		if (k >= 0)
-			b->seconds[k] = t;
+			b->steps[k] = step_of(t, &before);
 		if (k >= 0 && b->with_products) { /* between the steps: the machine's speed drifts */
 			hd_comm_barrier();
 			b->products[k] = hd_comm_max(hd_program_products(g, &run));
@@ -54,11 +69,11 @@ static int measure(struct hd_job *j, struct bench_state *b)
 	}
 	for (size_t i = 0; i < p->ngroups; i++)
 		b->bytes[i] = (double)hd_communicator_bytes(g->members[i]) / b->n;
-	b->comm = hd_comm_stats_take(1);
+	b->sent = (double)hd_comm_stats_take(1).bytes / b->n;
 	b->peak = (double)hd_peak_bytes();
 	b->own_peak = (double)hd_own_peak_bytes();
-	b->median = hd_median(b->seconds, (size_t)b->n);
-	b->fastest = b->seconds[0]; /* they are in order now */
+	b->middle = hd_bench_middle(b->steps, b->n);
+	b->fastest = b->steps[0].seconds; /* they are in order now */
 	b->products_median = hd_median(b->products, (size_t)b->n);
 	hd_comm_barrier();
 	j->rate = hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) /
@@ -105,30 +120,29 @@ static void add_bounds(json_t *o, const struct bench_state *b, double tokens)
 		return;
 	json_object_set_new(o, "bound_seconds", hd_json_number(b->bound[0]));
 	json_object_set_new(o, "bound_tokens_per_second", hd_json_number(tokens / b->bound[0]));
-	json_object_set_new(o, "bound_share", hd_json_number(b->bound[0] / b->median));
+	json_object_set_new(o, "bound_share", hd_json_number(b->bound[0] / b->middle.seconds));
 	json_object_set_new(o, "bound_any_layout_tokens_per_second", hd_json_number(tokens / b->bound[1]));
-	json_object_set_new(o, "bound_any_layout_share", hd_json_number(b->bound[1] / b->median));
+	json_object_set_new(o, "bound_any_layout_share", hd_json_number(b->bound[1] / b->middle.seconds));
 }
 
 static void print(struct hd_job *j, const struct bench_state *b, int json)
 {
 	const struct hd_plan *p = j->plan[HD_JOB_TRAIN];
-	double tokens = (double)(p->batch * p->micros * p->model.seq), flops = j->flops_per_token * tokens / b->median;
-	double share = flops / (j->rate * j->world.size), busy = hd_comm_max(b->comm.busy) / b->n;
-	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max(b->peak),
-	       own = hd_comm_max(b->own_peak);
+	double tokens = (double)(p->batch * p->micros * p->model.seq),
+	       flops = j->flops_per_token * tokens / b->middle.seconds;
+	double share = flops / (j->rate * j->world.size), peak = hd_comm_max(b->peak), own = hd_comm_max(b->own_peak);
 	double planned = hd_comm_max((double)(j->arena_bytes + j->scratch_bytes)), startup = hd_comm_max(b->startup);
 	double scratch = hd_comm_max((double)((j->device->scratch ? j->device->scratch() : 0) +
 					      hd_program_plugin_bytes(j->program[HD_JOB_TRAIN])));
-	double counted = hd_comm_max((double)b->comm.bytes / b->n); /* along all axes, by the transports */
+	double counted = hd_comm_max(b->sent);
 	json_t *bytes = bytes_by_axis(j, b), *o;
 	char *line;
 
 	o = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I}", "tokens_per_second",
-		      hd_json_number(tokens / b->median), "step_seconds", hd_json_number(b->median), "flops_per_second",
-		      hd_json_number(flops), "matmul_share", hd_json_number(share), "comm_hidden_seconds",
-		      hd_json_number(busy > exposed ? busy - exposed : 0), "comm_exposed_seconds",
-		      hd_json_number(exposed), "bytes", bytes, "bubble", hd_json_number(bubble(p)),
+		      hd_json_number(tokens / b->middle.seconds), "step_seconds", hd_json_number(b->middle.seconds),
+		      "flops_per_second", hd_json_number(flops), "matmul_share", hd_json_number(share),
+		      "comm_hidden_seconds", hd_json_number(b->middle.hidden), "comm_exposed_seconds",
+		      hd_json_number(b->middle.exposed), "bytes", bytes, "bubble", hd_json_number(bubble(p)),
 		      "planned_peak_bytes", (json_int_t)planned, "measured_peak_bytes", (json_int_t)peak,
 		      "startup_seconds", hd_json_number(startup), "ranks", (json_int_t)j->world.size);
 	json_object_set_new(o, "precision", json_string(j->compute_dtype ? "bf16" : "fp32"));
@@ -138,7 +152,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
 	json_object_set_new(o, "fastest_step_seconds", hd_json_number(b->fastest));
 	if (b->with_products)
-		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->median));
+		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->middle.seconds));
 	add_bounds(o, b, tokens);
 	line = hd_json_line(o);
 	if (j->world.rank == 0 && json)
@@ -147,16 +161,17 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 		printf("%s: %.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s = %.0f%% of the matmul rate\n"
 		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
 		       "ready after %.2f s\n",
-		       j->compute_dtype ? "bf16" : "fp32", tokens / b->median, b->median, b->n, flops / 1e9,
-		       100 * share, exposed, busy > exposed ? busy - exposed : 0, planned / 1e6, peak / 1e6, startup);
+		       j->compute_dtype ? "bf16" : "fp32", tokens / b->middle.seconds, b->middle.seconds, b->n,
+		       flops / 1e9, 100 * share, b->middle.exposed, b->middle.hidden, planned / 1e6, peak / 1e6,
+		       startup);
 	if (j->world.rank == 0 && !json && b->with_products)
 		printf("the step's matmuls alone: %.4f s = %.0f%% of the step\n", b->products_median,
-		       100 * b->products_median / b->median);
+		       100 * b->products_median / b->middle.seconds);
 	if (j->world.rank == 0 && !json && b->bound[0] > 0)
 		printf("bound: by the best known implementation of each matmul they take %.4f s, or %.0f tokens/s, of which the "
 		       "step reaches %.0f%%. In any layout of the operands %.4f s, or %.0f tokens/s: %.0f%%\n",
-		       b->bound[0], tokens / b->bound[0], 100 * b->bound[0] / b->median, b->bound[1],
-		       tokens / b->bound[1], 100 * b->bound[1] / b->median);
+		       b->bound[0], tokens / b->bound[0], 100 * b->bound[0] / b->middle.seconds, b->bound[1],
+		       tokens / b->bound[1], 100 * b->bound[1] / b->middle.seconds);
 	free(line);
 }
 
