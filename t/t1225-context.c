@@ -108,6 +108,37 @@ static void members(void)
 	}
 }
 
+/* -- one member --------------------------------------------------------------------------------- */
+/* The nodes of the model without the section, cast for cast, so that what attention makes may be made again. */
+static void nobody_else(void)
+{
+	struct shape m = { .layers = 1,
+			   .heads = 2,
+			   .embed = 4,
+			   .mlp = 6,
+			   .seq = 4,
+			   .batch = 1,
+			   .micro = 1,
+			   .family = "family = llama\nwindow = 3",
+			   .train = "" };
+	struct hd_plan *without = plan(&m, 1, 1, "");
+
+	for (size_t i = 0; i < HD_LEN(forms); i++) {
+		char sections[300];
+		struct hd_plan *with;
+		const struct node *a = without ? without->first : NULL, *b;
+
+		snprintf(sections, sizeof(sections), SECTION("cp") "size = 1\n%s", forms[i]);
+		with = plan(&m, 1, 1, sections);
+		b = with ? with->first : NULL;
+		while (a && b && a->v.op == b->v.op && !strcmp(a->attr, b->attr))
+			a = a->next, b = b->next;
+		ok(with && !a && !b, "cp 1, %s: the nodes are those of the model alone", line(forms[i]));
+		hd_plan_destroy(with);
+	}
+	hd_plan_destroy(without);
+}
+
 /* -- windows ------------------------------------------------------------------------------------ */
 static int shifts(const struct hd_plan *p)
 {
@@ -254,6 +285,7 @@ int main(void)
 	struct shape m = gpt2;
 
 	members();
+	nobody_else();
 	windows();
 	with_others(&m, 0);
 	two_sections(&m);

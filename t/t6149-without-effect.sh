@@ -156,4 +156,13 @@ END
 	fails "tensors in the model's own parts, which have no such parameter" heddle check tiny.ini --set model.load=more
 	like "... are refused by name" "$(cat "$tmp/.ok")" 'more: 4 of its tensors are in parts of the model that have no such parameter: .*, \.\.\.'
 fi
+# A ring's attention is not made again: each verb that shows memory says so.
+{ sed '/^\[strategy/,$d' tiny.ini; printf '[strategy cp]\nplugin = cp\nsize = 2\nform = ring\n'; } >ring.ini
+for verb in 'check ring.ini' 'explain ring.ini --saved' 'plan ring.ini --machine dgx-h100'; do
+	like "recompute = selective with a ring and no gelu: $verb" \
+		"$(heddle $verb --ranks 2 --set model.family=llama --set train.recompute=selective 2>&1)" \
+		'^heddle: train.recompute = selective does nothing in this layout: it has no gelu, and no attention that is one node$'
+done
+unlike "a ring of one is none" "$(heddle check ring.ini --ranks 1 --set cp.size=1 --set model.family=llama --set train.recompute=selective 2>&1)" \
+	'does nothing'
 done_testing

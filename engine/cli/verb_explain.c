@@ -209,6 +209,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 		print_nodes(p, NULL);
 		return HD_OK;
 	}
+	hd_warn_of_recompute(p);
 	HD_TRY(hd_cli_int(c, "rank", 0, p->ranks - 1, 0, &rank, err));
 	g = hd_cli_program(p, rank, err);
 	if (!g)

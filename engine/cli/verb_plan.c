@@ -339,6 +339,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0 &&
 		 hd_cli_outputs_check(c, *conf, err) >= 0) {
 		hd_machine_share(&m, *p);
+		hd_warn_of_recompute(*p);
 		r.want_spans = hd_cli_has(c, "html");
 		if (read_slow(c, *p, &m, &style, &without, err) >= 0 && hd_simulate(*p, &m, &style, &r, err) >= 0 &&
 		    hd_cli_has(c, "html"))

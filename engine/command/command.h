@@ -46,6 +46,7 @@ int hd_cli_program_options(struct hd_plan *p, struct hd_program_options *o, stru
 struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err *err);
 /* without_effect.c: names the keys of the plan's INI that are given and do nothing, each in a warning. */
 void hd_warn_without_effect(const struct hd_plan *p);
-void hd_mesh_print(const struct hd_plan *p); /* axes, replicas, micro-batches and the bubble */
+void hd_warn_of_recompute(const struct hd_plan *p); /* of them, train.recompute */
+void hd_mesh_print(const struct hd_plan *p);        /* axes, replicas, micro-batches and the bubble */
 
 #endif

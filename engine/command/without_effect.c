@@ -96,7 +96,7 @@ static void warn_of_evaluations(const struct hd_plan *p)
 }
 
 /* A ring computes attention in parts, which keep what they need; and not every model has a gelu. */
-static void warn_of_recompute(const struct hd_plan *p)
+void hd_warn_of_recompute(const struct hd_plan *p)
 {
 	const struct node *n = p->first;
 
@@ -120,7 +120,7 @@ static void warn_of_train(const struct hd_plan *p)
 	if (*hd_section_str(hd_conf_section(p->conf, NULL, "train"), "global_batch_ramp") && !p->config.batch.steps)
 		warn(p->conf, &ramp);
 	warn_of_rates(p);
-	warn_of_recompute(p);
+	hd_warn_of_recompute(p);
 	warn_of_evaluations(p);
 }
 

@@ -39,9 +39,15 @@ static int cp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 	return s->h->status(p);
 }
 
+/* One member has all of every sequence: the model stays as it is, whatever the form. */
+static int is_alone(const struct hd_strategy *s)
+{
+	return s->axis->n == 1;
+}
+
 static int cp_rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
-	return s->form->rewrite ? s->form->rewrite(s, p) : HD_OK;
+	return s->form->rewrite && !is_alone(s) ? s->form->rewrite(s, p) : HD_OK;
 }
 
 /* The default is zigzag, so none has been given. */
@@ -55,12 +61,12 @@ static void warn_of_balance(struct hd_strategy *s, struct hd_plan *p)
 static int cp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
 	warn_of_balance(s, p);
-	return s->form->lower ? s->form->lower(s, p) : HD_OK;
+	return s->form->lower && !is_alone(s) ? s->form->lower(s, p) : HD_OK;
 }
 
 static int cp_rules(struct hd_strategy *s, struct hd_plan *p)
 {
-	return s->form->rules(s, p);
+	return is_alone(s) ? HD_OK : s->form->rules(s, p);
 }
 
 static const struct hd_strategy_ops ops = {
