@@ -59,6 +59,22 @@ refused "a mean that forgets nothing" '--set train\.beta1: 1 is not in 0\.\.0\.9
 # Words.
 alone=
 refused "an unknown key" '--set model\.layer: unknown key; did you mean layers\?' --set model.layer=3
+while read -r theirs ours; do
+	refused "what others call $ours" "--set ${theirs%=*}: unknown key; did you mean $ours\\?\$" --set $theirs
+done <<'END'
+train.learning_rate=1 lr
+train.batch_size=8 global_batch
+train.gradient_accumulation_steps=2 micro_batch
+train.epochs=1 steps
+train.max_grad_norm=1 clip
+model.hidden_size=64 embed
+model.num_attention_heads=4 heads
+checkpoint.path=x dir
+checkpoint.interval=5 every
+log.file=x metrics
+dp.world_size=2 size
+END
+refused "a key like none" '--set train\.colour: unknown key; the nearest is lr; .heddle keys train. prints all$' --set train.colour=1
 alone=yes
 refused "an unknown key of a plugin" '--set dp\.buckett: unknown key; did you mean bucket\?' --set dp.buckett=1K
 refused "an unknown section" '--set modell\.layers: no section .*did you mean model\?' --set modell.layers=3

@@ -187,6 +187,67 @@ const char *hd_suggest_nearest(const char *word, const char *const *among, int n
 	return best ? best : beginning(word, among, n);
 }
 
+int hd_word_alike(const char *a, const char *b)
+{
+	a += *a == '[';
+	b += *b == '[';
+	while (*a && fold(*a) == fold(*b))
+		a++, b++;
+	return !a[*a == ']'] && !b[*b == ']'];
+}
+
+static double share_of(const char *a, int na, const char *b, int nb)
+{
+	int longer = na > nb ? na : nb;
+
+	return longer ? (double)distance(a, na, b, nb) / longer : 1;
+}
+
+#define LEAST_WORD 3 /* letters */
+
+/* The next word of a name in place of the one in *word, of *n letters; 0: there is none. */
+static int next_word(const char **word, int *n)
+{
+	const char *at = *word + *n;
+
+	while (*at && !isalnum((unsigned char)*at))
+		at++;
+	*word = at;
+	for (*n = 0; isalnum((unsigned char)at[*n]) && *n < MAX_WORD; ++*n)
+		;
+	return *n > 0;
+}
+
+/* 0: a word of one is a word of the other.  Of several such names the one that is nearer as a whole. */
+static double how_far(const char *a, const char *b)
+{
+	double whole = share_of(a, (int)strnlen(a, MAX_WORD), b, (int)strnlen(b, MAX_WORD)), least = whole;
+	const char *x = a, *y;
+	int nx = 0, ny;
+
+	while (next_word(&x, &nx))
+		for (y = b, ny = 0; next_word(&y, &ny);) {
+			double d = nx < LEAST_WORD || ny < LEAST_WORD ? 1 : share_of(x, nx, y, ny);
+
+			least = d < least ? d : least;
+		}
+	return least + whole / 100;
+}
+
+const char *hd_suggest_least_far(const char *word, const char *const *among, int n)
+{
+	const char *best = NULL;
+	double least = 0;
+
+	for (int i = 0; i < n; i++) {
+		double d = how_far(word, among[i]);
+
+		if (!best || d < least)
+			best = among[i], least = d;
+	}
+	return best;
+}
+
 char *hd_parse_trim(char *s)
 {
 	size_t n;

@@ -10,6 +10,7 @@
 #include "engine/config/conf_impl.h"
 #include "engine/file/file.h"
 #include "engine/base/parse.h"
+#include "engine/names/unknown.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -88,7 +89,7 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 {
 	const char *names[MAX_NAMES];
 	struct hd_section *s = hd_conf_section_find(c, name);
-	char *label, hint[480];
+	char *label, *hint;
 	int i, n = 0;
 
 	while (hd_conf_plain[n])
@@ -110,8 +111,9 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 		free(label);
 		return s;
 	}
-	hd_suggest(hint, sizeof(hint), name, "sections", names, n);
+	hint = hd_unknown_section_hint(name, names, n);
 	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key, name, name, hint);
+	free(hint);
 	return NULL;
 }
 
@@ -309,7 +311,7 @@ static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *
 			   struct hd_err *err)
 {
 	const char *all[MAX_NAMES], *kind = NULL;
-	char *made[MAX_NAMES], hint[480];
+	char *made[MAX_NAMES], *hint;
 	int n = 0, i;
 
 	for (i = 0; names && names[i] && n < MAX_NAMES; i++)
@@ -323,18 +325,21 @@ static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *
 	for (i = 0; i < n; i++)
 		all[i] = made[i];
 	if (kind) {
-		snprintf(hint, sizeof(hint), "the section needs a name: [%s NAME]", kind);
+		hint = hd_format("the section needs a name: [%s NAME]", kind);
 	} else {
 		char *word = hd_format("[%s]", s->label);
 
-		hd_suggest(hint, sizeof(hint), word, "sections", all, n);
+		hint = hd_unknown_section_hint(word, all, n);
 		free(word);
 	}
 	while (n)
 		free(made[--n]);
 	if (s->line)
-		return hd_err_set(err, HD_EINVAL, "%s:%d: [%s]: unknown section; %s", c->path, s->line, s->label, hint);
-	return hd_err_set(err, HD_EINVAL, "%s: [%s]: unknown section; %s", c->path, s->label, hint);
+		hd_err_set(err, HD_EINVAL, "%s:%d: [%s]: unknown section; %s", c->path, s->line, s->label, hint);
+	else
+		hd_err_set(err, HD_EINVAL, "%s: [%s]: unknown section; %s", c->path, s->label, hint);
+	free(hint);
+	return err->code;
 }
 
 int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds, struct hd_err *err)

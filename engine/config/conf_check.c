@@ -9,6 +9,7 @@
 #include <config.h>
 #include "engine/config/conf_impl.h"
 #include "engine/base/parse.h"
+#include "engine/names/unknown.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,19 +70,45 @@ static const struct hd_option *option_find(const struct hd_key_table *tables, in
 	return NULL;
 }
 
+#define FEW 12
+
+static int is_of_runs(const struct hd_section *s)
+{
+	return hd_conf_is_plain(s->label) || hd_section_is(s, "strategy") || hd_section_is(s, "plugin");
+}
+
+/* "; `heddle keys train` prints all", or the keys themselves where they are few; malloc'ed. */
+static char *where_all_are(const struct hd_section *s, const char *const *names, int n)
+{
+	const struct hd_entry *e = hd_conf_entry_find(s, hd_section_is(s, "plugin") ? "file" : "plugin");
+	const char *plugin = e ? e->value : "";
+	char *all = NULL;
+
+	if (hd_conf_is_plain(s->label))
+		return hd_format("; `heddle keys %s` prints all", s->label);
+	if (*plugin && is_of_runs(s))
+		return hd_format("; `heddle %s %s` prints all", strpbrk(plugin, "/.") ? "plugins" : "keys", plugin);
+	for (int i = 0; i < n && n <= FEW; i++)
+		hd_append(&all, "%s%s", i ? ", " : "; keys: ", names[i]);
+	return all ? all : hd_strdup("");
+}
+
 static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key, const struct hd_key_table *tables,
 		       int ntables, struct hd_err *err)
 {
 	const char *names[MAX_KEYS];
-	char hint[480];
+	char *hint, *all;
 	uint32_t i;
 	int t, n = 0;
 
 	for (t = 0; t < ntables; t++)
 		for (i = 0; i < tables[t].n && n < MAX_KEYS; i++)
 			names[n++] = option(&tables[t], i)->key;
-	hd_suggest(hint, sizeof(hint), key, "keys", names, n);
-	return hd_section_fail(c, s, key, err, HD_EINVAL, "unknown key; %s", hint);
+	all = where_all_are(s, names, n);
+	hint = hd_unknown_key_hint(is_of_runs(s) ? s->label : NULL, key, names, n, all);
+	hd_section_fail(c, s, key, err, HD_EINVAL, "unknown key; %s", hint);
+	free(hint), free(all);
+	return err->code;
 }
 
 /* -- ranges ------------------------------------------------------------------------------------ */

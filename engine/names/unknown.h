@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/names/unknown.h - what stands behind "unknown key" and "unknown section": the nearest of those that there are.
+ */
+#ifndef HD_ENGINE_NAMES_UNKNOWN_H
+#define HD_ENGINE_NAMES_UNKNOWN_H
+
+/* malloc'ed.  section: NULL, or its label, where names of other programs are looked up too.  all: behind one that is not near. */
+char *hd_unknown_key_hint(const char *section, const char *key, const char *const *names, int n, const char *all);
+/* malloc'ed.  All may stand in [ ]. */
+char *hd_unknown_section_hint(const char *name, const char *const *names, int n);
+
+#endif
