@@ -87,6 +87,8 @@ int main(void)
 	is_str(hd_human_seconds(0.0123456).text, "12.3 ms", "milliseconds");
 	is_str(hd_human_count(8300000).text, "8.3 M", "millions");
 	is_str(hd_human_count(640).text, "640", "few");
+	is_str(hd_human_rate(4.416e9).text, "4.4 GFLOP/s", "a small machine");
+	is_str(hd_human_rate(502e15).text, "502.0 PFLOP/s", "a large one");
 	is_str(hd_human_time(200.4).text, "3m20s", "minutes");
 	is_str(hd_human_time(3600 * 5 + 7 * 60).text, "5h07m", "hours");
 	is_str(hd_human_time(86400 * 2.2).text, "2d04h", "days");

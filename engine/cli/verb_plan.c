@@ -153,10 +153,11 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
 	       hd_plural(m->ranks_per_node, "s"), p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
-	printf("step %s: %s tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", hd_human_seconds(r->step).text,
-	       hd_human_count(tokens(p) / r->step).text, flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
-	printf("with what is recomputed: %.4g TFLOP/s a rank, %.1f%% of the peak; %.4g PFLOP/s in all\n",
-	       all / (double)p->ranks / 1e12, 100 * all / peak(p, m), all / 1e15);
+	printf("step %s: %s tokens/s, %s a rank, %.1f%% of the peak\n", hd_human_seconds(r->step).text,
+	       hd_human_count(tokens(p) / r->step).text, hd_human_rate(flops / (double)p->ranks).text,
+	       100 * flops / peak(p, m));
+	printf("with what is recomputed: %s a rank, %.1f%% of the peak; %s in all\n",
+	       hd_human_rate(all / (double)p->ranks).text, 100 * all / peak(p, m), hd_human_rate(all).text);
 	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (bubble %.3f)\n",
 	       hd_human_seconds(t.compute).text, hd_human_seconds(t.exposed).text, hd_human_seconds(t.hidden).text,
 	       hd_human_seconds(t.idle).text, t.bubble);

@@ -41,6 +41,14 @@ struct hd_human hd_human_count(double n)
 	return h;
 }
 
+struct hd_human hd_human_rate(double flops)
+{
+	static const char *const units[] = { " FLOP/s",  " KFLOP/s", " MFLOP/s", " GFLOP/s",
+					     " TFLOP/s", " PFLOP/s", " EFLOP/s" };
+
+	return scaled(flops, units, sizeof(units) / sizeof(units[0]));
+}
+
 struct hd_human hd_human_seconds(double seconds)
 {
 	static const char *const below[] = { " us", " ms", " s" };
