@@ -165,6 +165,11 @@ ok "losses and gradients that are 0 on both sides are alike" heddle check tiny.i
 	--set data.format=uint16 --set model.vocab=1
 ok "sections that need two ranks are not in the run on one" heddle check tiny.ini --ranks 2 --set tp.plugin=tp --set tp.size=2 --against-one-rank
 ok "a wire that rounds is left out of it" heddle check tiny.ini --ranks 2 --set dp.wire=bf16 --against-one-rank
+like "and that is said" "$(cat "$tmp/.ok")" '^not compared: dp\.wire = bf16, which rounds; the layout runs with fp32$'
+heddle_mpi 2 check tiny.ini --against-one-rank >out 2>&1
+is "under mpirun, without --ranks: as many ranks as it has started" "$? $(grep -o '^against one rank: 2 ranks' out)" "0 against one rank: 2 ranks"
+heddle_mpi 2 check tiny.ini --ranks 4 --against-one-rank >out 2>&1
+is "under mpirun, with other ranks: refused" "$? $(messages <out)" "1 heddle: --against-one-rank: the launcher has started 2 ranks, and --ranks is 4. Start check without a launcher, or leave --ranks out"
 heddle_mpi 2 check tiny.ini --ranks 2 --against-one-rank >out 2>&1
 is "and a launcher that started check is not taken for that of the runs" "$? $(grep -c '^worst of [0-9]* gradients' out)" "0 1"
 is_json "with --json: one line, of the layout" "$(heddle check tiny.ini --ranks 1 --against-one-rank --json 2>/dev/null)"

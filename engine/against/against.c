@@ -25,7 +25,8 @@
 struct against_files {
 	char *dir; /* NULL: there is none */
 	char *one_ini, *program;
-	char **exact; /* settings of the layout in place of its own: what it means to round is no error of it */
+	char **exact;  /* settings of the layout in place of its own: what it means to round is no error of it */
+	char *inexact; /* what they replace, in words; NULL: nothing */
 	size_t nexact, cap_exact;
 };
 
@@ -117,6 +118,8 @@ static void take_exact(const struct inst *x, struct against_files *f)
 		if (strcmp(hd_section_str(x->section, key), value) != 0) {
 			f->exact = hd_grow(f->exact, f->nexact, &f->cap_exact, sizeof(*f->exact));
 			f->exact[f->nexact++] = hd_format("%s.%s=%s", x->name, key, value);
+			hd_append(&f->inexact, "not compared: %s.%s = %s, which rounds; the layout runs with %s\n",
+				  x->name, key, hd_section_str(x->section, key), value);
 		}
 		free(key), free(value);
 	}
@@ -164,7 +167,7 @@ static void remove_all(struct against_files *f)
 		hd_log(HD_LOG_WARN, "%s is still there", f->dir);
 	for (size_t i = 0; i < f->nexact; i++)
 		free(f->exact[i]);
-	free(f->exact), free(f->dir), free(f->one_ini), free(f->program);
+	free(f->exact), free(f->inexact), free(f->dir), free(f->one_ini), free(f->program);
 }
 
 static int both(const struct hd_against *a, struct against_files *f, FILE *out, struct hd_err *err)
@@ -188,9 +191,7 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 	fprintf(out,
 		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay",
 		(long long)ranks, STEPS);
-	for (size_t i = 0; i < f->nexact; i++)
-		fprintf(out, ", %s", f->exact[i]);
-	fprintf(out, "\n");
+	fprintf(out, "\n%s", f->inexact ? f->inexact : "");
 	fflush(out);
 	HD_TRY(run(a, f, "many", ranks, err));
 	HD_TRY(run(a, f, "one", 1, err));
@@ -208,6 +209,12 @@ int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *er
 				  "comparison starts all %lld ranks of the layout on this one. Start check without a "
 				  "launcher, and compare runs on several hosts by log.metrics",
 				  hd_launch_elsewhere(), (long long)a->plan->ranks);
+	if (hd_launch_ranks() && hd_launch_ranks() != a->plan->ranks)
+		return hd_err_set(
+			err, HD_EINVAL,
+			"--against-one-rank: the launcher has started %d ranks, and --ranks is %lld. Start check "
+			"without a launcher, or leave --ranks out",
+			hd_launch_ranks(), (long long)a->plan->ranks);
 	both(a, &f, out, err);
 	remove_all(&f);
 	return err->code;

@@ -15,6 +15,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
 #include "engine/process/affinity.h"
+#include "engine/process/launch.h"
 #include "engine/passes/passes.h"
 #include "engine/program/match.h"
 #include "engine/run/run.h"
@@ -344,6 +345,8 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	int64_t limit = 0;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
+	if (hd_cli_has(c, "against-one-rank")) /* the layout that the launcher would run */
+		c->ranks = hd_launch_ranks();
 	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
 	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
 	if (*load)

@@ -157,7 +157,7 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 	o->loss_apart = c->loss_apart;
 	o->compute_dtype = hd_precision_asked(&train, o->gelu);
 	o->after = hd_cli_str(c, "after", NULL);
-	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o->ranks, err));
+	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, c->ranks ? c->ranks : 1, &o->ranks, err));
 	o->node_size = node_size < 0 ? o->ranks : node_size;
 	return HD_OK;
 }
@@ -169,7 +169,7 @@ int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, stru
 	int64_t needs = 0;
 
 	HD_TRY(hd_cli_plan_options(c, node_size, conf, &o, err));
-	if (!hd_cli_has(c, "ranks")) { /* as many as the layout says */
+	if (!hd_cli_has(c, "ranks") && !c->ranks) { /* as many as the layout says */
 		o.needs = &needs;
 		if (hd_plan_create(*conf, &o, p, &why) >= 0)
 			return HD_OK;

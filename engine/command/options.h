@@ -40,6 +40,7 @@ struct hd_cli {
 	int help, version; /* --help, -h, "help"; --version */
 	int argc;          /* the whole command line: a program that starts itself again needs it */
 	char **argv;
+	int64_t ranks;       /* of plans without --ranks; 0: as many as the layout says */
 	int device_memory;   /* plans are for a machine whose devices have memory of their own, unless they say cpu */
 	int gpu_kernels;     /* and whose kernels are Heddle's for GPUs, likewise */
 	int whole_logits;    /* plans are of a framework that makes all logits at once */

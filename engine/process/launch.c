@@ -54,6 +54,15 @@ int hd_launch_elsewhere(void)
 	return all > here && here > 0 ? all - here : 0;
 }
 
+int hd_launch_ranks(void)
+{
+	int all = number_of("OMPI_COMM_WORLD_SIZE");
+
+	all = all ? all : number_of("PMI_SIZE");
+	all = all || !getenv("SLURM_PROCID") ? all : number_of("SLURM_STEP_NUM_TASKS");
+	return all > 1 ? all : 0;
+}
+
 int hd_launch_on_one_host(void)
 {
 	int all = number_of("OMPI_COMM_WORLD_SIZE");

@@ -11,6 +11,8 @@ int hd_launch_first(void);
 int hd_launch_mpi(void);
 /* Of the ranks that the launcher has started with this one, those on other hosts; 0: none, or there is no launcher. */
 int hd_launch_elsewhere(void);
+/* How many ranks the launcher has started, this one too; 0: one, or there is no launcher. */
+int hd_launch_ranks(void);
 /* 1: Open MPI says that all ranks are on this host. */
 int hd_launch_on_one_host(void);
 /* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
