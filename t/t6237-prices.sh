@@ -78,6 +78,13 @@ done
 machine flops_fp32=1e9 efficiency=0.5
 plan 1
 share "efficiency 0.5: products twice" "$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"
+like "bf16 without a peak of its own: at that of fp32, and a line says so" \
+	"$(heddle plan p.ini --machine machine.ini --ranks 1 --set train.precision=bf16 2>&1)" \
+	'^heddle: plan: machine.ini has no flops_bf16: bf16 is priced at the peak of fp32, 1\.0 GFLOP/s$'
+unlike "in fp32 nothing is said" "$(heddle plan p.ini --machine machine.ini --ranks 1 2>&1)" 'no flops_bf16'
+machine memory=80
+is "80 bytes of memory: refused" "$(heddle plan p.ini --machine machine.ini --ranks 1 2>&1)" \
+	"heddle: machine.ini:$(grep -n '^memory ' machine.ini | cut -d: -f1): [machine] memory: 80 bytes are too few for a rank, at least 1M; is the unit missing?"
 machine flops_bf16=1e9
 plan 1 --set train.precision=bf16
 bf16=$(top step_seconds)

@@ -315,6 +315,13 @@ static int read_slow(struct hd_cli *c, struct hd_plan *p, struct hd_machine *m, 
 	return HD_OK;
 }
 
+static void note_peak(const struct hd_machine *m, int bf16)
+{
+	if (bf16 && m->bf16_is_fp32)
+		hd_log(HD_LOG_WARN, "plan: %s has no flops_bf16: bf16 is priced at the peak of fp32, %s", m->name,
+		       hd_human_rate(m->flops_fp32).text);
+}
+
 static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_machine m;
@@ -335,12 +342,15 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	c->loss_apart = !err->code && style.loss_twice;
 	if (err->code)
 		;
-	else if (hd_cli_has(c, "search"))
+	else if (hd_cli_has(c, "search")) {
 		hd_search_run(c, &m, &style, conf, err);
-	else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0 &&
-		 hd_cli_outputs_check(c, *conf, err) >= 0) {
+		note_peak(&m,
+			  *conf && !strcmp(hd_section_str(hd_conf_section(*conf, NULL, "train"), "precision"), "bf16"));
+	} else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0 &&
+		   hd_cli_outputs_check(c, *conf, err) >= 0) {
 		hd_machine_share(&m, *p);
 		hd_warn_of_recompute(*p);
+		note_peak(&m, (*p)->compute_dtype == HD_DTYPE_BF16);
 		r.want_spans = hd_cli_has(c, "html");
 		if (read_slow(c, *p, &m, &style, &without, err) >= 0 && hd_simulate(*p, &m, &style, &r, err) >= 0 &&
 		    hd_cli_has(c, "html"))

@@ -58,7 +58,8 @@ static void take(const struct hd_section *s, const char *path, struct hd_machine
 	m->memory = (double)hd_section_int(s, "memory");
 	m->flops_fp32 = hd_section_num(s, "flops_fp32");
 	m->flops_bf16 = hd_section_num(s, "flops_bf16");
-	if (m->flops_bf16 == 0)
+	m->bf16_is_fp32 = m->flops_bf16 == 0;
+	if (m->bf16_is_fp32)
 		m->flops_bf16 = m->flops_fp32;
 	m->sustained_clock = hd_section_num(s, "sustained_clock");
 	m->older_instructions = hd_section_num(s, "older_instructions");
@@ -97,6 +98,20 @@ static int take_links(struct hd_conf *c, struct hd_section *s, struct hd_machine
 	return HD_OK;
 }
 
+#define LEAST_MEMORY (INT64_C(1) << 20)
+
+/* No rank has so few bytes: 80 is meant as 80G. */
+static int check_memory(struct hd_conf *c, struct hd_section *s, struct hd_err *err)
+{
+	int64_t memory = hd_section_int(s, "memory");
+
+	if (!memory || memory >= LEAST_MEMORY)
+		return HD_OK;
+	return hd_section_fail(c, s, "memory", err, HD_EINVAL,
+			       "%lld bytes are too few for a rank, at least 1M; is the unit missing?",
+			       (long long)memory);
+}
+
 int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err)
 {
 	static const struct hd_key_table table = { keys, HD_LEN(keys), 0 };
@@ -111,7 +126,8 @@ int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err)
 		return err->code;
 	if (hd_conf_read(path, NULL, 0, &c, err) >= 0 && hd_conf_known(c, names, kinds, err) >= 0) {
 		s = hd_conf_section(c, NULL, "machine");
-		if (hd_section_check(c, s, &table, 1, err) >= 0 && take_links(c, s, m, err) >= 0)
+		if (hd_section_check(c, s, &table, 1, err) >= 0 && check_memory(c, s, err) >= 0 &&
+		    take_links(c, s, m, err) >= 0)
 			take(s, path, m);
 	}
 	hd_conf_destroy(c);

@@ -21,6 +21,7 @@ struct hd_machine {
 	double slow; /* this many times as long slow_rank computes; 0: no rank is slow.  Of plan --slow, not of the file */
 	int64_t slow_rank;
 	double flops_fp32, flops_bf16;   /* peak of products, of a rank, per second */
+	int bf16_is_fp32;                /* the file has no flops_bf16, so it is flops_fp32 */
 	double sustained_clock;          /* share of the peak's clock that it keeps while products run */
 	struct hd_size_curve efficiency; /* of the peak that products reach, by their FLOPs */
 	struct hd_size_curve extent;     /* share of that, by the smallest of a product's three extents */

@@ -178,8 +178,10 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	if (rc >= 0)
 		rc = hd_measure_shared_cores(m, err);
 	measure_memory(m, &memory);
-	if (rc >= 0 && m->j->world.rank == 0)
+	if (rc >= 0 && m->j->world.rank == 0) {
+		hd_rates_warn_of_falls(m->rates, &memory);
 		print(m, &memory, &network, path, err);
+	}
 	free(memory.v), free(network.v);
 	return hd_comm_agree(err);
 }

@@ -54,6 +54,12 @@ void hd_rates_add(struct hd_rate_points *p, struct hd_rate_point x);
 /* Points that are near each other become one, and all are put in order. */
 void hd_rates_settle(struct hd_rate_points *p);
 
+/* falls.c: the steepest fall of a rate between sizes of which one is at most four times the other, as a factor.  Less than
+ * four is no fall, and gives 0. */
+double hd_rates_fall(const struct hd_rate_points *p, size_t *from, size_t *to);
+/* One warning, of the worst fall among these and the rates of memory.  -> curves that fall so. */
+int hd_rates_warn_of_falls(const struct hd_rates *r, const struct hd_rate_points *memory);
+
 struct hd_rate_work { /* of a launch, by a rank of so many threads */
 	const char *kernel;
 	int product; /* of HD_PRODUCT_; -1: none */
