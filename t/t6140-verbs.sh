@@ -93,6 +93,14 @@ for flag in schedule nodes; do
 	is "explain --$flag: JSON is of what is moved" "$(heddle explain tiny.ini --ranks 2 --json --$flag)" "$(heddle explain tiny.ini --ranks 2 --json)"
 done
 
+# experts without a limit: whose memory it is
+moe='--ranks 2 --set dp.plugin=ep --set dp.size=2 --set model.experts=4 --set model.router=topk'
+for verb in 'check tiny.ini' 'plan tiny.ini --machine dgx-h100'; do
+	like "${verb%% *}: memory of the largest case" "$(heddle $verb $moe)" '^memory is that of the largest case, .* model\.capacity_factor limits it$'
+	like "... in JSON" "$(heddle $verb $moe --json)" '"memory_case": "largest"'
+	unlike "... and with a limit it is not" "$(heddle $verb $moe --set model.capacity_factor=1)" 'largest case'
+done
+
 # bench
 begin=$(date +%s%N)
 out=$(heddle bench tiny.ini --json --steps 3 2>err)

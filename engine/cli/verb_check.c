@@ -274,6 +274,8 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 					    json_pack("{s:I, s:o, s:o}", "ranks", (json_int_t)servers->n, "least",
 						      server_json(&servers->least), "most",
 						      server_json(&servers->most)));
+		if (hd_memory_is_largest(p))
+			json_object_set_new(o, "memory_case", json_string("largest"));
 		line = hd_json_line(o);
 
 		if (!err->code)
@@ -287,6 +289,7 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 	else
 		printf(" (%s)\n", hd_human_count((double)parameters).text);
 	hd_stage_lines_print(p, s, n, exact);
+	fputs(hd_memory_is_largest(p) ? hd_memory_is_largest_text : "", stdout);
 	print_servers(servers, exact);
 	if (!err->code)
 		print_traffic(t, exact);

@@ -167,6 +167,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	       m->memory <= 0         ? ""
 	       : t.memory > m->memory ? ", more than it has"
 				      : ", fits");
+	fputs(hd_memory_is_largest(p) ? hd_memory_is_largest_text : "", stdout);
 	if (t.host > 0)
 		printf("in host memory of a rank: %s; in a step %s go there and %s come back\n",
 		       hd_human_bytes(t.host).text, hd_human_bytes(t.moved[1]).text, hd_human_bytes(t.moved[0]).text);
@@ -224,6 +225,8 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 		json_object_set_new(o, "memory_limit_bytes", hd_json_number(m->memory));
 		json_object_set_new(o, "fits", json_boolean(t.memory <= m->memory));
 	}
+	if (hd_memory_is_largest(p))
+		json_object_set_new(o, "memory_case", json_string("largest"));
 	json_object_set_new(o, "stages", stages_json(r));
 	if (m->slow > 0)
 		json_object_set_new(o, "slow", slow_json(m, alike));

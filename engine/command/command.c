@@ -198,6 +198,20 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 	return err.code ? 1 : 0;
 }
 
+int hd_memory_is_largest(const struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (t->ragged_counts && (double)hd_ragged_max(t) > hd_ragged_balanced(t))
+			return 1;
+	}
+	return 0;
+}
+
+const char hd_memory_is_largest_text[] =
+	"memory is that of the largest case, in which all tokens choose experts of one rank; model.capacity_factor limits it\n";
+
 void hd_mesh_print(const struct hd_plan *p)
 {
 	printf("%lld rank%s", (long long)p->ranks, hd_plural(p->ranks, "s"));

@@ -47,6 +47,9 @@ struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err
 /* without_effect.c: names the keys of the plan's INI that are given and do nothing, each in a warning. */
 void hd_warn_without_effect(const struct hd_plan *p);
 void hd_warn_of_recompute(const struct hd_plan *p); /* of them, train.recompute */
-void hd_mesh_print(const struct hd_plan *p);        /* axes, replicas, micro-batches and the bubble */
+/* Memory is that of more rows than equal choices of experts would give a rank: there is no capacity limit. */
+int hd_memory_is_largest(const struct hd_plan *p);
+extern const char hd_memory_is_largest_text[]; /* a line */
+void hd_mesh_print(const struct hd_plan *p);   /* axes, replicas, micro-batches and the bubble */
 
 #endif
