@@ -196,6 +196,16 @@ wrong '-DW_EXIT=abort()'
 says "so is an abort" 'abort\(\) in slot rules of \[strategy x\]' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_LOOP
 says "so is a loop without end" 'does not return in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
+wrong '-DW_RULES=for (;;) pause()' -include unistd.h
+says "so is a sleep without end" 'does not return in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
+wrong '-DW_RULES=if (getenv("PMI_RANK")) for (;;) continue'
+says "... and a loop in another process alone" 'does not return in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
+is "... told once" "$(grep -c '^not ok' out)" 1
+wrong '-DW_RULES=if (getenv("OMPI_COMM_WORLD_RANK") && atoi(getenv("OMPI_COMM_WORLD_RANK"))) hd_rule(s->h, p, "mlp", s->axis, NULL, 0)'
+says "a plan that depends on the rank" '^#   planned twice for training, it differs' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4'
+wrong '-DW_RULES=static int again; if (again++) return HD_OK'
+says "rules that differ from call to call" '^#   .*the rules of a strategy depend on the batch, or differ from one call to the next' 1 ./replicas.so \
+	--only 'plans or refuses, gpt2: replicas 4'
 
 # The first draw of this number is refused; a later one is not, and is what the line is about.
 wrong '-DW_REFUSE_SIZE=4'

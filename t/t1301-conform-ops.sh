@@ -29,6 +29,9 @@ wrong -DW_SCRATCH=64 '-DW_LAST=((float *)a->scratch)[0] = 1; y[0] += 0 * ((float
 says "... and was written first" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
 fault "a kernel that fails" 'product of .*: kernel product of \[x\] failed with code 3' '-DW_RUN=return 3'
 fault "a kernel that is never launched" 'product of .*: element 0 of [0-9]* of output 0 is not written' '-DW_RECORD=return HD_OK'
+limit=1
+fault "a sleep without end" 'does not return in kernel product of \[x\]' '-DW_RUN=for (;;) pause()' -include unistd.h
+limit=
 fault "an exit" 'exit\(\) in kernel product of \[x\]: a plugin may not end the process' '-DW_RUN=exit(0)'
 fault "what alloc gave is freed" 'abort\(\) in kernel product of \[x\]' '-DW_RELEASE=free(state)'
 

@@ -117,7 +117,7 @@ static const struct hd_flag conform_flags[] = {
 	{ "layouts", "N", "random layouts for each family of models (default 12)" },
 	{ "seed", "S", "seed of the random layouts (default 1)" },
 	{ "no-runs", NULL, "leave out the check that needs mpirun: resuming in another layout" },
-	{ "limit", "S", "processor seconds that one check may take (default 20)" },
+	{ "limit", "S", "processor seconds that one check may take, or sleep (default 20)" },
 	{ "from", "K", "number of the first random layout (default 0)" },
 	{ "json", NULL, "one line of JSON" },
 };

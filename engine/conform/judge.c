@@ -8,16 +8,23 @@
 #include "engine/plugin/turn.h"
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#define MOST_SECONDS \
-	60 /* of the processor, for one check: a check takes less than one, so this is a loop without end */
+/* A check that sleeps has used nothing of the processor for as long as it may use it at most.  That time has so many parts: a machine
+ * that was suspended for a while makes one of them long.  Nothing is less than a hundredth, which a loaded machine still gives. */
+enum { PARTS = 4 };
+#define IDLE 0.01
+/* In memory of parent and child: times that long, while the child waits for another process; 0: without end. */
+static int *patience;
 
 void outcome_set(struct outcome *o, int verdict, const char *fmt, ...)
 {
@@ -73,6 +80,18 @@ void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_
 	j->tasks[j->n++] = (struct judge_task){ hd_strdup(name), run, layout, number };
 }
 
+void judge_waits(int times)
+{
+	*patience = times;
+}
+
+void judge_limit(const struct judge *j)
+{
+	struct itimerval limit = { .it_value = { .tv_sec = j->options.seconds } };
+
+	setitimer(ITIMER_PROF, &limit, NULL);
+}
+
 /* -- in the child --------------------------------------------------------------------------------- */
 #define STUCK "does not return"
 enum { TEXTS = 3 }; /* of an outcome: why, name, warnings */
@@ -117,7 +136,7 @@ static void on_signal(int sig)
 		 where);
 	o.why = text;
 	say(&o);
-	_exit(4);
+	_exit(JUDGE_ENDED);
 }
 
 static int at_work;
@@ -131,7 +150,7 @@ static void on_exit_(void)
 	hd_turn_where(where, sizeof(where));
 	snprintf(text, sizeof(text), "exit()%s: a plugin may not end the process", where);
 	say(&o);
-	_exit(4);
+	_exit(JUDGE_ENDED);
 }
 
 static void child(struct judge *j, size_t from)
@@ -151,9 +170,9 @@ static void child(struct judge *j, size_t from)
 	dup2(2, 1); /* what a plugin prints is no result */
 	for (size_t i = from; i < j->n; i++) {
 		struct outcome o = { JUDGED_OK, NULL, NULL };
-		struct itimerval limit = { .it_value = { .tv_sec = j->options.seconds } };
 
-		setitimer(ITIMER_PROF, &limit, NULL);
+		judge_limit(j);
+		judge_waits(1);
 		at_work = 1;
 		j->tasks[i].run(j, &j->tasks[i], &o);
 		at_work = 0;
@@ -190,6 +209,35 @@ static int hear(int fd, struct outcome *o, char **warned)
 	*o = (struct outcome){ heard ? (int)head[0] : JUDGED_OK, text[0], text[1] };
 	*warned = text[2];
 	return heard;
+}
+
+static double used_by(pid_t pid)
+{
+	struct timespec t = { 0 };
+	clockid_t clock;
+
+	if (!clock_getcpuclockid(pid, &clock))
+		clock_gettime(clock, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Until the child has something to say.  One that sleeps is made to say where, as its own timer makes one that loops. */
+static void await(const struct judge *j, pid_t pid, int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	double part = (double)j->options.seconds / PARTS, was = used_by(pid);
+	int idle = 0, told = 0;
+
+	while (poll(&p, 1, (int)(part * 1000)) <= 0) {
+		double now = used_by(pid);
+
+		idle = now - was < IDLE * part ? idle + 1 : 0;
+		was = now;
+		if (*patience && idle >= PARTS * *patience) {
+			kill(pid, told++ ? SIGKILL : SIGPROF);
+			idle = 0;
+		}
+	}
 }
 
 /* The reason without the line of the layout's INI, which nobody has. */
@@ -249,7 +297,10 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 		child(j, from);
 	}
 	close(fd[1]);
-	while (done < j->n && hear(fd[0], &o, &warned)) {
+	while (done < j->n) {
+		await(j, pid, fd[0]);
+		if (!hear(fd[0], &o, &warned))
+			break;
 		tap_result(j, out, o.name ? o.name : j->tasks[done].name, &o);
 		tap_warnings(j, out, warned);
 		count_refusal(j, o.verdict == JUDGED_SKIPPED ? o.why : NULL);
@@ -261,7 +312,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 	close(fd[0]);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;
-	if (done < j->n && WIFEXITED(status) && WEXITSTATUS(status) == 4)
+	if (done < j->n && WIFEXITED(status) && WEXITSTATUS(status) == JUDGE_ENDED)
 		return done; /* the last one it told of is the one that ended it */
 	if (done < j->n) {
 		o = (struct outcome){ JUDGED_WRONG, NULL, NULL };
@@ -313,6 +364,9 @@ void judge_all(struct judge *j, FILE *out)
 {
 	struct outcome o = { JUDGED_OK, NULL, NULL };
 
+	patience = mmap(NULL, sizeof(*patience), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (patience == MAP_FAILED)
+		patience = hd_alloc(sizeof(*patience)); /* always 0 here: without end */
 	for (size_t at = 0; at < j->n;) {
 		at = run_child(j, out, at);
 		if (j->stuck < MOST_STUCK || at >= j->n)
@@ -322,7 +376,7 @@ void judge_all(struct judge *j, FILE *out)
 		tap_result(j, out, "comes back", &o);
 		break;
 	}
-	if (!j->accepted && !j->options.only)
+	if (!j->accepted && !j->options.only && j->stuck < MOST_STUCK)
 		say_nothing_accepted(j, out);
 	free(o.why);
 }

@@ -44,6 +44,11 @@ struct judge_task {
 void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o),
 	       struct layout *layout, int64_t number, const char *fmt, ...) HD_PRINTF(5, 6);
 void judge_all(struct judge *j, FILE *out); /* judge.c: runs the tasks in children */
+/* Of the child whose check has been told of, and which ended it: crash, exit, loop. */
+enum { JUDGE_ENDED = 4 };
+/* In the child.  It waits for another process: it may sleep so many times as long as a check may; 0: without end. */
+void judge_waits(int times);
+void judge_limit(const struct judge *j); /* the processor's time begins anew, in a child of its own too */
 int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int otherwise);
 /* A layout that is not planned: refused is as good as accepted, unless a mistake of the plugin is what stops it.  -> 1: refused */
 int outcome_refused(const struct judge *j, const struct hd_err *err, struct outcome *o);

@@ -98,8 +98,10 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 			 set[3] };
 
 	write_file(dir, file, text, err);
+	judge_waits(0); /* its ranks' own watchdog ends it */
 	if (!err->code && hd_launch_run(ranks, 5, (int)HD_LEN(argv), argv, output))
 		say_why(output, ranks, err);
+	judge_waits(1);
 	for (size_t i = 0; i < HD_LEN(set); i++)
 		free(set[i]);
 	free(file), free(text), free(output);

@@ -122,11 +122,11 @@ static int check_again(struct hd_plan *p)
 	HD_TRY(hd_batch_of_rules(p, &b));
 	if (b.replicas == p->replicas && b.micro_batch == p->micro_batch)
 		return HD_OK;
-	return hd_plan_fail(p, HD_EBUG,
-			    "the rules of a strategy depend on the batch. First they gave %lld replicas of %lld "
-			    "sequences, and in a graph of that batch %lld of %lld",
-			    (long long)p->replicas, (long long)p->micro_batch, (long long)b.replicas,
-			    (long long)b.micro_batch);
+	return hd_plan_fail(
+		p, HD_EBUG,
+		"the rules of a strategy depend on the batch, or differ from one call to the next. First they gave %lld replicas of %lld "
+		"sequences, and in a graph of that batch %lld of %lld",
+		(long long)p->replicas, (long long)p->micro_batch, (long long)b.replicas, (long long)b.micro_batch);
 }
 
 int hd_plan_batch(struct hd_plan *p)

@@ -7,6 +7,8 @@
 
 /* Before MPI is up.  1: the launcher calls this rank 0, or there is no launcher. */
 int hd_launch_first(void);
+/* From now on this process sees what it would if a launcher had started it as this rank. */
+void hd_launch_pretend(const char *rank);
 /* 1: mpirun or the like has started this process with others. */
 int hd_launch_mpi(void);
 /* Of the ranks that the launcher has started with this one, those on other hosts; 0: none, or there is no launcher. */

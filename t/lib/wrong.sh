@@ -16,5 +16,5 @@ fault() { # NAME PATTERN -D...
 	name=$1 pattern=$2
 	shift 2
 	wrong "$@"
-	says "$name" "^#   $pattern" 1 --only "$only"
+	says "$name" "^#   $pattern" 1 --only "$only" --limit "${limit:-20}"
 }

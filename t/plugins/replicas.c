@@ -107,6 +107,9 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	for (volatile int i = 0; s->axis->n == 4; i++)
 		continue;
 #endif
+#ifdef W_RULES
+	W_RULES;
+#endif
 #ifdef W_KIND
 	hd_rule(s->h, p, "batch", s->axis, W_KIND, 0);
 #endif
