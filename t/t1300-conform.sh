@@ -104,6 +104,11 @@ serial "diloco without outer momentum" diloco diloco 's/if (s->momentum != 0)/if
 serial "diloco with momentum that is not Nesterov's" diloco diloco '0,/d\[0\] = s->g->map(p, d, 2, "a + b \* %.17g", s->momentum);/s//d[0] = b[0];/' \
 	"$apart"
 serial "8 bits that arrive by another step" int8-boundary int8_boundary '0,/"a \* b \/ 127"/s//"a * b \/ 126"/' "$apart" 'pp 2, int8_boundary' ''
+changed powersgd powersgd 's/^//'
+says "powersgd beside replicas: the factors of each are its own" ' 1 passed, 0 failed' 0 ./powersgd.so --only 'equals one rank, mixtral: powersgd 2, dp 2'
+changed powersgd powersgd '/own_factor(s, p, q, x);/d'
+says "... and no copies" '^#   element 0 of x.*experts.w1.weight\. is .* after an update, and both are copies of one value' 1 ./powersgd.so \
+	--only 'equals one rank, mixtral: powersgd 2, dp 2'
 changed diloco diloco 's/"every=2 outer_lr=0.7 momentum=0.9"/"every=1 outer_lr=1 momentum=0"/; s/\(EVERY\|OUTER_LR\) [0-9.]*$/\1 1/; s/\(MOMENTUM\) 0.9$/\1 0/'
 says "a definition of the exact setting alone is refused" 'trains as one rank without the plugin does .*defines nothing approximate' 1 ./diloco.so \
 	--only 'serial definition, gpt2: diloco 2'
@@ -148,6 +153,13 @@ says "a maximum for a sum" 'from all-max on x ' 1 ./replicas.so --only 'gpt2: re
 wrong -DW_GROUP
 says "a sum over the wrong group is right alone" ' 0 failed' 0 ./replicas.so --only 'gpt2: replicas 4'
 says "... and wrong beside another" 'from all-reduce on x\+dp .*made by \[strategy x\]' 1 ./replicas.so --only 'gpt2: replicas 2, dp 2'
+wrong -DW_ORDER
+says "sums in another order on each member: of two it is the same" '^ok 1 - ' 0 ./replicas.so --only 'equals one rank, gpt2: replicas 2'
+for n in 3 4; do
+	says "... of $n it is not" \
+		'^#   element [0-9]* of wte.weight is .* on rank 0 and .* on rank 1 after an update, .*in different orders' 1 ./replicas.so \
+		--only "equals one rank, gpt2: replicas $n"
+done
 wrong -DW_NEIGHBOUR
 says "the node of a neighbour is lowered" "$first" 1 ./replicas.so --only "$two"
 wrong -DW_MICRO

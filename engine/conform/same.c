@@ -224,6 +224,25 @@ static void judge_states(struct judge *j, struct hd_inprocess *one, struct hd_in
 	forget_one(j);
 }
 
+/* Behind an update, of what is equal to one rank's but for rounding. */
+static void judge_copies(const struct hd_inprocess *r, struct outcome *o)
+{
+	char *differ = copies_differ(r);
+
+	if (differ)
+		outcome_set(o, JUDGED_WRONG, "%s", differ);
+	free(differ);
+}
+
+static void update_all(struct hd_inprocess *r, struct outcome *o)
+{
+	struct hd_err err = { 0 };
+
+	r->run.lr = 1;
+	if (hd_inprocess_update(r, &err) < 0)
+		outcome_set(o, JUDGED_WRONG, "%s", err.text);
+}
+
 static void judge_run(struct judge *j, const struct layout *l, struct hd_inprocess *r, struct outcome *o)
 {
 	struct hd_err err = { 0 };
@@ -239,11 +258,15 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 	}
 	if (hd_plan_is_apart(r->plan)) {
 		judge_apart(j, one, r, o);
-		return;
+	} else {
+		compare_step(one, r, 0, o);
+		if (o->verdict == JUDGED_OK && has_states(j, r->plan))
+			judge_states(j, one, r, o);
+		if (o->verdict == JUDGED_OK)
+			update_all(r, o);
 	}
-	compare_step(one, r, 0, o);
-	if (o->verdict == JUDGED_OK && has_states(j, r->plan))
-		judge_states(j, one, r, o);
+	if (o->verdict == JUDGED_OK)
+		judge_copies(r, o);
 }
 
 /* -> 1: the layout was refused */

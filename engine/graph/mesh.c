@@ -186,6 +186,19 @@ int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement 
 	return hd_is_placed_at(p, at, rank);
 }
 
+int hd_has_same_slice(const struct hd_plan *p, const struct tensor *t, int64_t a, int64_t b)
+{
+	if (!hd_is_placed_at(p, &t->at, a) || !hd_is_placed_at(p, &t->at, b))
+		return 0;
+	for (int i = 0; i < p->naxes; i++) {
+		int alike = t->at.on[i].kind == HD_PLACE_REPLICATED && !(t->own >> i & 1);
+
+		if (!alike && hd_plan_coord(p, a, p->axes[i]) != hd_plan_coord(p, b, p->axes[i]))
+			return 0;
+	}
+	return 1;
+}
+
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank)
 {
 	int64_t m = 0;

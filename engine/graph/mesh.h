@@ -26,6 +26,8 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 /* Whether this rank speaks for its slice of what is placed so: one rank does for each slice, the first along every axis of
  * `axes` on which they are alike.  terms: those of a partial sum are not alike, each speaks for its own. */
 int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement *at, uint32_t axes, int terms);
+/* Two ranks have t, and are at the same place but for axes along which all members have the same of it. */
+int hd_has_same_slice(const struct hd_plan *p, const struct tensor *t, int64_t a, int64_t b);
 int hd_is_member(const struct hd_plan *p, const struct hd_members *who, int64_t rank); /* who->group NULL: all are */
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 

@@ -76,28 +76,12 @@ static char *hashes(const struct hd_program *g, int64_t step)
 	return text;
 }
 
-/* The ranks at the same place but for the axes along which all members have the same. -> 0: a rank does not have it */
-static int same_slice(const struct hd_plan *p, const struct tensor *t, int64_t a, int64_t b)
-{
-	if (!hd_is_placed_at(p, &t->at, a) || !hd_is_placed_at(p, &t->at, b))
-		return 0;
-	for (int i = 0; i < p->naxes; i++) {
-		const struct hd_place *at = &t->at.on[i];
-		int64_t of_a = hd_plan_coord(p, a, p->axes[i]), of_b = hd_plan_coord(p, b, p->axes[i]);
-		int alike = at->kind == HD_PLACE_REPLICATED && !(t->own >> i & 1);
-
-		if (!alike && of_a != of_b)
-			return 0;
-	}
-	return 1;
-}
-
 static int64_t agreeing(const struct hd_plan *p, const struct tensor *t, char *const *all, size_t at, int64_t rank)
 {
 	int64_t n = 0;
 
 	for (int64_t r = 0; r < p->ranks; r++)
-		n += same_slice(p, t, rank, r) && !memcmp(all[r] + at, all[rank] + at, HEX);
+		n += hd_has_same_slice(p, t, rank, r) && !memcmp(all[r] + at, all[rank] + at, HEX);
 	return n;
 }
 
@@ -110,7 +94,7 @@ static int compare(const struct hd_plan *p, const struct tensor *t, char *const 
 			int64_t odd = b, even = a;
 			char *one, *other;
 
-			if (!same_slice(p, t, a, b) || !memcmp(all[a] + at, all[b] + at, HEX))
+			if (!hd_has_same_slice(p, t, a, b) || !memcmp(all[a] + at, all[b] + at, HEX))
 				continue;
 			if (agreeing(p, t, all, at, a) < agreeing(p, t, all, at, b)) {
 				odd = a;

@@ -233,7 +233,9 @@ static int evaluate(struct train_loop *l)
 	return rc;
 }
 
-#define CHANGED "memory, a link or a processor has changed it; earlier checkpoints are whole"
+#define CHANGED \
+	"memory, a link or a processor has changed it, and earlier checkpoints are whole; or a strategy computes other bits " \
+	"on each member, as sums in another order do (heddle conform)"
 
 /* For what reads parameters between steps: servers have newer ones. */
 static int pull(struct train_loop *l)

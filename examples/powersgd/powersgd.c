@@ -123,6 +123,17 @@ static struct hd_tensor *orthonormal(struct hd_strategy *s, struct hd_plan *p, s
 	return g->join(p, c, (uint32_t)f->rank, f->columns[1], NULL);
 }
 
+/* Where another axis has terms or shards of x, each member there makes a Q of its own of them. */
+static void own_factor(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *q, const struct hd_tensor *x)
+{
+	for (const struct hd_axis *a = s->h->axis_next(p, NULL); a; a = s->h->axis_next(p, a)) {
+		const struct hd_place *at = s->g->place(p, x, a);
+
+		if (a != s->axis && at && (at->kind == HD_PLACE_PARTIAL || at->kind == HD_PLACE_SHARD))
+			s->g->own(p, q, a, HD_RESHARD_ZERO);
+	}
+}
+
 static struct hd_tensor *low_rank_sum(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
 {
 	const struct hd_graph_api *g = s->g;
@@ -133,6 +144,7 @@ static struct hd_tensor *low_rank_sum(struct hd_strategy *s, struct hd_plan *p, 
 	in[0] = x, in[1] = late;
 	m = g->map(p, in, 2, "a + b");
 	q = hd_state(g, p, x->of->name, g->constant(p, f.columns, 2, 0), x->dtype, HD_RESHARD_ZERO);
+	own_factor(s, p, q, x);
 	g->initial(p, q, HD_INITIAL_NORMAL, 1);
 	in[0] = m, in[1] = q;
 	in[1] = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->members, g->einsum(p, in, 2, f.rows, f.nrows), NULL, 0);

@@ -163,6 +163,13 @@ static int lower(struct hd_strategy *s, struct hd_plan *p)
 		hd_cursor(g, p, n, group);
 #if defined(W_MISSING)
 		x = hd_comm(g, p, HD_COMM_SHIFT, group, x, NULL, 0);
+#elif defined(W_ORDER)
+		struct hd_tensor *sum = x;
+
+		for (int i = 1; i < s->axis->n; i++)
+			sum = g->map(p, (struct hd_tensor *[]){ sum, hd_comm(g, p, HD_COMM_SHIFT, group, x, NULL, i) },
+				     2, "a + b");
+		x = sum;
 #elif defined(W_MAX)
 		x = hd_comm(g, p, HD_COMM_ALL_MAX, group, x, NULL, 0);
 #else

@@ -9,6 +9,9 @@
  * gradients. */
 char *first_difference(struct hd_inprocess *one, struct hd_inprocess *r, double tolerance, double scale);
 
+/* copies.c: what members have copies of and is not the same on all of them: a line, or NULL. */
+char *copies_differ(const struct hd_inprocess *r);
+
 /* -- serial_model.c: a model that a plugin's serial definition trains (heddle/serial.h, update) ---------------------- */
 struct serial_param {
 	const char *name;
