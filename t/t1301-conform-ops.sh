@@ -58,6 +58,8 @@ fails_in "a slot vjp that does" 'product: slot vjp failed with code -1 and no te
 fails_in "a slot vjp that is forgotten" '\[plugin x\]: product is not differentiable, but a gradient is needed' -DW_NO_VJP
 says "... as the check against one rank says too" '^#   .*product is not differentiable' 1 --only 'equals one rank, gpt2: product, dp 2'
 fails_in "a slot record that is" '\[plugin x\]: op product of \(batch,seq,mlp\) has no record and was not lowered' -DW_NO_RECORD
+fails_in "an op that reads a later layer" 'layout:[0-9]*: \[plugin x\] .*product of \(batch,seq,mlp\) in layer 0 depends on its own result: a cycle' \
+	-DW_LATER
 # A [plugin] has no axes, whatever ends it.
 fails_in "a crash in slot shape" 'a crash: .*SIGSEGV\) in slot shape of \[plugin x\]' '-DW_SHAPED=*(volatile int *)8'
 fails_in "a slot rewrite that returns no status" 'slot rewrite returned 3, which is no status' -DW_REWRITTEN=3

@@ -50,6 +50,18 @@ static struct node *follow(struct order *o, struct node *n)
 	return last;
 }
 
+/* The section's line, where a plugin has made the node; then no layout is right. */
+static int fail_cycle(struct hd_plan *p, const struct node *n)
+{
+	char *text = hd_plan_text(p, "%s of (%s)%s%s depends on its own result: a cycle", n->v.op->name,
+				  n->v.nout ? n->outs[0]->spec : "", *n->v.block ? " in " : "", n->v.block);
+
+	if (n->made_by < 0)
+		return hd_plan_fail(p, HD_EINVAL, "%s", text);
+	hd_plan_mistake(p, n->made_by);
+	return hd_inst_fail(p, n->made_by, HD_EINVAL, text);
+}
+
 int hd_pass_toposort(struct hd_plan *p)
 {
 	struct order o = { .p = p, .state = hd_alloc((size_t)p->nnodes + 1) };
@@ -69,9 +81,7 @@ int hd_pass_toposort(struct hd_plan *p)
 	}
 	for (struct node *n = p->first; n && rc >= 0; n = n->next)
 		if (o.state[n->id] != STANDS)
-			rc = hd_plan_fail(p, HD_EINVAL, "%s %s%s%s depends on its own result: a cycle", n->v.op->name,
-					  n->v.nout ? n->outs[0]->v.name : "", n->made_by >= 0 ? ", made by " : "",
-					  n->made_by >= 0 ? p->inst[n->made_by].name : "");
+			rc = fail_cycle(p, n);
 	free(o.state);
 	free(o.back);
 	return rc;

@@ -174,6 +174,10 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 
 		hd_cursor(g, p, n, NULL);
 		in[1] = g->map(p, in, 1, "tanh(a)");
+#ifdef W_LATER
+		for (struct hd_node *k = n; (k = g->node_next(p, k, &gelus));)
+			in[1] = k->ins[0];
+#endif
 		mine = g->node(p, &product, in, 2, "fp32=1");
 		g->replace(p, n->outs[0], mine ? mine->outs[0] : NULL);
 	}
