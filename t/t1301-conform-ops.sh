@@ -29,6 +29,20 @@ wrong -DW_SCRATCH=64 '-DW_LAST=((float *)a->scratch)[0] = 1; y[0] += 0 * ((float
 says "... and was written first" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
 fault "a kernel that fails" 'product of .*: kernel product of \[x\] failed with code 3' '-DW_RUN=return 3'
 fault "a kernel that is never launched" 'product of .*: element 0 of [0-9]* of output 0 is not written' '-DW_RECORD=return HD_OK'
+fault "a result that depends on threads" 'product of .*: element 0 of .* with 1 thread, and .* with 2: results may not depend on threads' \
+	'-DW_LAST=y[0] += a->threads == 2'
+wrong -DW_LINEAR=3
+says "an op that is linear in each of its inputs" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
+fault "... and is not linear in all together" 'product of .*: its .linear is 0xf*, and output 0 is not linear in all inputs' '-DW_LINEAR=~0ull'
+fault "... or not in one of them" 'product of .*: its .linear is 0x3, and output 0 is not linear in input 1: f\(a \+ b\) - f\(a\)' -DW_LINEAR=3 \
+	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] = x[i] * z[i] * z[i]; return 0'
+fault "memory that each run keeps" 'product of .*: each run keeps [0-9]* bytes more' '-DW_LAST=static void *volatile kept; kept = malloc(100)'
+fault "memory that each prepare keeps" 'each time that its kernels are prepared and released, [0-9]* bytes stay' \
+	'-DW_PREPARED=static void *volatile kept; kept = malloc(100000)'
+wrong '-DW_LAST=static void *kept; kept = kept ? kept : malloc(100)'
+says "what is made once is no leak" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
+fault "what a kernel prints" 'product of .*: its kernel prints to the standard output, which is the program.s: here' '-DW_LAST=printf("here\n")' \
+	-include stdio.h
 limit=1
 fault "a sleep without end" 'does not return in kernel product of \[x\]' '-DW_RUN=for (;;) pause()' -include unistd.h
 limit=

@@ -8,10 +8,14 @@
  *   before    the byte before it
  *   again     results are full of another byte first: what is not written, or added to, or changes from run to run, differs
  *   in place  results stand where the op says that they may
+ *   threads   results are the same, bit for bit, with two threads
+ *   linear    f(a + b) = f(a) + f(b) where the op says that it is linear
  *   numbers   those of cpu are those of ref, but for rounding
+ *   habits    neither run nor prepare keeps more memory each time, and run prints nothing
  */
 #include <config.h>
 #include "engine/conform/judge.h"
+#include "engine/conform/parts/habits.h"
 #include "engine/conform/parts/trial.h"
 #include "engine/plugin/kernel.h"
 #include "engine/run/run.h"
@@ -21,6 +25,7 @@
 #include <string.h>
 
 #define THREADS 3
+#define THREADED 2
 
 /* The nodes of one device and precision. */
 enum { ON_REF, ON_CPU, ON_CPU_BF16, PLACES };
@@ -29,7 +34,8 @@ static const char *const places[PLACES] = { "ref", "cpu", "cpu in bf16" };
 struct device_plan {
 	struct hd_conf *conf;
 	struct hd_plan *plan;
-	struct hd_program *program;
+	struct hd_program *program, *threaded; /* threaded: kernels are told THREADED threads */
+	const struct hd_device_ops *device;
 	int planned;
 };
 
@@ -47,16 +53,19 @@ static int open_device(const char *ini, int place, struct device_plan *b, struct
 	HD_TRY(hd_plan_create(b->conf, &o, &b->plan, err));
 	b->planned = 1;
 	HD_TRY(device->open(THREADS, err));
+	b->device = device;
 	HD_TRY(hd_program_build(b->plan, &with, &b->program, err));
+	HD_TRY(hd_program_build(b->plan, &with, &b->threaded, err));
 	hd_classes_find(b->plan, &c);
 	rc = hd_program_try(b->program, device, &c, 0, err);
 	hd_classes_release(&c);
-	return rc;
+	return rc < 0 ? rc : hd_program_record(b->threaded, device, THREADED, err);
 }
 
 static void close_device(struct device_plan *b)
 {
 	hd_program_destroy(b->program);
+	hd_program_destroy(b->threaded);
 	hd_plan_destroy(b->plan);
 	hd_conf_destroy(b->conf);
 	*b = (struct device_plan){ 0 };
@@ -127,6 +136,12 @@ static void compare_runs(const struct hd_trial *a, const struct hd_trial *b, str
 			      "in place of input %d, as the op allows, element %lld of %lld of output %u is %g instead of %g",
 			      hd_trial_place(n, k), (long long)at, all, k, hd_trial_number(y, b->out[k].at, at),
 			      hd_trial_number(y, a->out[k].at, at));
+		else if (b->threads)
+			wrong(o, n,
+			      "element %lld of %lld of output %u is %.17g with 1 thread, and %.17g with %d: results may not "
+			      "depend on threads",
+			      (long long)at, all, k, hd_trial_number(y, a->out[k].at, at),
+			      hd_trial_number(y, b->out[k].at, at), b->threads);
 		else if (is_filled(a, k, at) && is_filled(b, k, at))
 			wrong(o, n, "element %lld of %lld of output %u is not written", (long long)at, all, k);
 		else
@@ -163,6 +178,7 @@ static void try_node(const struct device_plan *b, const struct node *n, struct h
 	struct hd_trial again[] = {
 		{ .program = b->program, .node = n, .guard = HD_GUARD_BEFORE, .fill = 0 },
 		{ .program = b->program, .node = n, .guard = HD_GUARD_BEHIND, .fill = 0x11, .in_place = 1 },
+		{ .program = b->threaded, .node = n, .guard = HD_GUARD_BEHIND, .fill = 0xff, .threads = THREADED },
 	};
 
 	*first = (struct hd_trial){ .program = b->program, .node = n, .guard = HD_GUARD_BEHIND, .fill = 0xff };
@@ -229,10 +245,119 @@ static void compare_numbers(const struct hd_trial *t, const struct hd_trial *exa
 	}
 }
 
+/* -- linear ----------------------------------------------------------------------------------------------------- */
+#define LINEAR_BOUND 1e-9 /* of the largest; in double */
+
+static int is_once(const struct node *n, uint32_t i)
+{
+	int times = 0;
+
+	for (uint32_t k = 0; k < n->v.nin; k++)
+		times += n->ins[k] == n->ins[i];
+	return times == 1 && n->ins[i]->v.dtype == HD_DTYPE_F64;
+}
+
+static void compare_sums(const struct hd_trial t[3], uint64_t mixed, struct outcome *o)
+{
+	const struct node *n = t->node;
+
+	for (uint32_t k = 0; k < n->v.nout && o->verdict == JUDGED_OK; k++) {
+		const struct tensor *y = n->outs[k];
+		double most = 0, off = 0;
+
+		if (!is_read(t->program, y) || y->v.dtype != HD_DTYPE_F64 || n->v.op->max_outputs >> k & 1)
+			continue;
+		for (int64_t i = 0; i < hd_local_count(y); i++) {
+			double a = hd_trial_number(y, t[0].out[k].at, i), b = hd_trial_number(y, t[1].out[k].at, i);
+
+			most = fmax(most, fabs(a) + fabs(b));
+			off = fmax(off, fabs(hd_trial_number(y, t[2].out[k].at, i) - a - b));
+		}
+		if (off > LINEAR_BOUND * most)
+			wrong(o, n,
+			      "its .linear is %#llx, and output %u is not linear in %s %d: f(a + b) - f(a) - f(b) is %.3g; the "
+			      "largest is %.3g",
+			      (unsigned long long)n->v.op->linear, k, ~mixed ? "input" : "all inputs, from",
+			      ~mixed ? __builtin_ctzll(mixed) : 0, off, most);
+	}
+}
+
+static void try_linear_in(const struct device_plan *b, const struct node *n, uint64_t mixed, struct outcome *o)
+{
+	struct hd_trial t[3];
+	struct hd_err err = { 0 };
+
+	for (int k = 0; k < 3; k++) {
+		t[k] = (struct hd_trial){ .program = b->program, .node = n, .mixed = mixed, .mix = k };
+		if (o->verdict == JUDGED_OK && hd_trial_run(&t[k], &err) < 0)
+			wrong(o, n, "%s", err.text);
+	}
+	if (o->verdict == JUDGED_OK)
+		compare_sums(t, mixed, o);
+	for (int k = 0; k < 3; k++)
+		hd_trial_release(&t[k]);
+}
+
+static void try_linear(const struct device_plan *b, const struct node *n, struct outcome *o)
+{
+	uint64_t linear = n->v.op->linear;
+
+	if (linear && !~linear)
+		try_linear_in(b, n, linear, o);
+	for (uint32_t i = 0; ~linear && i < n->v.nin && o->verdict == JUDGED_OK; i++)
+		if (linear >> i & 1 && is_once(n, i))
+			try_linear_in(b, n, UINT64_C(1) << i, o);
+}
+
+/* -- habits ----------------------------------------------------------------------------------------------------- */
+/* Each of so many times, after some for what is made once and for small pieces that malloc has ready. */
+enum { TIMES = 10, FIRST_TIMES = 8 };
+
+static void judge_run_memory(const struct device_plan *b, const struct node *n, struct outcome *o)
+{
+	int64_t least = INT64_MAX;
+
+	for (int i = 0; i < TIMES && least > 0 && o->verdict == JUDGED_OK; i++) {
+		struct hd_trial t = { .program = b->program, .node = n };
+		int64_t before = hd_heap_bytes(), grown;
+
+		run_trial(&t, o);
+		grown = hd_heap_bytes() - before;
+		least = i >= FIRST_TIMES && grown < least ? grown : least;
+		hd_trial_release(&t);
+	}
+	if (o->verdict == JUDGED_OK && least > 0 && least < INT64_MAX)
+		wrong(o, n, "each run keeps %lld bytes more: is something never freed?", (long long)least);
+}
+
+/* All kernels are prepared again.  Less than this may be the plan's own, which has the records too. */
+#define LEAST_KEPT 65536
+
+static void judge_prepared_memory(struct device_plan *b, struct outcome *o)
+{
+	int64_t least = INT64_MAX;
+	struct hd_err err = { 0 };
+
+	for (int i = 0; i < TIMES && least >= LEAST_KEPT && !err.code; i++) {
+		int64_t before = hd_heap_bytes(), grown;
+
+		hd_program_record(b->threaded, b->device, THREADED, &err);
+		grown = hd_heap_bytes() - before;
+		least = i >= FIRST_TIMES && grown < least ? grown : least;
+	}
+	if (!err.code && least >= LEAST_KEPT && least < INT64_MAX)
+		outcome_set(
+			o, JUDGED_WRONG,
+			"each time that its kernels are prepared and released, %lld bytes stay: slot release must free what "
+			"prepare made without alloc",
+			(long long)least);
+}
+
 /* -- the check --------------------------------------------------------------------------------------------------- */
 static void try_nodes(const struct judge *j, const struct device_plan *b, const struct device_plan *exact, int place,
-		      struct outcome *o)
+		      const struct hd_output *output, struct outcome *o)
 {
+	char said[80];
 	const struct node *n = next_node(b, NULL, j->plugin->name),
 			  *e = exact->program ? next_node(exact, NULL, j->plugin->name) : NULL;
 
@@ -243,6 +368,12 @@ static void try_nodes(const struct judge *j, const struct device_plan *b, const 
 		struct hd_err err = { 0 };
 
 		try_node(b, n, &first, o);
+		if (o->verdict == JUDGED_OK && place == ON_REF)
+			try_linear(b, n, o);
+		if (o->verdict == JUDGED_OK)
+			judge_run_memory(b, n, o);
+		if (o->verdict == JUDGED_OK && hd_output_said(output, said, sizeof(said)))
+			wrong(o, n, "its kernel prints to the standard output, which is the program's: %s", said);
 		if (o->verdict == JUDGED_OK && e && e->v.op == n->v.op && hd_trial_run(&ref, &err) >= 0)
 			compare_numbers(&first, &ref, places[place], o);
 		hd_trial_release(&first);
@@ -258,6 +389,7 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 	char *ini = layout_ini(j, t->layout);
 	struct device_plan b = { 0 }, exact = { 0 };
 	struct hd_err err = { 0 }, none = { 0 };
+	struct hd_output output;
 
 	if (open_device(ini, place, &b, &err) < 0 && !b.planned)
 		outcome_refused(j, &err, o);
@@ -265,8 +397,13 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text);
 	else if (place != ON_REF && open_device(ini, ON_REF, &exact, &none) < 0)
 		close_device(&exact);
+	if (o->verdict == JUDGED_OK) {
+		hd_output_keep(&output);
+		try_nodes(j, &b, &exact, place, &output, o);
+		hd_output_return(&output);
+	}
 	if (o->verdict == JUDGED_OK)
-		try_nodes(j, &b, &exact, place, o);
+		judge_prepared_memory(&b, o);
 	close_device(&exact);
 	close_device(&b);
 	free(ini);

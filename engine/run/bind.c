@@ -409,6 +409,15 @@ static int try_rank(struct hd_program *g, const struct hd_device_ops *device, in
 	return rc;
 }
 
+int hd_program_record(struct hd_program *g, const struct hd_device_ops *device, int threads, struct hd_err *err)
+{
+	const struct hd_bind dry = { .device = device, .threads = threads, .dry = 1 };
+
+	g->release = release;
+	release_launches(g);
+	return hd_pass_record(g, &dry, err);
+}
+
 int hd_program_scratch(struct hd_program *g, const struct hd_device_ops *device, int threads, struct hd_err *err)
 {
 	const struct hd_bind ask = { .device = device, .threads = threads, .asks = 1 };

@@ -30,6 +30,8 @@ int64_t hd_program_staging(const struct hd_program *g);
  * Where an op's record asks for its rank's index, it is asked for each rank of the class that has another one. */
 int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, const struct hd_classes *c,
 		   int64_t class_number, struct hd_err *err);
+/* The same of the program's own rank alone, with kernels of plugins for so many threads; instead of what was recorded before. */
+int hd_program_record(struct hd_program *g, const struct hd_device_ops *device, int threads, struct hd_err *err);
 /* Sets memory.scratch, kept, plugin_scratch and plugin_kept, of a run with so many threads. */
 int hd_program_scratch(struct hd_program *g, const struct hd_device_ops *device, int threads, struct hd_err *err);
 /* What kernels of plugins have now, of a program that is bound. */

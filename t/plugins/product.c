@@ -85,6 +85,9 @@ static const struct hd_op product = {
 	.size = sizeof(product),
 	.name = "product",
 	.inplace = inplace,
+#ifdef W_LINEAR
+	.linear = W_LINEAR,
+#endif
 	.shape = shape,
 #ifndef W_NO_VJP
 	.vjp = vjp,
@@ -110,6 +113,9 @@ static int prepare(struct hd_strategy *s, struct hd_kernel_prepare *a)
 	for (uint32_t i = 0; i < a->ins[0]->ndim; i++)
 		k->n *= a->ins[0]->n[i];
 	a->state = k;
+#ifdef W_PREPARED
+	W_PREPARED;
+#endif
 	return HD_OK;
 }
 

@@ -37,11 +37,15 @@ double hd_trial_number(const struct tensor *t, const char *at, int64_t i)
 	}
 }
 
-static void set_number(const struct tensor *t, char *at, int64_t i, uint64_t key)
+static double number_of(uint64_t key, int64_t i)
 {
-	uint16_t h = hd_bf16_of((float)hd_random_normal(key, (uint64_t)i));
-	float f = hd_of_bf16(h);
-	double d = (double)f;
+	return (double)hd_of_bf16(hd_bf16_of((float)hd_random_normal(key, (uint64_t)i)));
+}
+
+static void set_number(const struct tensor *t, char *at, int64_t i, double d)
+{
+	float f = (float)d;
+	uint16_t h = hd_bf16_of(f);
 
 	switch (t->v.dtype) {
 	case HD_DTYPE_F64: memcpy(at + 8 * i, &d, 8); return;
@@ -51,11 +55,16 @@ static void set_number(const struct tensor *t, char *at, int64_t i, uint64_t key
 	}
 }
 
-static void fill(const struct tensor *t, char *at, uint32_t which)
+static void fill(const struct hd_trial *trial, char *at, uint32_t which)
 {
+	const struct tensor *t = trial->node->ins[which];
+	int mix = trial->mixed >> which & 1 ? (int)trial->mix : HD_MIX_FIRST;
+
 	memset(at, 0, bytes_of(t));
 	for (int64_t i = 0; i < hd_local_count(t); i++)
-		set_number(t, at, i, 11 + which);
+		set_number(t, at, i,
+			   (mix == HD_MIX_SECOND ? 0 : number_of(11 + which, i)) +
+				   (mix == HD_MIX_FIRST ? 0 : number_of(11 + HD_MAX_INS + which, i)));
 }
 
 /* Two inputs may be one tensor. */
@@ -75,7 +84,7 @@ static int make(struct hd_trial *t, struct hd_err *err)
 	for (uint32_t i = 0; i < n->v.nin; i++) {
 		if (!hd_guarded_make(&t->in[i], bytes_of(n->ins[i]), t->guard))
 			return hd_err_set(err, HD_ENOMEM, "%zu bytes", bytes_of(n->ins[i]));
-		fill(n->ins[i], t->in[i].at, first_of(n, i));
+		fill(t, t->in[i].at, first_of(n, i));
 	}
 	for (uint32_t k = 0; k < n->v.nout; k++) {
 		if (!hd_guarded_make(&t->out[k], bytes_of(n->outs[k]), t->guard))
@@ -147,7 +156,7 @@ static void look_at_inputs(struct hd_trial *t)
 
 		if (overwritten(t, i) || !hd_guarded_make(&was, t->in[i].bytes, t->guard))
 			continue;
-		fill(n->ins[i], was.at, first_of(n, i));
+		fill(t, was.at, first_of(n, i));
 		if (memcmp(was.at, t->in[i].at, was.bytes))
 			t->changed = (int)i;
 		hd_guarded_release(&was);

@@ -10,7 +10,10 @@ struct hd_trial {
 	const struct hd_program *program;
 	const struct node *node;
 	enum hd_guard guard;
-	int fill;     /* the byte that results and scratch are full of before the node runs */
+	int fill;       /* the byte that results and scratch are full of before the node runs */
+	int threads;    /* that the program's kernels were told, for messages; 0: 1 */
+	uint64_t mixed; /* these inputs are others: */
+	enum { HD_MIX_FIRST, HD_MIX_SECOND, HD_MIX_SUM } mix; /* ... and their sum with the first ones */
 	int in_place; /* results stand where the op says that they may (hd_op.inplace) */
 	struct hd_guarded in[HD_MAX_INS], out[HD_MAX_OUTS];
 	int changed; /* the first input that the node writes although no result stands there; -1: none */
