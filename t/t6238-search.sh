@@ -54,8 +54,9 @@ print(eval(sys.argv[1], {"r": json.load(sys.stdin)}))' "$2" 2>&1; }
 first='r["candidates"][0]["step_seconds"], r["candidates"][0]["ini"]'
 planned='len(r["candidates"])'
 
-# Other models, machines and numbers of ranks.
-for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M'; do
+# Other models, machines and numbers of ranks; layers of experts behind dense ones, which take another time.
+for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
+	'4 --set=model.family=mixtral --set=model.experts=4 --set=model.expert_mlp=64 --set=model.mlp=256 --set=model.dense_layers=3'; do
 	set -- $case
 	ranks=$1
 	shift

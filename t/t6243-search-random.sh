@@ -15,6 +15,11 @@ def made(seed):
     heads = r.choice([2, 4, 6])
     model = {"layers": r.choice([2, 3, 4, 6]), "embed": heads * r.choice([8, 16, 32]), "heads": heads, "vocab": r.choice([48, 64])}
     train = {"seq": r.choice([8, 16, 64]), "global_batch": r.choice([4, 8, 12, 16]), "steps": 1}
+    experts = random.Random(-seed)
+    if experts.random() < 0.5:  # behind dense layers, which take another time
+        model.update({"family": "mixtral", "experts": 4, "mlp": experts.choice([16, 64, 256]), "expert_mlp": experts.choice([16, 64, 256]),
+                      "dense_layers": experts.randrange(model["layers"]), "moe_every": experts.choice([1, 1, 2])})
+        model["moe_every"] = 1 if model["layers"] - model["dense_layers"] < 2 else model["moe_every"]
     text = "[model]\n" + "".join("%s = %s\n" % x for x in model.items()) + "[data]\ntrain = none\n[train]\n"
     text += "".join("%s = %s\n" % x for x in train.items())
     machine = {"name": "m", "ranks_per_node": r.choice([1, 2, 4]), "memory": "1G", "flops_fp32": r.choice([1e10, 1e11, 1e12]),

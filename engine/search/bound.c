@@ -3,6 +3,10 @@
  * the four.  Kernels and collectives add up, so for them that is exact, and a layout on stages has them to do on some of
  * its ranks: the stage with most layers has at least the layers divided by the stages, rounded up.  What hides behind
  * what is not known, so a step is bounded by what its ranks compute, and by what its queues carry, not by the sum.
+ *
+ * All probes and the whole model begin with the same dense layers.  So the constants contain what those take less or more than
+ * the layers that repeat, and are negative where it is less.  The sum of all stages is exact with it.  The stage with most of the
+ * layers that repeat may have no dense one: these are not among the layers that are divided by the stages there.
  */
 #include <config.h>
 #include "engine/search/evaluate.h"
@@ -12,14 +16,19 @@ struct affine { /* a + b layers + micros (e + d layers) */
 	double a, b, e, d;
 };
 
-static struct affine affine_of(const double v[HD_PROBES], int64_t period)
+static double smallest(const struct probe_shape *s) /* layers of the smaller probes */
 {
-	double q = (double)period, one = (v[1] - v[0]) / q, two = (v[3] - v[2]) / q;
+	return (double)(s->dense + s->period);
+}
+
+static struct affine affine_of(const double v[HD_PROBES], const struct probe_shape *s)
+{
+	double q = (double)s->period, n = smallest(s), one = (v[1] - v[0]) / q, two = (v[3] - v[2]) / q;
 	struct affine f = { .d = two - one };
 
 	f.b = one - f.d;
-	f.e = (v[2] - two * q) - (v[0] - one * q);
-	f.a = (v[0] - one * q) - f.e;
+	f.e = (v[2] - two * n) - (v[0] - one * n);
+	f.a = (v[0] - one * n) - f.e;
 	return f;
 }
 
@@ -28,10 +37,10 @@ static double least(double a)
 	return a > 0 ? a : 0;
 }
 
-/* Layers of the stage that has most, in whole periods: how those between are spread is not known. */
+/* Layers that repeat, of the stage that has most, in whole periods: how those between are spread is not known. */
 static double most_layers(const struct probe_shape *s)
 {
-	int64_t l = (s->layers + s->stages - 1) / s->stages;
+	int64_t l = (s->layers - s->dense + s->stages - 1) / s->stages;
 
 	return (double)(l / s->period * s->period);
 }
@@ -60,7 +69,7 @@ static double shared_out(const struct probe *p, double even)
 
 double hd_bound_step(const struct probe *p, const struct probe_shape *s)
 {
-	struct affine compute = affine_of(p->compute, s->period), sent = affine_of(p->collective, s->period);
+	struct affine compute = affine_of(p->compute, s), sent = affine_of(p->collective, s);
 	double queues = p->queues > 1 ? p->queues : 1;
 
 	return larger_of(larger_of(at_least(&compute, s), at_least(&sent, s) / queues),
@@ -80,7 +89,7 @@ static double slowest_stage(double layer, double rest, double l, double n)
 
 double hd_guess_step(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
 {
-	struct affine f = affine_of(p->step, s->period);
+	struct affine f = affine_of(p->step, s);
 	double m = (double)s->micros, l = (double)s->layers, n = (double)s->stages;
 	double each = (f.e + f.d * l) / n, micro = larger_of(each, slowest_stage(f.d, f.e, l, n));
 
@@ -104,9 +113,9 @@ static double guess_memory(const struct probe *p, const struct probe_shape *s, i
 	double q = (double)s->period, layers = ceil((double)s->layers / (double)s->stages);
 	double kept = least(p->kept[k + 1] - p->kept[k]) / q;
 	double state = least((p->memory[k + 1] - p->memory[k]) / q - kept);
-	double rest = least(p->memory[k] - q * (state + kept));
+	double rest = p->memory[k] - smallest(s) * (state + kept);
 
-	return rest * (s->stages > 1 ? 0.5 : 1) + states * state * layers + kept * kept_times;
+	return (s->stages > 1 ? 0.5 * least(rest) : rest) + states * state * layers + kept * kept_times;
 }
 
 double hd_guess_memory(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
@@ -125,9 +134,9 @@ double hd_guess_quick_memory(const struct probe *p, const struct probe_shape *s,
 
 double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
 {
-	double q = (double)s->period, l = (double)s->layers, n = (double)s->stages;
+	double q = (double)s->period, few = smallest(s), l = (double)s->layers, n = (double)s->stages;
 	double micro = (p->units[1] - p->units[0]) / q, once = (p->step[1] - p->step[0]) / q - micro;
-	double rest = p->units[0] - micro * q, rest_once = p->step[0] - p->units[0] - once * q;
+	double rest = p->units[0] - micro * few, rest_once = p->step[0] - p->units[0] - once * few;
 
 	double begin = larger_of((once * l + rest_once) / n, 0), m = (double)s->micros;
 

@@ -208,7 +208,7 @@ static int probe_one(const struct evaluator *e, const struct space_layout *l, st
 	struct hd_conf *c = NULL;
 
 	o->micros = 1 + (k >> 1);
-	if (probe_conf(e, l, e->period * (1 + (k & 1)), &c, err) >= 0 && predict(e, c, o, 1, &r, err) >= 0) {
+	if (probe_conf(e, l, e->dense + e->period * (1 + (k & 1)), &c, err) >= 0 && predict(e, c, o, 1, &r, err) >= 0) {
 		out->micros = r.micros;
 		out->queues = r.groups;
 		out->crowd = r.times.crowd;
@@ -346,7 +346,7 @@ void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wan
 }
 
 /* -- strategies by themselves --------------------------------------------------------------------------------------------------------- */
-/* A batch that whatever divides the ranks divides; all layers, or one period of them. */
+/* A batch that whatever divides the ranks divides; all layers, or as few as in a probe. */
 static int alone_plan(const struct jobs *j, const struct space_layout *l, int64_t size, struct hd_plan **p,
 		      struct hd_conf **c, struct hd_err *err)
 {
@@ -354,7 +354,7 @@ static int alone_plan(const struct jobs *j, const struct space_layout *l, int64_
 	struct hd_plan_options o = e->options;
 	char *batch = hd_format("train.global_batch=%lld", (long long)(size * size));
 	char *micro = hd_format("train.micro_batch=%lld", (long long)size);
-	char *layers = hd_format("model.layers=%lld", (long long)e->period);
+	char *layers = hd_format("model.layers=%lld", (long long)(e->dense + e->period));
 	const char *sets[] = { batch, micro, "train.global_batch_ramp=", layers, "model.load=" };
 
 	o.ranks = size;
@@ -421,7 +421,7 @@ static void evaluate_some_alone(const struct evaluator *e, const struct space *s
 }
 
 /* The smallest sizes say whether blocks are dealt to the strategy's axis.  That takes all layers, and no more members than layers.  If
- * they are not, one period of layers says what is refused. */
+ * they are not, the layers of the smallest probe say what is refused. */
 void hd_search_evaluate_alone(const struct evaluator *e, struct space *s, int i)
 {
 	struct space_strategy *of = &s->strategies[i];

@@ -17,8 +17,8 @@ struct judged {   /* whether a plan was possible */
 	char why[200];
 };
 
-/* A layout without the strategy of stages, with one period of layers or two, and one micro-batch or two: what a layer, a
- * micro-batch and a step cost.  Index: layers + 2 * micro-batches. */
+/* A layout without the strategy of stages, with one period of layers or two behind those that do not repeat, and one micro-batch
+ * or two: what a layer, a micro-batch and a step cost.  Index: layers + 2 * micro-batches. */
 #define HD_PROBES 4
 struct probe {
 	struct judged judged;
@@ -51,7 +51,8 @@ struct evaluator {
 	const struct hd_machine *machine;
 	const struct hd_style *style;
 	struct hd_plan_options options; /* of the whole layout */
-	int64_t period;                 /* layers after which they repeat */
+	int64_t dense;                  /* layers at the beginning that are unlike the others: without experts */
+	int64_t period;                 /* layers after which the others repeat */
 };
 
 /* Each beside the others; of layout i into out[i]. */
@@ -73,7 +74,8 @@ unsigned hd_search_evaluate_staged(const struct space *s); /* a bit for each of 
 
 /* -- bound.c: what follows from probes, what a layout cannot be better than and what it may be */
 struct probe_shape { /* of a layout, what its probe does not have */
-	int64_t stages, layers, period, micros;
+	int64_t stages, layers, micros;
+	int64_t dense, period; /* as of the evaluator */
 };
 
 /* No stage of the layout computes for less than this, nor do its collectives take less; seconds of a step.  From all four

@@ -15,7 +15,11 @@
 struct probe_shape hd_search_shape(const struct search_state *s, const struct space_layout *l, int64_t micros)
 {
 	struct probe_shape shape = {
-		.stages = 1, .layers = s->e.space->layers, .period = s->e.period, .micros = micros
+		.stages = 1,
+		.layers = s->e.space->layers,
+		.micros = micros,
+		.dense = s->e.dense,
+		.period = s->e.period,
 	};
 
 	for (int i = 0; i < s->e.space->n; i++)

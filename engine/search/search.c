@@ -11,6 +11,7 @@
  * Rounds have a fixed size, so what is looked at does not depend on the number of processors.
  */
 #include <config.h>
+#include "engine/models/model.h"
 #include "engine/search/queue.h"
 #include <math.h>
 #include <stdio.h>
@@ -470,13 +471,16 @@ static void given(struct search_state *s)
 		evaluate(s, &it, 1);
 }
 
-/* Layers that repeat: those with experts stand at intervals. */
-static int64_t period_of(struct hd_conf *conf)
+/* How layers repeat: those with experts stand at intervals, behind those that have none.  Of a model that is refused plans say so. */
+static void set_period(struct evaluator *e, struct hd_conf *conf)
 {
-	struct hd_section *m = hd_conf_section(conf, NULL, "model");
-	int64_t every = hd_section_int(m, "experts") ? hd_section_int(m, "moe_every") : 1;
+	struct hd_model m = { 0 };
+	struct hd_err ignored = { 0 };
 
-	return every > 0 ? every : 2;
+	if (hd_families_load(conf, &ignored) >= 0)
+		hd_model_read(conf, e->options.data_vocab, &m, &ignored);
+	e->dense = m.experts ? m.dense_layers : 0;
+	e->period = m.experts && m.moe_every > 0 ? m.moe_every : 1;
 }
 
 int hd_search(const struct search_options *o, struct search_result *out, struct hd_err *err)
@@ -488,7 +492,8 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	out->space.ranks = o->plan.ranks;
 	out->space.node = o->plan.node_size;
 	s.limit = out->limit = o->memory ? (double)o->memory : o->machine->memory;
-	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, period_of(o->conf) };
+	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, 0, 1 };
+	set_period(&s.e, o->conf);
 	s.batch = hd_section_int(hd_conf_section(o->conf, NULL, "train"), "global_batch");
 	for (int i = 0; i < out->space.n; i++)
 		hd_search_evaluate_alone(&s.e, &out->space, i);
