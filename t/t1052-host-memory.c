@@ -85,6 +85,10 @@ int main(void)
 	is_str(hd_human_bytes(-1563535.0).text, "-1.6 MB", "negative");
 	is_str(hd_human_seconds(6.9706).text, "7.0 s", "seconds");
 	is_str(hd_human_seconds(0.0123456).text, "12.3 ms", "milliseconds");
+	is_str(hd_human_step(1.0654).text, "1.07 s", "seconds of a step");
+	is_str(hd_human_step(0.99951).text, "1.00 s", "its next unit");
+	is_str(hd_human_step(0.0899).text, "89.9 ms", "its milliseconds");
+	is_str(hd_human_step(238.4).text, "238 s", "no more than three digits");
 	is_str(hd_human_count(8300000).text, "8.3 M", "millions");
 	is_str(hd_human_count(640).text, "640", "few");
 	is_str(hd_human_rate(4.416e9).text, "4.4 GFLOP/s", "a small machine");

@@ -85,6 +85,26 @@ for tries in 1 0; do
 	like "also, --tries $tries: the best has it" "$(field "$said" 'r["candidates"][0]["ini"]')" 'zero = 0'
 done
 
+# Scatter/gather changes nothing where what crosses stages is sharded: one pair of whole plans says so for the others.
+cat >twins.ini <<'E'
+[strategy a]
+plugin = tp
+size = 2
+choose = form=1d sequence_parallel=yes
+[strategy b]
+plugin = dp
+[strategy c]
+plugin = pp
+size = 2
+choose = schedule=1f1b scatter_gather=yes, schedule=1f1b
+[vary train.recompute]
+values = full, none
+E
+said=$(heddle plan m.ini --machine machine.ini --search --space twins.ini --ranks 4 --json --tries 50 2>&1)
+like "a difference that changed nothing is not planned again" "$(field "$said" '[x["reason"] for x in r["lost"]]')" \
+	'as fast as one that was planned'
+unlike "and the best has no key that does nothing" "$(field "$said" 'r["candidates"][0]["ini"]')" 'scatter_gather'
+
 # So many layouts that families are opened by what others like them cost: of 512 ranks what is found is faster than layouts that
 # somebody would try first.
 sed 's/^layers = .*/layers = 8/; s/^embed = .*/embed = 2048/; s/^heads = .*/heads = 16/; s/^seq = .*/seq = 512/; s/^global_batch = .*/global_batch = 512/' m.ini >large.ini
@@ -119,7 +139,19 @@ ok "with less memory another layout" test "$(field "$fits" 'r["candidates"][0]["
 like "those that do not fit say by how much" "$(field "$fits" '[c["reason"] for c in r["candidates"]]')" 'does not fit: .* more than'
 said=$(search --ranks 4 --memory 10K)
 is "none fits: refused" $? 1
-like "and says so" "$said" 'no layout of [0-9]* '
+like "and says how much the smallest needs, and which that is" "$said" \
+	'no layout fits into 10.2 KB: of the [0-9]* that were planned whole the smallest needs [0-9.]* KB [(].*4'
+like "with the reasons" "$said" 'more memory than there is, by their parameters'
+alone() { heddle plan m.ini --machine machine.ini --search --space "$tmp/space.ini" --ranks 4 --json "$@" 2>/dev/null; }
+said=$(alone --memory 10K)
+is "in JSON too" "$(field "$said" 'r["candidates"][0]["reason"][:12], len(r["lost"]) > 0')" "('does not fit', True)"
+
+# The INI's own layout is told with its memory, and is no try.
+own() { alone --set a.plugin=tp --set a.size=4 "$@"; }
+said=$(own --tries 1)
+is "the INI's own fits" "$(field "$said" 'r["given_fits"], r["given_memory_bytes"] > 0')" "(True, True)"
+ok "another is planned with --tries 1" test "$(field "$said" "$planned")" -gt 1
+is "and it may not fit" "$(field "$(own --memory 100K)" 'r["given_fits"]')" False
 
 # The user's own section keeps its name and the keys that the space does not choose; what the space does not know is refused.
 # With two layers the best layout has that section by 7 %; with four a pipeline without it is 0.9 % faster.

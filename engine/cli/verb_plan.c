@@ -142,7 +142,7 @@ static void print_slow(const struct hd_machine *m, const struct hd_prediction *r
 {
 	if (m->slow > 0)
 		printf("rank %lld computes %.4g times as long: a step takes %s instead of %s, as all wait for it\n",
-		       (long long)m->slow_rank, m->slow, hd_human_seconds(r->step).text, hd_human_seconds(alike).text);
+		       (long long)m->slow_rank, m->slow, hd_human_step(r->step).text, hd_human_step(alike).text);
 }
 
 static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
@@ -153,7 +153,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
 	       hd_plural(m->ranks_per_node, "s"), p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
-	printf("step %s: %s tokens/s, %s a rank, %.1f%% of the peak\n", hd_human_seconds(r->step).text,
+	printf("step %s: %s tokens/s, %s a rank, %.1f%% of the peak\n", hd_human_step(r->step).text,
 	       hd_human_count(tokens(p) / r->step).text, hd_human_rate(flops / (double)p->ranks).text,
 	       100 * flops / peak(p, m));
 	printf("with what is recomputed: %s a rank, %.1f%% of the peak; %s in all\n",

@@ -58,6 +58,19 @@ struct hd_human hd_human_seconds(double seconds)
 	return scaled(seconds * 1e6, below, 3);
 }
 
+struct hd_human hd_human_step(double seconds)
+{
+	static const char *const units[] = { " us", " ms", " s" };
+	struct hd_human h;
+	double x = seconds * 1e6;
+	int u = 0;
+
+	for (; u < 2 && fabs(x) >= 999.5; u++)
+		x /= 1000;
+	snprintf(h.text, sizeof(h.text), "%.*f%s", fabs(x) < 9.995 ? 2 : fabs(x) < 99.95 ? 1 : 0, x, units[u]);
+	return h;
+}
+
 struct hd_human hd_human_time(double seconds)
 {
 	struct hd_human h;

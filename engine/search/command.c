@@ -39,7 +39,7 @@ static int write_best(struct hd_cli *c, const struct search_result *r, const str
 	if (!hd_cli_has(c, "out"))
 		return HD_OK;
 	about = hd_format("the best of heddle plan %s --search on %lld ranks of %s: %s a step, %s of memory a rank",
-			  c->positional, (long long)r->space.ranks, m->name, hd_human_seconds(best->result.step).text,
+			  c->positional, (long long)r->space.ranks, m->name, hd_human_step(best->result.step).text,
 			  hd_human_bytes(best->result.memory).text);
 	text = hd_search_ini(r, &best->layout, about);
 	hd_file_write(hd_cli_str(c, "out", ""), text, err);
@@ -92,25 +92,44 @@ static int draw_best(const struct hd_cli *c, const struct search_options *o, con
 
 static void print_json(const struct search_result *r, const struct hd_machine *m, int64_t top)
 {
-	json_t *o = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "machine", m->name, "ranks", (json_int_t)r->space.ranks,
-			      "layouts", (json_int_t)r->layouts, "given_step_seconds",
-			      r->given.judged.code ? json_null() : hd_json_number(r->given.step), "candidates",
-			      hd_search_json(r, top), "lost", hd_search_lost_json(r));
+	const struct evaluated *own = r->given.judged.code ? NULL : &r->given;
+	int fits = own && (r->limit <= 0 || own->memory <= r->limit);
+	json_t *o = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "machine", m->name, "ranks",
+			      (json_int_t)r->space.ranks, "layouts", (json_int_t)r->layouts, "given_step_seconds",
+			      own ? hd_json_number(own->step) : json_null(), "given_memory_bytes",
+			      own ? json_integer((json_int_t)own->memory) : json_null(), "given_fits",
+			      own ? json_boolean(fits) : json_null(), "candidates", hd_search_json(r, top), "lost",
+			      hd_search_lost_json(r));
 	char *line = hd_json_line(o);
 
 	puts(line);
 	free(line);
 }
 
+static int none_fits(const struct search_result *r, struct hd_err *err)
+{
+	char *least = hd_layout_line(&r->space, &r->found[0].layout), *floor = hd_strdup("");
+
+	if (r->floor > 0)
+		hd_append(&floor, "; those that were not, for want of memory, need at least %s",
+			  hd_human_bytes(r->floor).text);
+	hd_err_set(err, HD_ENOMEM,
+		   "plan: no layout fits into %s: of the %lld that were planned whole the smallest needs %s (%s)%s. "
+		   "%lld of %lld were not looked at%s",
+		   hd_human_bytes(r->limit).text, (long long)r->nfound, hd_human_bytes(r->found[0].result.memory).text,
+		   least, floor, (long long)r->left, (long long)r->layouts, r->left ? "; --tries N looks at more" : "");
+	free(least), free(floor);
+	return err->code;
+}
+
+/* The reasons go where the error goes. */
 static int nothing(const struct search_result *r, struct hd_err *err)
 {
+	fprintf(stderr, "%lld layouts: %lld planned whole; why the others were not:\n", (long long)r->layouts,
+		(long long)r->nfound);
+	hd_search_print_lost(stderr, r);
 	if (r->nfound)
-		return hd_err_set(
-			err, HD_ENOMEM,
-			"plan: no layout of %lld that were planned fits: the smallest needs %.0f bytes of %.0f. "
-			"%lld of %lld were not looked at%s",
-			(long long)r->nfound, r->found[0].result.memory, r->limit, (long long)r->left,
-			(long long)r->layouts, r->left ? "; --tries N looks at more" : "");
+		return none_fits(r, err);
 	return hd_err_set(err, HD_EINVAL, "plan: no layout of %lld is possible; %lld: %s", (long long)r->layouts,
 			  r->nlost ? (long long)r->lost[0].layouts : 0LL, r->nlost ? r->lost[0].why : "");
 }
@@ -121,6 +140,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	struct search_options o = { .machine = m, .style = style };
 	struct search_result r = { .layouts = 0 };
 	int64_t top;
+	int is_done;
 
 	HD_TRY(options_of(c, &o, &top, err));
 	HD_TRY(hd_cli_plan_options(c, hd_machine_node_size(m), conf, &o.plan, err));
@@ -130,13 +150,15 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	if (o.tries < 0) /* a plan takes as long as it has layers */
 		o.tries = tries_of(hd_section_int(hd_conf_section(*conf, NULL, "model"), "layers"));
 	o.unbounded = getenv("HD_TEST_SEARCH_ALL") != NULL;
-	if (hd_search(&o, &r, err) >= 0 && !r.nfits)
+	is_done = hd_search(&o, &r, err) >= 0;
+	if (is_done && !r.nfits)
 		nothing(&r, err);
 	if (!err->code)
 		write_best(c, &r, m, err);
 	if (!err->code)
 		draw_best(c, &o, &r, err);
-	if (!err->code && hd_cli_has(c, "json"))
+	/* The object says why there is nothing, too. */
+	if (is_done && hd_cli_has(c, "json") && (!err->code || !r.nfits))
 		print_json(&r, m, hd_cli_has(c, "top") ? top : r.nfound);
 	else if (!err->code)
 		hd_search_print(&r, top);

@@ -47,9 +47,8 @@ static int64_t members(const struct search_state *s, const struct space_layout *
 	return n;
 }
 
-/* Of a family's strategies the one whose choices change least, as far as anybody can tell: the outermost that is used. Families
- * that differ in its choice alone are relatives.  -1: there is none. */
-static int last_used(const struct space *of, const struct space_layout *l)
+/* Families that differ in its choice alone are relatives. */
+int hd_search_last_used(const struct space *of, const struct space_layout *l)
 {
 	int last = -1;
 
@@ -110,7 +109,7 @@ static struct relatives relatives_of(const struct search_state *s, const struct 
 {
 	const struct space *of = s->e.space;
 	struct relatives r = { .n = 0 };
-	int last = last_used(of, l), staged = only_staged(of);
+	int last = hd_search_last_used(of, l), staged = only_staged(of);
 	struct space_layout mine = *l;
 
 	if (last < 0) {
@@ -253,7 +252,7 @@ static int64_t members_from(const struct search_state *s, const struct relatives
 static int64_t micros_of(const struct space *of, const struct space_layout *l, const struct space_layout *probed,
 			 int64_t micros)
 {
-	int last = last_used(of, l);
+	int last = hd_search_last_used(of, l);
 	int64_t n = last < 0 ? micros : micros * probed->size[last] / l->size[last];
 
 	return n > 1 ? n : 1;
@@ -264,11 +263,9 @@ static void judge_family(struct search_state *s, const struct space_layout *l, c
 {
 	struct probe_shape shape = hd_search_shape(s, l, p->micros);
 	struct queued it = { .layout = *l, .kind = QUEUED_FAMILY };
-	double floor = hd_bound_memory(p, &shape);
 	struct relatives r;
 
-	if (!another && s->limit > 0 && floor > s->limit && !s->o->unbounded) {
-		hd_search_no_room(s, l, members(s, l), floor);
+	if (!another && hd_search_no_room(s, l, members(s, l), p, &shape)) {
 		try_relative(s, l);
 		return;
 	}
@@ -435,7 +432,7 @@ static void set_values(const struct space *of, struct space_layout *l, int64_t n
 static void queue_values(struct search_state *s, const struct space_layout *l, const struct space_layout *probed,
 			 const struct probe *p)
 {
-	int own = hd_layout_same(s->e.space, l, probed), last = last_used(s->e.space, l);
+	int own = hd_layout_same(s->e.space, l, probed), last = hd_search_last_used(s->e.space, l);
 	double states = own || l->choice[last] == probed->choice[last] ? 1 : 1 / (double)l->size[last]; /* at least */
 	struct probe_shape shape = hd_search_shape(s, l, micros_of(s->e.space, l, probed, p->micros));
 	struct queued it = { .layout = *l, .kind = QUEUED_VALUES, .layouts = hd_search_staged_choices(s, l) };
@@ -444,10 +441,8 @@ static void queue_values(struct search_state *s, const struct space_layout *l, c
 		hd_search_lost(s, l, it.layouts, p->judged.why);
 		return;
 	}
-	if (own && s->limit > 0 && hd_bound_memory(p, &shape) > s->limit && !s->o->unbounded) {
-		hd_search_no_room(s, l, it.layouts, hd_bound_memory(p, &shape));
+	if (own && hd_search_no_room(s, l, it.layouts, p, &shape))
 		return;
-	}
 	if (!p->judged.code)
 		it.key = RELATIVE * hd_guess_quick(p, &shape) *
 			 hd_search_penalty(s, hd_guess_quick_memory(p, &shape, states));

@@ -56,6 +56,18 @@ int hd_layout_conf(const struct space *s, const struct space_layout *l, unsigned
 	return rc;
 }
 
+int hd_layout_keys(const struct space *s, const struct space_layout *l)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		for (const char *at = s->strategies[i].choices[l->choice[i]]; hd_layout_used(l, i) && *at; at++)
+			n += *at == '=';
+	for (int i = 0; i < s->nkeys; i++)
+		n += l->value[i] != s->keys[i].plain;
+	return n;
+}
+
 char *hd_layout_line(const struct space *s, const struct space_layout *l)
 {
 	char *text = hd_strdup("");

@@ -76,23 +76,12 @@ static int point_strategies(const struct space *s, struct hd_conf *conf, struct 
 	return 1;
 }
 
-static int point_keys(const struct space *s, struct hd_conf *conf, struct space_layout *out)
+static int point_keys(const struct space *s, struct space_layout *out)
 {
 	for (int i = 0; i < s->nkeys; i++) {
-		char *section = hd_strdup(s->keys[i].name), *dot = strrchr(section, '.');
-		const char *value = "";
-		int k = 0;
-
-		if (dot) {
-			*dot = 0;
-			value = hd_section_str(hd_conf_section(conf, NULL, section), dot + 1);
-		}
-		while (k < s->keys[i].n && strcmp(s->keys[i].values[k], value))
-			k++;
-		free(section);
-		if (k == s->keys[i].n)
+		out->value[i] = s->keys[i].plain;
+		if (out->value[i] < 0)
 			return 0;
-		out->value[i] = k;
 	}
 	return 1;
 }
@@ -105,7 +94,7 @@ int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_lay
 	*out = (struct space_layout){ .size = { 0 } };
 	for (int i = 0; i < s->n; i++)
 		out->size[i] = 1;
-	if (!point_strategies(s, conf, out, &n) || !point_keys(s, conf, out))
+	if (!point_strategies(s, conf, out, &n) || !point_keys(s, out))
 		return 0;
 	for (int i = 0; i < s->n; i++) {
 		int seen = 0;

@@ -28,11 +28,14 @@ static void print_row(const struct search_result *r, int64_t i, int64_t number, 
 	char *text = hd_layout_line(&r->space, &f->layout);
 	char more[32] = "", others[48] = "";
 
-	if (i)
-		snprintf(more, sizeof(more), "+%.1f%%", 100 * (f->result.step / r->found[0].result.step - 1));
+	if (i) {
+		double percent = 100 * (f->result.step / r->found[0].result.step - 1);
+
+		snprintf(more, sizeof(more), "+%.*f%%", percent < 0.1 ? 3 : 1, percent);
+	}
 	if (alike)
 		snprintf(others, sizeof(others), " (%lld more take as long)", (long long)alike);
-	printf("%3lld  %-9s %7s  %-9s %s%s\n", (long long)number, hd_human_seconds(f->result.step).text, more,
+	printf("%3lld  %-9s %7s  %-9s %s%s\n", (long long)number, hd_human_step(f->result.step).text, more,
 	       hd_human_bytes(f->result.memory).text, text, others);
 	free(text);
 }
@@ -43,7 +46,7 @@ static void print_given(const struct search_result *r)
 
 	if (r->given.judged.code || !best)
 		return;
-	printf("the layout of the INI: %s, %s", hd_human_seconds(step).text, hd_human_bytes(r->given.memory).text);
+	printf("the layout of the INI: %s, %s", hd_human_step(step).text, hd_human_bytes(r->given.memory).text);
 	if (r->limit > 0 && r->given.memory > r->limit)
 		printf(", more than there is");
 	if (step > best)
@@ -52,17 +55,20 @@ static void print_given(const struct search_result *r)
 		printf("; nothing that was looked at is faster\n");
 }
 
-static void print_lost(const struct search_result *r)
+void hd_search_print_lost(FILE *f, const struct search_result *r)
 {
 	int64_t rest = 0;
 
 	for (int i = 0; i < r->nlost; i++)
 		if (i < MOST_REASONS)
-			printf("%10lld  %s (%s)\n", (long long)r->lost[i].layouts, r->lost[i].why, r->lost[i].example);
+			fprintf(f, "%10lld  %s (%s)\n", (long long)r->lost[i].layouts, r->lost[i].why,
+				r->lost[i].example);
 		else
 			rest += r->lost[i].layouts;
 	if (rest)
-		printf("%10lld  for other reasons (--json has them)\n", (long long)rest);
+		fprintf(f, "%10lld  for other reasons (--json has them)\n", (long long)rest);
+	if (r->left)
+		fprintf(f, "%10lld  less promising, and not looked at: --tries N looks at more\n", (long long)r->left);
 }
 
 static void print_sum(const struct search_result *r)
@@ -74,11 +80,9 @@ static void print_sum(const struct search_result *r)
 		printf(", %lld of which need more than %s (the nearest %s)", (long long)over,
 		       hd_human_bytes(r->limit).text, hd_human_bytes(r->found[r->nfits].result.memory).text);
 	printf("; why the others were not:\n");
-	print_lost(r);
-	if (r->left)
-		printf("%10lld  less promising, and not looked at: --tries N looks at more\n", (long long)r->left);
-	else
-		printf("none of them can be faster\n");
+	hd_search_print_lost(stdout, r);
+	if (!r->left)
+		printf("none of them that is possible can be faster\n");
 }
 
 void hd_search_print(const struct search_result *r, int64_t top)

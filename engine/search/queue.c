@@ -12,7 +12,9 @@
 /* -- the heap ------------------------------------------------------------------------------------------------------------------- */
 static int before(const struct queued *a, const struct queued *b)
 {
-	return a->key < b->key || (a->key == b->key && a->serial < b->serial);
+	if (a->key != b->key)
+		return a->key < b->key;
+	return a->keys != b->keys ? a->keys < b->keys : a->serial < b->serial;
 }
 
 static void swap_items(struct queued *a, struct queued *b)
@@ -158,6 +160,91 @@ int hd_search_known(const struct search_state *s, const struct space_layout *l)
 	return 0;
 }
 
+/* -- layouts that are the same ------------------------------------------------------------------------------------------------------ */
+/* The only strategy whose choice differs, or HD_SPACE_MOST and the number of the only key; -1: more differs than that. */
+static int only_difference(const struct space *of, const struct space_layout *a, const struct space_layout *b)
+{
+	struct space_layout other = *b;
+
+	for (int i = 0; i < of->n; i++) {
+		other.choice[i] = a->choice[i];
+		if (hd_layout_same(of, a, &other))
+			return i;
+		other.choice[i] = b->choice[i];
+	}
+	for (int i = 0; i < of->nkeys; i++) {
+		other.value[i] = a->value[i];
+		if (hd_layout_same(of, a, &other))
+			return HD_SPACE_MOST + i;
+		other.value[i] = b->value[i];
+	}
+	return -1;
+}
+
+static int value_at(const struct space_layout *l, int k)
+{
+	return k < HD_SPACE_MOST ? l->choice[k] : l->value[k - HD_SPACE_MOST];
+}
+
+/* The same strategies and choices, but for that of strategy k and of the one whose choices change least. */
+static int same_choices(const struct space *of, const struct space_layout *a, const struct space_layout *b, int k)
+{
+	int last = hd_search_last_used(of, a);
+
+	for (int i = 0; i < of->n; i++)
+		if (hd_layout_used(a, i) != hd_layout_used(b, i) ||
+		    (hd_layout_used(a, i) && i != k && i != last && a->choice[i] != b->choice[i]))
+			return 0;
+	return 1;
+}
+
+/* Whether two layouts with the same choices were planned that differ in k as a and b do, and are equal in time and memory. */
+static int changes_nothing(const struct search_state *s, const struct space_layout *a, const struct space_layout *b,
+			   int k)
+{
+	const struct space *of = s->e.space;
+
+	for (int64_t i = 0; i < s->out->nfound; i++) {
+		const struct found_layout *x = &s->out->found[i];
+
+		if (value_at(&x->layout, k) != value_at(a, k) || !same_choices(of, &x->layout, a, k))
+			continue;
+		for (int64_t j = 0; j < s->out->nfound; j++) {
+			const struct found_layout *y = &s->out->found[j];
+
+			if (value_at(&y->layout, k) == value_at(b, k) && y->result.step == x->result.step &&
+			    y->result.memory == x->result.memory && only_difference(of, &x->layout, &y->layout) == k)
+				return 1;
+		}
+	}
+	return 0;
+}
+
+static int are_twins(const struct found_layout *f, const struct queued *it)
+{
+	return f->guess == it->guess && f->bound == it->bound;
+}
+
+int hd_search_has_twin(const struct search_state *s, const struct queued *it)
+{
+	for (int64_t i = 0; i < s->out->nfound; i++)
+		if (are_twins(&s->out->found[i], it))
+			return 1;
+	return 0;
+}
+
+int hd_search_is_same(const struct search_state *s, const struct queued *it)
+{
+	for (int64_t i = 0; i < s->out->nfound && s->o->tries && !s->o->unbounded; i++) {
+		const struct found_layout *f = &s->out->found[i];
+		int k = are_twins(f, it) ? only_difference(s->e.space, &f->layout, &it->layout) : -1;
+
+		if (k >= 0 && changes_nothing(s, &f->layout, &it->layout, k))
+			return 1;
+	}
+	return 0;
+}
+
 void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r)
 {
 	struct search_result *out = s->out;
@@ -169,8 +256,13 @@ void hd_search_found(struct search_state *s, const struct queued *it, const stru
 	}
 	out->found = hd_grow(out->found, (size_t)out->nfound, &s->cap_found, sizeof(*out->found));
 	f = &out->found[out->nfound++];
-	*f = (struct found_layout){ it->layout, *r,         it->bound,
-				    it->guess,  it->memory, s->limit <= 0 || r->memory <= s->limit };
+	*f = (struct found_layout){ it->layout,
+				    *r,
+				    it->bound,
+				    it->guess,
+				    it->memory,
+				    s->limit <= 0 || r->memory <= s->limit,
+				    hd_layout_keys(s->e.space, &it->layout) };
 	out->nfits += f->fits;
 	if (f->fits && r->step < s->best)
 		s->best = r->step;
@@ -225,11 +317,27 @@ void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_
 
 static const char no_room[] = "more memory than there is, by their parameters, states and one micro-batch alone";
 
-void hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, double floor)
+int hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, const struct probe *p,
+		      const struct probe_shape *shape)
 {
-	if (!s->nearest || floor - s->limit < s->nearest)
-		s->nearest = floor - s->limit;
+	double floor = hd_bound_memory(p, shape), guess = hd_guess_quick_memory(p, shape, 1);
+
+	if (s->limit <= 0 || floor <= s->limit || s->o->unbounded)
+		return 0;
+	if (!s->out->floor || floor < s->out->floor)
+		s->out->floor = floor;
+	if (!s->nearest_memory || guess < s->nearest_memory) {
+		s->nearest_memory = guess;
+		s->nearest = *l;
+	}
 	lose(s, l, layouts, no_room);
+	return 1;
+}
+
+void hd_search_same(struct search_state *s, const struct queued *it)
+{
+	lose(s, &it->layout, it->layouts,
+	     "as fast as one that was planned: the difference changed nothing in a layout like them");
 }
 
 static const char slower[] = "slower than the best, by their kernels or collectives alone";
@@ -254,6 +362,8 @@ static int by_merit(const void *va, const void *vb)
 	x = a->result.memory, y = b->result.memory;
 	if (x != y)
 		return x < y ? -1 : 1;
+	if (a->keys != b->keys)
+		return a->keys - b->keys;
 	return memcmp(&a->layout, &b->layout, sizeof(a->layout)); /* the same on every processor */
 }
 
@@ -271,10 +381,9 @@ static void details(struct search_state *s)
 
 		if (!strcmp(at->why, no_room))
 			snprintf(at->why, sizeof(at->why), "%s: the nearest by %s", no_room,
-				 hd_human_bytes(s->nearest).text);
+				 hd_human_bytes(s->out->floor - s->limit).text);
 		else if (!strcmp(at->why, slower))
-			snprintf(at->why, sizeof(at->why), "%s: at least %s", slower,
-				 hd_human_seconds(s->slowest).text);
+			snprintf(at->why, sizeof(at->why), "%s: at least %s", slower, hd_human_step(s->slowest).text);
 	}
 }
 

@@ -16,6 +16,7 @@ struct queued {
 	double likely;        /* the guess corrected, and longer if it is unlikely to fit */
 	int64_t layouts, serial;
 	int64_t probe;  /* of layouts: its number */
+	int keys;       /* hd_layout_keys: of two that take as long the one with fewer is the first */
 	int64_t seen;   /* layouts that had been planned whole when the key was made */
 	int kind, late; /* late: like one that is looked at before */
 	int alone;      /* a family without its relatives, which are queued by themselves */
@@ -45,8 +46,9 @@ struct search_state {
 	struct known_order *orders;
 	int64_t norders, made_orders, batch; /* batch: sequences of a step */
 	size_t cap_orders;
-	double nearest; /* bytes over the limit, of the layout that missed it least */
-	double slowest; /* bound of what was lost to the best: the smallest */
+	struct space_layout nearest; /* of those the one that is guessed to need least */
+	double nearest_memory;       /* the guess, bytes; 0: there is none */
+	double slowest;              /* bound of what was lost to the best: the smallest */
 };
 
 /* What is unlikely to fit is later: the factor of a key. */
@@ -56,6 +58,9 @@ static inline double hd_search_penalty(const struct search_state *s, double memo
 }
 
 /* -- families.c */
+/* Of a layout's strategies the one whose choices change least, as far as anybody can tell: the outermost that is used.  -1: there is
+ * none. */
+int hd_search_last_used(const struct space *of, const struct space_layout *l);
 /* Alternatives of strategy i that are tried with all sizes. */
 int hd_search_choices(const struct search_state *s, int i);
 struct probe_shape hd_search_shape(const struct search_state *s, const struct space_layout *l, int64_t micros);
@@ -83,8 +88,15 @@ const struct order_probe *hd_search_order(struct search_state *s, const struct s
 
 void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r);
 int hd_search_known(const struct search_state *s, const struct space_layout *l); /* it was planned whole */
+/* One that small plans cannot tell from it was planned whole. */
+int hd_search_has_twin(const struct search_state *s, const struct queued *it);
+/* And what they differ in changed nothing between two layouts like them, both planned whole: it is the same in all. */
+int hd_search_is_same(const struct search_state *s, const struct queued *it);
+void hd_search_same(struct search_state *s, const struct queued *it);
 void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why);
-void hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, double floor);
+/* p: of l.  -> whether there is no room for it, and then it is lost. */
+int hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, const struct probe *p,
+		      const struct probe_shape *shape);
 void hd_search_slower(struct search_state *s, const struct queued *it);
 void hd_search_end(struct search_state *s); /* sorts what was found and lost, frees the rest */
 

@@ -46,17 +46,16 @@ static void queue_layout(struct search_state *s, const struct space_layout *l, i
 	const struct probe *p = &s->probes[probe];
 	struct probe_shape shape = hd_search_shape(s, l, p->micros);
 	struct queued it = { .kind = QUEUED_LAYOUT, .layout = *l, .layouts = 1, .probe = probe };
+
+	it.keys = hd_layout_keys(s->e.space, l);
 	const char *why = staged_refused(s, l);
-	double floor = hd_bound_memory(p, &shape);
 
 	if (why) {
 		hd_search_lost(s, l, 1, why);
 		return;
 	}
-	if (s->limit > 0 && floor > s->limit && !s->o->unbounded) {
-		hd_search_no_room(s, l, 1, floor);
+	if (hd_search_no_room(s, l, 1, p, &shape))
 		return;
-	}
 	it.bound = hd_bound_step(p, &shape);
 	it.key = larger_of(hd_guess_step(p, &shape, &without_waits), it.bound) *
 		 hd_search_penalty(s, hd_guess_quick_memory(p, &shape, 1));
@@ -223,9 +222,8 @@ struct round {
 /* One that small plans cannot tell from it is planned or about to be: it is likely to be the same in all. */
 static int has_twin(const struct search_state *s, const struct round *r, const struct queued *it)
 {
-	for (int64_t i = 0; i < s->out->nfound; i++)
-		if (s->out->found[i].guess == it->guess && s->out->found[i].bound == it->bound)
-			return 1;
+	if (hd_search_has_twin(s, it))
+		return 1;
 	for (int64_t i = 0; i < r->n[QUEUED_ORDERED]; i++)
 		if (r->v[QUEUED_ORDERED][i].guess == it->guess && r->v[QUEUED_ORDERED][i].bound == it->bound)
 			return 1;
@@ -241,6 +239,10 @@ static int is_settled(struct search_state *s, const struct round *r, struct queu
 		return 1;
 	if (it->bound >= s->best && !s->o->unbounded) {
 		hd_search_slower(s, it);
+		return 1;
+	}
+	if (it->kind == QUEUED_ORDERED && hd_search_is_same(s, it)) {
+		hd_search_same(s, it);
 		return 1;
 	}
 	if (it->kind == QUEUED_ORDERED && (it->seen != s->out->nfound || it->late != late)) {
@@ -262,7 +264,8 @@ static int64_t take(struct search_state *s, struct round *r)
 	while (hd_search_pop(s, &it)) {
 		if (is_settled(s, r, &it))
 			continue;
-		if (is_hopeless(s, &it) || r->n[it.kind] == most_of[it.kind]) {
+		/* Of twins the second waits for a round: what the first takes may say that they are the same. */
+		if (is_hopeless(s, &it) || r->n[it.kind] == most_of[it.kind] || (it.late && r->n[QUEUED_ORDERED])) {
 			hd_search_push(s, &it);
 			break;
 		}
@@ -276,7 +279,9 @@ static void rounds(struct search_state *s)
 {
 	struct round *r = hd_alloc(sizeof(*r));
 
-	while ((!s->o->tries || s->out->nfound < s->o->tries) && take(s, r) > 0) {
+	int64_t before = s->out->nfound; /* the INI's own is no try */
+
+	while ((!s->o->tries || s->out->nfound - before < s->o->tries) && take(s, r) > 0) {
 		if (r->n[QUEUED_FAMILY])
 			hd_search_open_families(s, r->v[QUEUED_FAMILY], r->n[QUEUED_FAMILY]);
 		if (r->n[QUEUED_VALUES])
@@ -304,7 +309,7 @@ static void near(struct search_state *s, const struct space_layout *l, struct ne
 		if (hd_layout_same(s->e.space, &to->v[i].layout, l))
 			return;
 	to->v = hd_grow(to->v, (size_t)to->n, &to->cap, sizeof(*to->v));
-	to->v[to->n++] = (struct queued){ .layout = *l, .layouts = 1 };
+	to->v[to->n++] = (struct queued){ .layout = *l, .layouts = 1, .keys = hd_layout_keys(s->e.space, l) };
 }
 
 static void near_keys(struct search_state *s, const struct space_layout *best, struct nearby *to)
@@ -405,7 +410,7 @@ static void plan_near(struct search_state *s, struct nearby *x)
 		struct queued it = x->v[i];
 
 		it.serial = i;
-		if (!guess_ordered(s, &it) && it.likely < CLOSE * s->best)
+		if (!guess_ordered(s, &it) && it.likely < CLOSE * s->best && !hd_search_is_same(s, &it))
 			x->v[some++] = it;
 	}
 	qsort(x->v, (size_t)some, sizeof(*x->v), hd_search_by_key);
@@ -422,21 +427,21 @@ static int by_step(const void *va, const void *vb)
 	return a < b ? -1 : a > b; /* in the order in which they were found */
 }
 
-/* Of those that fit the fastest, at most `most`.  -> how many. */
+/* Of those that fit the fastest, at most `most`; of several that take as long, one.  -> how many. */
 static int64_t fastest(const struct search_state *s, struct space_layout *to, int64_t most)
 {
 	const struct found_layout **v = hd_alloc(((size_t)s->out->nfound + 1) * sizeof(*v));
-	int64_t n = 0;
+	int64_t n = 0, some = 0;
 
 	for (int64_t i = 0; i < s->out->nfound; i++)
 		if (s->out->found[i].fits)
 			v[n++] = &s->out->found[i];
 	qsort(v, (size_t)n, sizeof(*v), by_step);
-	n = n < most ? n : most;
-	for (int64_t i = 0; i < n; i++)
-		to[i] = v[i]->layout;
+	for (int64_t i = 0; i < n && some < most; i++)
+		if (!i || v[i]->result.step != v[i - 1]->result.step)
+			to[some++] = v[i]->layout;
 	free(v);
-	return n;
+	return some;
 }
 
 /* Several of the best, since the way to a better one may begin at the second. */
@@ -468,6 +473,15 @@ static void given(struct search_state *s)
 	if (hd_conf_next(s->o->conf, "strategy", NULL) || s->e.space->ranks == 1)
 		hd_search_evaluate_given(&s->e, s->o->conf, &s->out->given);
 	if (hd_space_point(s->e.space, s->o->conf, &it.layout))
+		evaluate(s, &it, 1);
+}
+
+/* Nothing fits: how much is missing is known of the one that is guessed to need least when it is planned. */
+static void plan_nearest(struct search_state *s)
+{
+	struct queued it = { .layout = s->nearest, .layouts = 1 };
+
+	if (s->nearest_memory && !hd_search_known(s, &s->nearest))
 		evaluate(s, &it, 1);
 }
 
@@ -503,6 +517,8 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	rounds(&s);
 	if (o->tries && s.best < INFINITY)
 		climb(&s);
+	if (!out->nfits)
+		plan_nearest(&s);
 	hd_search_end(&s);
 	return HD_OK;
 }

@@ -5,6 +5,7 @@
 #define HD_ENGINE_SEARCH_SEARCH_H
 #include "engine/base/json.h"
 #include "engine/search/evaluate.h"
+#include <stdio.h>
 
 struct search_options {
 	const char *space;           /* its file, or the name of one that comes with heddle */
@@ -23,7 +24,7 @@ struct found_layout { /* a layout that was planned whole */
 	struct evaluated result;
 	double bound;                 /* what its step could not be shorter than */
 	double guess, guessed_memory; /* by small plans; 0: there was none */
-	int fits;
+	int fits, keys;               /* keys: hd_layout_keys */
 };
 struct lost_layouts { /* layouts that were not, and why */
 	char why[240], example[200];
@@ -39,6 +40,7 @@ struct search_result {
 	int64_t layouts, left;  /* all; those that nobody looked at, since there were more than tries */
 	struct evaluated given; /* of the INI as it is; its code is not 0 if there is none such */
 	double limit;           /* of memory; 0: none */
+	double floor; /* bytes that all layouts need that were not planned for want of memory; 0: there is none such */
 };
 
 /* The same options give the same result, however many processors look for it.  Release out in either case. */
@@ -50,6 +52,7 @@ void hd_search_print(const struct search_result *r, int64_t top);
 /* [{"ini","step_seconds","memory_bytes","bound_seconds","reason"}], found ones in their order; a bound of 0: none was made. */
 json_t *hd_search_json(const struct search_result *r, int64_t top); /* the best so many */
 json_t *hd_search_lost_json(const struct search_result *r);         /* [{"reason","layouts","example"}] */
+void hd_search_print_lost(FILE *f, const struct search_result *r);  /* the same as a table */
 /* The INI of the best, with a line about how it was found. */
 char *hd_search_ini(const struct search_result *r, const struct space_layout *l, const char *about);
 

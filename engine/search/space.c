@@ -148,7 +148,23 @@ static int strategy(struct hd_conf *c, struct hd_section *at, struct space *s, s
 	return HD_OK;
 }
 
-static int varied(struct hd_conf *c, struct hd_section *at, struct space *s, struct hd_err *err)
+/* Which value an INI has without the search. */
+static int plain_value(const struct space_key *k, struct hd_conf *user)
+{
+	char *section = hd_strdup(k->name), *dot = strrchr(section, '.');
+	int i = k->n;
+
+	if (dot) {
+		*dot = 0;
+		for (i = 0; i < k->n; i++)
+			if (!strcmp(k->values[i], hd_section_str(hd_conf_section(user, NULL, section), dot + 1)))
+				break;
+	}
+	free(section);
+	return i < k->n ? i : -1;
+}
+
+static int varied(struct hd_conf *c, struct hd_section *at, struct hd_conf *user, struct space *s, struct hd_err *err)
 {
 	static const struct hd_key_table table = { vary_keys, HD_LEN(vary_keys), 0 };
 	struct space_key *to = &s->keys[s->nkeys];
@@ -158,6 +174,7 @@ static int varied(struct hd_conf *c, struct hd_section *at, struct space *s, str
 		return hd_section_fail(c, at, "values", err, HD_EINVAL, "more than %d keys", HD_SPACE_MOST);
 	to->name = hd_strdup(hd_section_name(at));
 	to->values = add_parts(NULL, hd_section_str(at, "values"), &to->n);
+	to->plain = plain_value(to, user);
 	s->nkeys++;
 	return HD_OK;
 }
@@ -170,7 +187,7 @@ static int read_sections(struct hd_conf *c, struct hd_conf *user, struct space *
 	for (struct hd_section *at = NULL; (at = hd_conf_next(c, "strategy", at));)
 		HD_TRY(strategy(c, at, s, err));
 	for (struct hd_section *at = NULL; (at = hd_conf_next(c, "vary", at));)
-		HD_TRY(varied(c, at, s, err));
+		HD_TRY(varied(c, at, user, s, err));
 	return take_user(s, user, err);
 }
 

@@ -28,7 +28,7 @@ struct space_strategy {
 struct space_key {     /* of another section */
 	char *name;    /* "train.micro_batch" */
 	char **values; /* the first needs least memory */
-	int n;
+	int n, plain;  /* plain: the INI's, or the default; -1: none of them */
 };
 struct space {
 	struct space_strategy strategies[HD_SPACE_MOST]; /* in the mesh order that is tried first */
@@ -64,6 +64,7 @@ int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_lay
 /* layout.c: its INI, malloc'ed, of the strategies that `with` has a bit for.  Key sets ("train.steps=1") come over it. */
 int hd_layout_conf(const struct space *s, const struct space_layout *l, unsigned with, const char *const *sets,
 		   int nsets, struct hd_conf **out, struct hd_err *err);
+int hd_layout_keys(const struct space *s, const struct space_layout *l);   /* that it chooses and that are not plain */
 char *hd_layout_line(const struct space *s, const struct space_layout *l); /* "t 8 form=2d, q 4; micro_batch=2" */
 int hd_layout_same(const struct space *s, const struct space_layout *a, const struct space_layout *b);
 /* Whether each axis has as many members on a node as in the other: then nothing but the numbers of ranks differs. */
