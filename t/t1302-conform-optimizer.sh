@@ -12,8 +12,10 @@ says "a right one passes" ' [1-9][0-9]* passed, 0 failed' 0 --layouts 0 --no-run
 says "... also where its states are sharded" '^ok [0-9]* - its optimizer makes the same of a model, gpt2: descent, dp 2 \(zero = 3\)$' 0 --only "$only"
 fault "the learning rate is ignored" 'with a learning rate of 0, .* changes by ' '-DW_VALUE="a - 0.01 * e"'
 fault "it goes up" 'a step with a learning rate of 1e-4 takes the loss of its own samples from ' '-DW_VALUE="a + d * e"'
-fault "nothing is updated" 'the new value of .* does not read the factor of clipping' '-DW_SKIP=""'
-fault "... or one parameter is not" 'the new value of ln_f.* does not read the factor of clipping' '-DW_SKIP="ln_f"'
+fault "nothing is updated" 'it freezes all parameters' '-DW_SKIP=""'
+wrong '-DW_SKIP="ln_f"'
+says "one that is frozen stays" ' [1-9][0-9]* passed, 0 failed' 0 --layouts 0 --no-runs
+fault "a value that is made anew and is the old one" 'the new value of ln_f.* does not read the factor of clipping' '-DW_SKIP="ln_f"' -DW_COPY
 fault "a rate of its own for nothing" 'with a learning rate of 1e-4, .* does not change' '-DW_VALUE="a - 0 * d * e"'
 fault "gradients that are not clipped" 'the new value of .* does not read the factor of clipping' -DW_UNCLIPPED
 fault "a value that is not finite" 'with a learning rate of 0, .* changes by inf' '-DW_VALUE="a - d * e / (b - b)"'

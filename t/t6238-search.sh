@@ -54,9 +54,11 @@ print(eval(sys.argv[1], {"r": json.load(sys.stdin)}))' "$2" 2>&1; }
 first='r["candidates"][0]["step_seconds"], r["candidates"][0]["ini"]'
 planned='len(r["candidates"])'
 
-# Other models, machines and numbers of ranks; layers of experts behind dense ones, which take another time.
+# Other models, machines and numbers of ranks; layers of experts behind dense ones, which take another time; and layers with a window.
+windows='--set=model.family=llama --set=model.window=4 --set=train.seq=64'
 for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
-	'4 --set=model.family=mixtral --set=model.experts=4 --set=model.expert_mlp=64 --set=model.mlp=256 --set=model.dense_layers=3'; do
+	'4 --set=model.family=mixtral --set=model.experts=4 --set=model.expert_mlp=64 --set=model.mlp=256 --set=model.dense_layers=3' \
+	"4 $windows --set=model.layers=6 --set=model.window_layers=wwf" "4 $windows --set=model.layers=7 --set=model.window_layers=ffffffw"; do
 	set -- $case
 	ranks=$1
 	shift

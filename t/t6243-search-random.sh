@@ -20,6 +20,10 @@ def made(seed):
         model.update({"family": "mixtral", "experts": 4, "mlp": experts.choice([16, 64, 256]), "expert_mlp": experts.choice([16, 64, 256]),
                       "dense_layers": experts.randrange(model["layers"]), "moe_every": experts.choice([1, 1, 2])})
         model["moe_every"] = 1 if model["layers"] - model["dense_layers"] < 2 else model["moe_every"]
+    windows = random.Random(~seed)
+    if windows.random() < 0.5:  # layers that see all keys take longer than those with a window
+        model.update({"window": 4, "window_layers": windows.choice(["wf", "fw", "wwf", "fffw", "f", "fffffw"])})
+        model.setdefault("family", "llama")
     text = "[model]\n" + "".join("%s = %s\n" % x for x in model.items()) + "[data]\ntrain = none\n[train]\n"
     text += "".join("%s = %s\n" % x for x in train.items())
     machine = {"name": "m", "ranks_per_node": r.choice([1, 2, 4]), "memory": "1G", "flops_fp32": r.choice([1e10, 1e11, 1e12]),

@@ -2,7 +2,7 @@
  * A plugin's optimizer.  What it should compute only its author knows, but any optimizer obeys this:
  *
  *   lr      with a rate of 0 no parameter changes; with a small one the loss of the same samples falls
- *   clip    each new value reads the factor of clipping
+ *   clip    each new value reads the factor of clipping, but of parameters that it freezes: their new value is the old one
  *   layout  some steps lead to the same parameters in each layout, also where states are sharded
  *   finite  so are they all
  */
@@ -113,18 +113,27 @@ static int reads(const struct hd_plan *p, const struct tensor *value, const stru
 	return found;
 }
 
+static int is_frozen(const struct tensor *t)
+{
+	return t->assign == t;
+}
+
 static void judge_clip(const struct hd_inprocess *r, struct outcome *o)
 {
 	const struct hd_plan *p = r->plan;
+	int learn = 0;
 
 	for (size_t i = 0; i < p->ntensors && o->verdict == JUDGED_OK; i++) {
 		const struct tensor *t = p->tensors[i];
 
-		if (is_param(t) && t->assign && p->factor && !reads(p, t->assign, p->factor))
+		learn += is_param(t) && !is_frozen(t);
+		if (is_param(t) && !is_frozen(t) && t->assign && p->factor && !reads(p, t->assign, p->factor))
 			outcome_set(o, JUDGED_WRONG,
 				    "the new value of %s does not read the factor of clipping (hd_update.factor)",
 				    t->v.name);
 	}
+	if (!learn)
+		outcome_set(o, JUDGED_WRONG, "it freezes all parameters");
 }
 
 static void judge_standstill(const struct hd_inprocess *r, double **was, struct outcome *o)
@@ -162,7 +171,7 @@ static void judge_change(const struct hd_inprocess *r, double **was, struct outc
 		const struct tensor *t = r->plan->tensors[i];
 		double *now = was[i] ? values(r, t) : NULL, change = change_of(t, was[i], now);
 
-		if (now && !(change > 0) && largest_of(r, t) > NOISE * scale)
+		if (now && !is_frozen(t) && !(change > 0) && largest_of(r, t) > NOISE * scale)
 			outcome_set(o, JUDGED_WRONG, "with a learning rate of 1e-4, %s does not change", t->v.name);
 		else if (isinf(change))
 			outcome_set(o, JUDGED_WRONG, "%s is not finite behind a step", t->v.name);

@@ -164,8 +164,9 @@ static int probe_conf(const struct evaluator *e, const struct space_layout *l, i
 		      struct hd_err *err)
 {
 	char *set = hd_format("model.layers=%lld", (long long)layers);
-	const char *sets[] = { set, "model.load=" };
-	int rc = hd_layout_conf(e->space, l, ~hd_search_evaluate_staged(e->space), sets, 2, c, err);
+	const char *sets[] = { set, "model.load=", "model.window_layers=w" };
+	int rc =
+		hd_layout_conf(e->space, l, ~hd_search_evaluate_staged(e->space), sets, e->all_windows ? 3 : 2, c, err);
 
 	free(set);
 	return rc;

@@ -53,6 +53,7 @@ struct evaluator {
 	struct hd_plan_options options; /* of the whole layout */
 	int64_t dense;                  /* layers at the beginning that are unlike the others: without experts */
 	int64_t period;                 /* layers after which the others repeat */
+	int all_windows;                /* probes have the model's window in all layers */
 };
 
 /* Each beside the others; of layout i into out[i]. */

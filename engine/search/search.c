@@ -22,6 +22,7 @@
 #define ROUND_MOST 256 /* of the kinds that need no plan, or many small ones at once */
 #define EAGER \
 	0.93 /* a layout likely to be the best is planned before what may take this much less by an optimistic guess */
+#define LONGEST_PERIOD 6  /* layers of a small plan */
 #define CLOSE 1.01        /* beside the best: of its neighbours what is guessed to take longer is not planned */
 #define MUCH_PATIENCE 1.3 /* as long as few layouts were planned whole */
 #define PATIENCE \
@@ -485,16 +486,51 @@ static void plan_nearest(struct search_state *s)
 		evaluate(s, &it, 1);
 }
 
-/* How layers repeat: those with experts stand at intervals, behind those that have none.  Of a model that is refused plans say so. */
+static int is_period(const char *letters, size_t n, size_t layers, size_t period)
+{
+	for (size_t i = period; i < n; i++)
+		if (letters[i] != letters[i % period])
+			return 0;
+	return n % period == 0 || layers <= n;
+}
+
+/* Layers after which those with a window and those without repeat. */
+static int64_t window_period(const struct hd_model *m)
+{
+	size_t n = m->window && m->window < m->seq && m->window_layers ? strlen(m->window_layers) : 0, period = 1;
+
+	while (period < n && !is_period(m->window_layers, n, (size_t)m->layers, period))
+		period++;
+	return (int64_t)period;
+}
+
+static int64_t common(int64_t a, int64_t b)
+{
+	int64_t n = a;
+
+	while (n % b)
+		n += a;
+	return n;
+}
+
+/* How layers repeat: those with experts stand at intervals, behind those that have none, and so do those with a window.  Layers of a
+ * pattern that is too long for a small plan count as if all had the window, which takes less: bounds stay bounds.  Of a model
+ * that is refused plans say so. */
 static void set_period(struct evaluator *e, struct hd_conf *conf)
 {
 	struct hd_model m = { 0 };
 	struct hd_err ignored = { 0 };
+	int64_t experts;
 
 	if (hd_families_load(conf, &ignored) >= 0)
 		hd_model_read(conf, e->options.data_vocab, &m, &ignored);
+	experts = m.experts && m.moe_every > 0 ? m.moe_every : 1;
 	e->dense = m.experts ? m.dense_layers : 0;
-	e->period = m.experts && m.moe_every > 0 ? m.moe_every : 1;
+	e->period = common(experts, window_period(&m));
+	if (e->period > LONGEST_PERIOD) {
+		e->period = experts;
+		e->all_windows = 1;
+	}
 }
 
 int hd_search(const struct search_options *o, struct search_result *out, struct hd_err *err)
@@ -506,7 +542,7 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	out->space.ranks = o->plan.ranks;
 	out->space.node = o->plan.node_size;
 	s.limit = out->limit = o->memory ? (double)o->memory : o->machine->memory;
-	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, 0, 1 };
+	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, 0, 1, 0 };
 	set_period(&s.e, o->conf);
 	s.batch = hd_section_int(hd_conf_section(o->conf, NULL, "train"), "global_batch");
 	for (int i = 0; i < out->space.n; i++)

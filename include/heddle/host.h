@@ -140,7 +140,9 @@ struct hd_block { /* view: a piece of the model that a stage may begin with: emb
 
 /* Flags of a rule. */
 enum {
-	/* The dim may be padded to divide (vocab).  Neither the loss nor a checkpoint shows the padding. */
+	/* The dim may be padded to divide (vocab).  Neither the loss nor a checkpoint shows the padding, which is zero in
+	 * parameters, gradients and states.  A node that makes something else of zero shows it to sums over the dim:
+	 * einsum of map "a + 1" counts the padding too.  So sum first, and add behind the sum. */
 	HD_RULE_PAD = 1,
 	/* Skip the rule where the dim does not divide.  Without this flag the engine refuses, with both numbers.  With
 	 * HD_RULE_INSIDE: where the micro-batch does not divide.  Such a rule does not affect its default size. */

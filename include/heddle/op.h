@@ -57,7 +57,8 @@ struct hd_op { /* static const data */
 	uint64_t max_outputs;
 	const int8_t *inplace; /* per output, the input whose buffer it may take, or -1; NULL: none */
 	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that no node reads is scratch memory;
-	 * heddle/kernel.h describes what else kernels take. */
+	 * heddle/kernel.h describes what else kernels take.  Activations are fp32, bf16 or, on the reference device, fp64.
+	 * Statistics and gradients of weights are fp64 if an input is, and fp32 otherwise. */
 	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
 		     uint32_t nin, struct hd_shape *outs, uint32_t *nout);
 	/* Adds nodes to the logical graph.  dout[i] NULL: output i has no gradient.  Fill din[i] where bit i of `want` is

@@ -35,7 +35,8 @@ struct hd_update { /* view: one parameter's */
 
 struct hd_optimizer_ops { /* static const data */
 	size_t size;
-	/* *value: the new value, with param's dims and dtype.  NULL is an error, and so is *value left as it was. */
+	/* *value: the new value, with param's dims and dtype.  u->param itself freezes the parameter.  NULL is an error, and so
+	 * is *value left as it was. */
 	int (*update)(struct hd_strategy *self, struct hd_plan *p, const struct hd_update *u, struct hd_tensor **value);
 };
 

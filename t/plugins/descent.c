@@ -32,7 +32,11 @@ static int update(struct hd_strategy *s, struct hd_plan *p, const struct hd_upda
 	*value = g->map(p, in, 5, W_VALUE);
 #ifdef W_SKIP
 	if (strstr(u->name, W_SKIP))
+#ifdef W_COPY
+		*value = g->map(p, &in[0], 1, "a * 1");
+#else
 		*value = u->param;
+#endif
 #endif
 #ifdef W_NULL
 	*value = NULL;
