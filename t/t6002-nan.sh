@@ -99,6 +99,10 @@ done
 heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=broken >/dev/null 2>&1
 perl -0777 -i -pe 'substr($_, -400) = pack("V", 0x7fc00000) x 100' broken/step-00000001/model.safetensors
 rm broken/step-00000001/heddle/sums.json
+for async in yes no; do
+	no 'step 2: loss .*nan.* made a value of .* not finite' train tiny.ini --set train.steps=3 --set checkpoint.dir=other \
+		--set checkpoint.resume=broken/step-00000001 --set checkpoint.async=$async
+done
 printf '{"prompt": "and ", "choices": ["god", "x"], "answer": 0}\n' >q.jsonl
 no 'eval: the loss is not a number: weights are not finite' eval broken --data text.txt --json
 no 'eval: question 1: the log-likelihood of choice 0 is not a number' eval broken --choices q.jsonl

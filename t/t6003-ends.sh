@@ -161,6 +161,16 @@ for n in 1 2; do
 	like "which names the rank and the kernel" "$said" \
 		'^heddle: rank [01].* is still in kernel squared_relu of \[relu\] after [0-9]+ s \(train.watchdog = 2\)$'
 done
+# A run that is stopped for longer than that is not late: batch systems suspend jobs.
+begin 1 --set train.watchdog=6
+kill -STOP "$run"
+sleep 8
+kill -CONT "$run"
+sleep 1
+kill -0 "$run"
+tap_result $? "stopped for 8 seconds: not taken for a plugin that does not return"
+kill -KILL "$run"
+end
 mv keep.ini tiny.ini
 
 for who in 1 2; do

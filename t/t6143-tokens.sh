@@ -149,6 +149,12 @@ is "a prompt has the token before it" "$(logits --prompt 'The old')" "$(logits -
 is "... in a file of prompts" "$(echo 'The old' >old.prompts; logits --prompts old.prompts)" "$(logits --ids --prompt "7 $old")"
 is "... and none with --no-special-tokens" "$(logits --prompt 'The old' --no-special-tokens)" "$(logits --ids --prompt "$old")"
 is "... which is not printed" "$(heddle generate around --prompt 'The old' --tokens 0)" "The old"
+seven=$(echo 7 | heddle tokenize --tokenizer around --text /dev/stdin)
+is "a token that the prompt spells is not added again" "$(logits --prompt "${seven}The old")" \
+	"$(logits --ids --prompt "$(printf %s "${seven}The old" >spelt; heddle tokenize --tokenizer around --ids spelt)")"
+cp -r around both
+sed 's/{"Sequence":{"id":"A","type_id":0}}/&,{"SpecialToken":{"id":"x","type_id":0}}/' around/tokenizer.json >both/tokenizer.json
+is "a token behind a text is left out: the prompt goes on there" "$(heddle generate both --logits --prompt 'The old' 2>&1)" "$(logits --prompt 'The old')"
 like "with --ids none are added" "$(logits --ids --prompt 1 --no-special-tokens)" '--no-special-tokens: with --ids none are added'
 like "nor with eval --data" "$(heddle eval around --data text.txt --no-special-tokens 2>&1)" '--no-special-tokens: with --data none are added'
 echo '{"prompt": "", "choices": ["The", "old"], "answer": 0}' >empty.jsonl

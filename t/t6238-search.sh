@@ -58,7 +58,8 @@ planned='len(r["candidates"])'
 windows='--set=model.family=llama --set=model.window=4 --set=train.seq=64'
 for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
 	'4 --set=model.family=mixtral --set=model.experts=4 --set=model.expert_mlp=64 --set=model.mlp=256 --set=model.dense_layers=3' \
-	"4 $windows --set=model.layers=6 --set=model.window_layers=wwf" "4 $windows --set=model.layers=7 --set=model.window_layers=ffffffw"; do
+	"4 $windows --set=model.layers=6 --set=model.window_layers=wwf" "4 $windows --set=model.layers=7 --set=model.window_layers=ffffffw" \
+	'4 --set=model.layers=8 --set=model.experts=4 --set=model.moe_every=8'; do
 	set -- $case
 	ranks=$1
 	shift
@@ -70,6 +71,27 @@ for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
 	is "each layout is found, or lost for a reason" \
 		"$(field "$searched" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$searched" 'r["layouts"]')"
 done
+
+# What changed nothing beside one choice of a strategy may change much beside another.
+cat >choices.ini <<'E'
+[strategy a]
+plugin = tp
+size = 2
+choose = form=1d sequence_parallel=yes, form=1d
+[strategy c]
+plugin = pp
+size = 2
+choose = schedule=1f1b, schedule=1f1b scatter_gather=yes
+[vary train.micro_batch]
+values = 1, 2
+E
+sed 's/^network_bandwidth = .*/network_bandwidth = 1e8/; s/^network_latency = .*/network_latency = 1e-4/' machine.ini >slow.ini
+limited() { heddle plan m.ini --machine slow.ini --ranks 4 --search --space "$tmp/choices.ini" --json --tries 50 2>&1; }
+searched=$(limited)
+all=$(HD_TEST_SEARCH_ALL=1 limited)
+is "scatter_gather beside each form: the best of all layouts" "$(field "$searched" "$first")" "$(field "$all" "$first")"
+said=$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space "$tmp/space.ini" --json --memory 1K 2>/dev/null)
+is "where none fits, each layout is planned or lost, once" "$(field "$said" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
 
 # Many micro-batches, and an update that takes as long as several: what is once a step must not count for each of them when a search
 # with few tries sorts layouts.

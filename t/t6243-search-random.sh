@@ -13,7 +13,7 @@ heddle, tmp, first, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.
 def made(seed):
     r = random.Random(seed)
     heads = r.choice([2, 4, 6])
-    model = {"layers": r.choice([2, 3, 4, 6]), "embed": heads * r.choice([8, 16, 32]), "heads": heads, "vocab": r.choice([48, 64])}
+    model = {"layers": r.choice([2, 3, 4, 5, 6, 7]), "embed": heads * r.choice([8, 16, 32]), "heads": heads, "vocab": r.choice([48, 64])}
     train = {"seq": r.choice([8, 16, 64]), "global_batch": r.choice([4, 8, 12, 16]), "steps": 1}
     experts = random.Random(-seed)
     if experts.random() < 0.5:  # behind dense layers, which take another time
@@ -31,7 +31,7 @@ def made(seed):
                "node_bandwidth": r.choice([1e9, 1e10]), "node_latency": r.choice([1e-6, 1e-5]),
                "network_bandwidth": r.choice([1e8, 1e9]), "network_latency": r.choice([1e-6, 1e-5, 1e-4])}
     parts = [("tp", ["form=1d", "form=1d sequence_parallel=yes", "form=2d"]), ("dp", ["zero=0", "zero=1", "sync=allreduce", "zero=3"]),
-             ("pp", ["schedule=1f1b", "schedule=gpipe", "schedule=zb"]), ("cp", ["form=ulysses", "form=ring"])]
+             ("pp", ["schedule=1f1b", "schedule=gpipe", "schedule=zb", "schedule=interleaved chunks=2"]), ("cp", ["form=ulysses", "form=ring"])]
     space = ""
     for name, choices in r.sample(parts, r.choice([2, 3])):
         space += "[strategy %s]\nplugin = %s\nchoose = %s\n" % (name, name, ", ".join(r.sample(choices, min(len(choices), 2))))

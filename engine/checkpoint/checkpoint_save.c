@@ -120,9 +120,16 @@ static int check_finite(const struct hd_saving *s, struct hd_err *err)
 	return HD_OK;
 }
 
+/* Before the first step, where room is made for what a save will copy. */
+static int only_counts(const struct hd_saving *s)
+{
+	return s->images && !s->images[0].memory;
+}
+
 static int write_slices(struct hd_saving *s, struct hd_err *err)
 {
-	HD_TRY(check_finite(s, err));
+	if (!only_counts(s))
+		HD_TRY(check_finite(s, err));
 	HD_TRY(hd_weights_write(s->g, &s->weights, err));
 	HD_TRY(hd_states_write(s->g, s->states, err));
 	return s->gradients ? hd_gradients_write(s->g, s->gradients, err) : HD_OK;

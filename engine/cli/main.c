@@ -88,7 +88,7 @@ static const struct hd_flag generate_flags[] = {
 	{ "seed", "S", "seed of the sampling (default 1)" },
 	{ "ids", NULL, "prompt and text are ids, separated by blanks" },
 	{ "tokenizer", "DIR", "tokenizer, if the checkpoint has none; byte: bytes" },
-	{ "no-special-tokens", NULL, "leave out the special tokens that the tokenizer adds to a text" },
+	{ "no-special-tokens", NULL, "leave out the special tokens that the tokenizer puts before a text" },
 	{ "ignore-eos", NULL, "continue after the model's end-of-text token" },
 	{ "no-cache", NULL, "compute the whole context again for each token" },
 	{ "logits", NULL, "print the logits of the next token instead, as a line of JSON" },

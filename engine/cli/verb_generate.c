@@ -7,7 +7,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/generate/generate.h"
 #include "engine/process/launch.h"
-#include "engine/text/around.h"
+#include "engine/text/leading.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/metrics.h"
 #include <errno.h>
@@ -56,7 +56,8 @@ static int parse_ids(const char *text, int64_t vocab, struct hd_ids *out, struct
 /* -- prompts ----------------------------------------------------------------------------------- */
 struct prompts {
 	struct hd_ids *all;
-	size_t n, cap;
+	size_t *special; /* of each: ids before its text, which are not printed */
+	size_t n, cap, cap_special;
 };
 
 /* One more; where: names it in messages. */
@@ -64,13 +65,17 @@ static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_
 		      const char *where, struct prompts *out, struct hd_err *err)
 {
 	struct hd_ids *ids;
+	size_t *special;
 
 	out->all = hd_grow(out->all, out->n, &out->cap, sizeof(*out->all));
+	out->special = hd_grow(out->special, out->n, &out->cap_special, sizeof(*out->special));
+	special = &out->special[out->n];
+	*special = 0;
 	ids = &out->all[out->n++];
 	if (hd_cli_has(c, "ids"))
 		HD_TRY(parse_ids(text, hd_checkpoint_vocab(j), ids, err));
 	else
-		HD_TRY(hd_prompt(t, text, !hd_cli_has(c, "no-special-tokens"), ids, err));
+		HD_TRY(hd_prompt(t, text, hd_cli_has(c, "no-special-tokens") ? NULL : special, ids, err));
 	return ids->n ? HD_OK : hd_err_set(err, HD_EINVAL, "generate: %s is empty", where);
 }
 
@@ -113,7 +118,7 @@ static void release_prompts(struct prompts *p)
 {
 	for (size_t i = 0; i < p->n; i++)
 		hd_ids_release(&p->all[i]);
-	free(p->all);
+	free(p->all), free(p->special);
 }
 
 /* -- the command ------------------------------------------------------------------------------- */
@@ -128,16 +133,12 @@ struct generation {
 	struct hd_err *err;
 };
 
-static int print_text(struct generation *g, const struct hd_ids *ids)
+static int print_text(struct generation *g, const struct hd_ids *ids, size_t before)
 {
 	if (g->j->world.rank)
 		return HD_OK;
-	if (!hd_cli_has(g->c, "ids")) {
-		size_t before =
-			g->t && !hd_cli_has(g->c, "no-special-tokens") ? hd_tokenizer_around(g->t)->before.n : 0;
-
+	if (!hd_cli_has(g->c, "ids"))
 		return hd_ids_print(g->t, ids->at + before, (int64_t)(ids->n - before), hd_launch_terminal(), g->err);
-	}
 	print_ids(ids->at, (int64_t)ids->n);
 	return HD_OK;
 }
@@ -153,7 +154,7 @@ static int some_texts(struct generation *g, size_t first, int64_t n)
 	else
 		HD_TRY(hd_generate(g->j, texts, g->tokens, &g->sampling, g->err));
 	for (int64_t i = 0; i < n; i++)
-		HD_TRY(print_text(g, &texts[i]));
+		HD_TRY(print_text(g, &texts[i], g->prompts.special[first + (size_t)i]));
 	return HD_OK;
 }
 

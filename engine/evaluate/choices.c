@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/evaluate/choices.h"
 #include "engine/evaluate/evaluate.h"
-#include "engine/text/around.h"
+#include "engine/text/leading.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -24,12 +24,12 @@ struct choice_reader {
 
 static int encode(struct choice_reader *r, const char *text, size_t n, struct hd_ids *out)
 {
-	if (r->begin)
-		hd_ids_append(out, r->begin);
 	if (r->encoder)
-		return hd_encode(r->encoder, text, n, out, r->err);
-	for (size_t i = 0; i < n; i++)
+		HD_TRY(hd_encode(r->encoder, text, n, out, r->err));
+	for (size_t i = 0; i < n && !r->encoder; i++)
 		hd_ids_add(out, (unsigned char)text[i]);
+	if (r->begin)
+		hd_leading_put(r->begin, out);
 	return HD_OK;
 }
 
@@ -151,7 +151,7 @@ int hd_choices_read(const char *path, const struct hd_tokenizer *t, int special,
 	ssize_t n;
 
 	if (t && special)
-		r.begin = &hd_tokenizer_around(t)->before;
+		r.begin = hd_tokenizer_leading(t);
 	if (!f)
 		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	while (!err->code && (n = getline(&line, &cap, f)) >= 0) {

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/generate/generate.h"
-#include "engine/text/around.h"
+#include "engine/text/leading.h"
 #include "engine/base/rng.h"
 #include <math.h>
 #include <stdio.h>
@@ -241,18 +241,16 @@ int hd_generate(struct hd_job *j, struct hd_ids *text, int64_t n, const struct h
 }
 
 /* -- text -------------------------------------------------------------------------------------- */
-int hd_prompt(const struct hd_tokenizer *t, const char *text, int special, struct hd_ids *out, struct hd_err *err)
+int hd_prompt(const struct hd_tokenizer *t, const char *text, size_t *special, struct hd_ids *out, struct hd_err *err)
 {
 	struct hd_encoder *e = t ? hd_encoder_create(t) : NULL;
 
-	if (t && special)
-		hd_ids_append(out, &hd_tokenizer_around(t)->before);
 	if (t)
 		hd_encode(e, text, strlen(text), out, err);
-	if (t && special)
-		hd_ids_append(out, &hd_tokenizer_around(t)->after);
 	for (const char *c = text; !t && *c; c++)
 		hd_ids_add(out, (unsigned char)*c);
+	if (special)
+		*special = t ? hd_leading_put(hd_tokenizer_leading(t), out) : 0;
 	hd_encoder_destroy(e);
 	return err->code;
 }
@@ -320,7 +318,7 @@ static int sample_prompt(const struct hd_job *j, const struct hd_log_config *log
 {
 	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
 
-	HD_TRY(hd_prompt(t, *log->sample_prompt ? log->sample_prompt : "\n", 0, ids, err));
+	HD_TRY(hd_prompt(t, *log->sample_prompt ? log->sample_prompt : "\n", NULL, ids, err));
 	if (!ids->n)
 		hd_ids_add(ids, 0);
 	return HD_OK;

@@ -47,9 +47,9 @@ int hd_generation_measure(struct hd_job *j, struct hd_generation_bench *b, struc
 int hd_generate(struct hd_job *j, struct hd_ids *text, int64_t n, const struct hd_sampling *s, struct hd_err *err);
 /* The logits of what comes after the n ids, model.vocab of them into out; on every rank. */
 int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err);
-/* Text to ids and back.  t NULL: bytes are ids; an id above 255 is then shown as ?.  special: with those that the tokenizer puts
- * around a text. */
-int hd_prompt(const struct hd_tokenizer *t, const char *text, int special, struct hd_ids *out, struct hd_err *err);
+/* Text to ids and back.  t NULL: bytes are ids; an id above 255 is then shown as ?.  special: how many the tokenizer put
+ * before the text; NULL: it puts none. */
+int hd_prompt(const struct hd_tokenizer *t, const char *text, size_t *special, struct hd_ids *out, struct hd_err *err);
 /* On stdout.  readable: what is no UTF-8, and what a terminal would obey, is shown as U+FFFD; else the bytes are as they are. */
 int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, int readable, struct hd_err *err);
 /* log.sample: text from the model as it is.  The roles of its programs, a bit each; j->data and j->cache are for them. */

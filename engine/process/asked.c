@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define PATIENCE 2   /* seconds: so long the start of a run may still take, and then save */
+#define LOOK 2.0     /* seconds: twice as long as between two looks */
 #define STUCK 60     /* seconds in one kernel of a plugin, after which it is not waited for */
 #define WAKES SIGURG /* ends a write that the main thread waits in; ignored where nobody handles it */
 
@@ -41,18 +42,21 @@ static void leave(void)
 	_exit(1);
 }
 
-/* Seconds since which a plugin's slot or kernel, the same one, has not returned; where: "" if none runs. */
+/* Seconds for which a plugin's slot or kernel, the same one, has not returned; where: "" if none runs.  A process that is stopped
+ * for a while looks late: of the time since its last look no more than two seconds count. */
 static double in_one_turn(char *where, size_t size)
 {
 	static uint64_t turn;
-	static double since;
+	static double looked, seconds;
 	uint64_t is = whose_turn(where, size);
+	double now = hd_seconds(), since = now - looked;
 
-	if (!*where || is != turn || since == 0) {
-		turn = is;
-		since = hd_seconds();
-	}
-	return hd_seconds() - since;
+	seconds += since < LOOK ? since : LOOK;
+	if (!*where || is != turn || looked == 0)
+		seconds = 0;
+	turn = is;
+	looked = now;
+	return seconds;
 }
 
 /* A plugin that does not return is no reason to stay for ever: the run would never look. */

@@ -66,8 +66,15 @@ static int64_t done_reading(const struct hd_program *g, const struct node *r)
 	return FOREVER;
 }
 
+/* Movements of a leaf by another unit than n's end before n: a parameter that G sends comes back as a gradient before its update. */
+static int64_t done_before(const struct hd_program *g, const struct node *r, const struct node *n, int of_leaf)
+{
+	return of_leaf && r->v.phase != n->v.phase ? g->position[r->id] : done_reading(g, r);
+}
+
 /* The last position at which anything but `except` reads bytes of the root's whole family. */
-static int64_t last_read(const struct hd_program *g, const struct tensor *root, const struct node *except)
+static int64_t last_read_of(const struct hd_program *g, const struct tensor *root, const struct node *except,
+			    int of_leaf)
 {
 	int64_t last = -1;
 	const struct storage *s = &g->at[root->id];
@@ -75,14 +82,19 @@ static int64_t last_read(const struct hd_program *g, const struct tensor *root, 
 	if (s->last_read == FOREVER)
 		return FOREVER;
 	for (struct node **r = g->readers[root->id]; r && *r; r++)
-		if (*r != except && done_reading(g, *r) > last)
-			last = done_reading(g, *r);
+		if (*r != except && done_before(g, *r, except, of_leaf) > last)
+			last = done_before(g, *r, except, of_leaf);
 	for (const struct tensor *t = g->members_of[root->id]; t; t = g->next[t->id]) {
-		int64_t k = last_read(g, t, except);
+		int64_t k = last_read_of(g, t, except, of_leaf);
 
 		last = k > last ? k : last;
 	}
 	return last;
+}
+
+static int64_t last_read(const struct hd_program *g, const struct tensor *root, const struct node *except)
+{
+	return last_read_of(g, root, except, 0);
 }
 
 static int is_leaf(const struct tensor *t)
@@ -146,7 +158,7 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 		return 0; /* a step's buffer, and this runs once a micro-batch */
 	if (is_leaf(root) && root->assign != y)
 		return 0;
-	return last_read(g, root, n) < g->position[n->id];
+	return last_read_of(g, root, n, is_leaf(root)) < g->position[n->id];
 }
 
 static int inplace_input(const struct node *n, uint32_t k)

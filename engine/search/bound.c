@@ -37,18 +37,19 @@ static double least(double a)
 	return a > 0 ? a : 0;
 }
 
-/* Layers that repeat, of the stage that has most, in whole periods: how those between are spread is not known. */
+/* Layers that repeat, of the stage that has most, in whole periods: how those between are spread is not known.  Of layers that are all
+ * alike it has at least the mean, rounded up; of others not, since chunks of a stage need not be neighbours. */
 static double most_layers(const struct probe_shape *s)
 {
-	int64_t l = (s->layers - s->dense + s->stages - 1) / s->stages;
+	int64_t l = (s->layers - s->dense + (s->period > 1 ? 0 : s->stages - 1)) / s->stages;
 
 	return (double)(l / s->period * s->period);
 }
 
-/* Of a stage in the mean. */
+/* Of a stage in the mean, in whole periods: the layers behind the last one may be the cheaper ones. */
 static double even(const struct affine *f, const struct probe_shape *s)
 {
-	double m = (double)s->micros, l = (double)s->layers;
+	double m = (double)s->micros, l = (double)(s->dense + (s->layers - s->dense) / s->period * s->period);
 
 	return (f->a + f->b * l + m * (f->e + f->d * l)) / (double)s->stages;
 }

@@ -186,19 +186,26 @@ static int value_at(const struct space_layout *l, int k)
 	return k < HD_SPACE_MOST ? l->choice[k] : l->value[k - HD_SPACE_MOST];
 }
 
-/* The same strategies and choices, but for that of strategy k and of the one whose choices change least. */
-static int same_choices(const struct space *of, const struct space_layout *a, const struct space_layout *b, int k)
+/* The choice of replicas, if they are outermost, is the only one that may differ without a change of all others. */
+static int may_differ(const struct space *of, const struct space_layout *l, int i)
 {
-	int last = hd_search_last_used(of, a);
-
-	for (int i = 0; i < of->n; i++)
-		if (hd_layout_used(a, i) != hd_layout_used(b, i) ||
-		    (hd_layout_used(a, i) && i != k && i != last && a->choice[i] != b->choice[i]))
-			return 0;
-	return 1;
+	return of->strategies[i].replicas && i == hd_search_last_used(of, l);
 }
 
-/* Whether two layouts with the same choices were planned that differ in k as a and b do, and are equal in time and memory. */
+/* The same but for the choice or key k, that of replicas, and keys of other sections. */
+static int same_but(const struct space *of, const struct space_layout *a, const struct space_layout *b, int k)
+{
+	struct space_layout x = *a, y = *b;
+
+	for (int i = 0; i < of->n; i++)
+		if (i == k || may_differ(of, a, i))
+			y.choice[i] = x.choice[i];
+	for (int i = 0; i < of->nkeys; i++)
+		y.value[i] = x.value[i];
+	return hd_layout_same(of, &x, &y);
+}
+
+/* Whether two such layouts were planned that differ in k as a and b do, and are equal in time and memory. */
 static int changes_nothing(const struct search_state *s, const struct space_layout *a, const struct space_layout *b,
 			   int k)
 {
@@ -207,7 +214,7 @@ static int changes_nothing(const struct search_state *s, const struct space_layo
 	for (int64_t i = 0; i < s->out->nfound; i++) {
 		const struct found_layout *x = &s->out->found[i];
 
-		if (value_at(&x->layout, k) != value_at(a, k) || !same_choices(of, &x->layout, a, k))
+		if (value_at(&x->layout, k) != value_at(a, k) || !same_but(of, &x->layout, a, k))
 			continue;
 		for (int64_t j = 0; j < s->out->nfound; j++) {
 			const struct found_layout *y = &s->out->found[j];
@@ -237,7 +244,9 @@ int hd_search_is_same(const struct search_state *s, const struct queued *it)
 {
 	for (int64_t i = 0; i < s->out->nfound && s->o->tries && !s->o->unbounded; i++) {
 		const struct found_layout *f = &s->out->found[i];
-		int k = are_twins(f, it) ? only_difference(s->e.space, &f->layout, &it->layout) : -1;
+		int k = are_twins(f, it) && f->guessed_memory == it->memory
+				? only_difference(s->e.space, &f->layout, &it->layout)
+				: -1;
 
 		if (k >= 0 && changes_nothing(s, &f->layout, &it->layout, k))
 			return 1;
@@ -332,6 +341,11 @@ int hd_search_no_room(struct search_state *s, const struct space_layout *l, int6
 	}
 	lose(s, l, layouts, no_room);
 	return 1;
+}
+
+void hd_search_had_no_room(struct search_state *s, int64_t layouts)
+{
+	lost_get(s->out, no_room)->layouts -= layouts;
 }
 
 void hd_search_same(struct search_state *s, const struct queued *it)

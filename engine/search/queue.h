@@ -97,6 +97,7 @@ void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_
 /* p: of l.  -> whether there is no room for it, and then it is lost. */
 int hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, const struct probe *p,
 		      const struct probe_shape *shape);
+void hd_search_had_no_room(struct search_state *s, int64_t layouts); /* so many were planned nevertheless */
 void hd_search_slower(struct search_state *s, const struct queued *it);
 void hd_search_end(struct search_state *s); /* sorts what was found and lost, frees the rest */
 

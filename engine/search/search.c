@@ -482,13 +482,15 @@ static void plan_nearest(struct search_state *s)
 {
 	struct queued it = { .layout = s->nearest, .layouts = 1 };
 
-	if (s->nearest_memory && !hd_search_known(s, &s->nearest))
-		evaluate(s, &it, 1);
+	if (!s->nearest_memory || hd_search_known(s, &s->nearest))
+		return;
+	evaluate(s, &it, 1);
+	hd_search_had_no_room(s, 1);
 }
 
 static int is_period(const char *letters, size_t n, size_t layers, size_t period)
 {
-	for (size_t i = period; i < n; i++)
+	for (size_t i = period; i < n && i < layers; i++)
 		if (letters[i] != letters[i % period])
 			return 0;
 	return n % period == 0 || layers <= n;
@@ -520,14 +522,15 @@ static void set_period(struct evaluator *e, struct hd_conf *conf)
 {
 	struct hd_model m = { 0 };
 	struct hd_err ignored = { 0 };
-	int64_t experts;
+	int64_t experts, windows;
 
 	if (hd_families_load(conf, &ignored) >= 0)
 		hd_model_read(conf, e->options.data_vocab, &m, &ignored);
 	experts = m.experts && m.moe_every > 0 ? m.moe_every : 1;
 	e->dense = m.experts ? m.dense_layers : 0;
-	e->period = common(experts, window_period(&m));
-	if (e->period > LONGEST_PERIOD) {
+	windows = window_period(&m);
+	e->period = common(experts, windows);
+	if (windows > 1 && e->period > LONGEST_PERIOD) {
 		e->period = experts;
 		e->all_windows = 1;
 	}

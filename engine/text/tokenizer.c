@@ -8,7 +8,7 @@
 #include "engine/file/inside.h"
 #include "engine/base/hash.h"
 #include "engine/text/added.h"
-#include "engine/text/around.h"
+#include "engine/text/leading.h"
 #include "engine/text/decode.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct hd_tokenizer {
 	uint64_t hash;
 	struct hd_bpe bpe;
 	struct hd_added added;
-	struct hd_around around;
+	struct hd_ids leading;
 	struct hd_steps normalizer, pre_tokenizer, decoder;
 	int has_decoder;
 };
@@ -72,7 +72,7 @@ static int load_model(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
 	return HD_OK;
 }
 
-static int check_around(const struct hd_tokenizer *t, const struct hd_ids *ids, struct hd_err *err)
+static int check_leading(const struct hd_tokenizer *t, const struct hd_ids *ids, struct hd_err *err)
 {
 	for (size_t i = 0; i < ids->n; i++)
 		if (ids->at[i] < 0 || ids->at[i] >= hd_tokenizer_vocab(t))
@@ -91,9 +91,8 @@ static int load(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
 	t->has_decoder = decoder && !json_is_null(decoder);
 	HD_TRY(load_model(t, root, err));
 	HD_TRY(hd_added_load(&t->added, root, &t->bpe.vocab, &t->normalizer, err));
-	HD_TRY(hd_around_load(&t->around, root, err));
-	HD_TRY(check_around(t, &t->around.before, err));
-	return check_around(t, &t->around.after, err);
+	HD_TRY(hd_leading_load(&t->leading, root, err));
+	return check_leading(t, &t->leading, err);
 }
 
 static uint64_t hash_of(const char *text, size_t n)
@@ -143,7 +142,7 @@ void hd_tokenizer_close(struct hd_tokenizer *t)
 		return;
 	hd_bpe_release(&t->bpe);
 	hd_added_release(&t->added);
-	hd_around_release(&t->around);
+	hd_ids_release(&t->leading);
 	hd_steps_release(&t->normalizer);
 	hd_steps_release(&t->pre_tokenizer);
 	hd_steps_release(&t->decoder);
@@ -165,9 +164,9 @@ int32_t hd_tokenizer_id(const struct hd_tokenizer *t, const char *token)
 	return a ? a->id : hd_vocab_id(&t->bpe.vocab, token, strlen(token));
 }
 
-const struct hd_around *hd_tokenizer_around(const struct hd_tokenizer *t)
+const struct hd_ids *hd_tokenizer_leading(const struct hd_tokenizer *t)
 {
-	return &t->around;
+	return &t->leading;
 }
 
 uint64_t hd_tokenizer_hash(const struct hd_tokenizer *t)

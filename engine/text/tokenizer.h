@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/text/tokenizer.h - a tokenizer as Hugging Face's tokenizer.json describes it: text to ids and back.
  *
- * Ids are those of Python's tokenizers with add_special_tokens=False; around.h has the special tokens.  What the file names and this program does not know
+ * Ids are those of Python's tokenizers with add_special_tokens=False; leading.h has the special tokens.  What the file names and this program does not know
  * is refused when it is loaded.
  *
  *   unicode/               text, its normal forms, expressions by PCRE2
@@ -16,17 +16,16 @@
 
 struct hd_tokenizer; /* any thread may use it */
 struct hd_encoder;   /* of one thread */
-struct hd_around;    /* around.h */
 
 /* path: the file, or the directory that has it. */
 char *hd_tokenizer_file(const char *path); /* the file; malloc'ed */
 int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err *err);
 void hd_tokenizer_close(struct hd_tokenizer *t);
-int64_t hd_tokenizer_vocab(const struct hd_tokenizer *t);                  /* the highest id, plus one */
-int32_t hd_tokenizer_id(const struct hd_tokenizer *t, const char *token);  /* -1: there is no such token */
-uint64_t hd_tokenizer_hash(const struct hd_tokenizer *t);                  /* of the file */
-const struct hd_around *hd_tokenizer_around(const struct hd_tokenizer *t); /* special tokens around a text */
-const char *hd_tokenizer_path(const struct hd_tokenizer *t);               /* of the file */
+int64_t hd_tokenizer_vocab(const struct hd_tokenizer *t);                 /* the highest id, plus one */
+int32_t hd_tokenizer_id(const struct hd_tokenizer *t, const char *token); /* -1: there is no such token */
+uint64_t hd_tokenizer_hash(const struct hd_tokenizer *t);                 /* of the file */
+const struct hd_ids *hd_tokenizer_leading(const struct hd_tokenizer *t);  /* special tokens before a text */
+const char *hd_tokenizer_path(const struct hd_tokenizer *t);              /* of the file */
 
 struct hd_encoder *hd_encoder_create(const struct hd_tokenizer *t);
 void hd_encoder_destroy(struct hd_encoder *e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Special tokens around a single text, as each kind of post-processor names them.
+ * Special tokens before a single text, as each kind of post-processor names them.
  */
 #include <config.h>
-#include "engine/text/around.h"
+#include "engine/text/leading.h"
 #include <string.h>
 
 static int bad(const char *type, struct hd_err *err)
@@ -27,37 +27,33 @@ static int add_special(json_t *o, const char *name, struct hd_ids *to, struct hd
 }
 
 /* "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, ...] */
-static int load_template(struct hd_around *a, json_t *o, struct hd_err *err)
+static int load_template(json_t *o, struct hd_ids *to, struct hd_err *err)
 {
 	json_t *part;
 	size_t i;
-	int behind = 0;
 
 	json_array_foreach(json_object_get(o, "single"), i, part) {
 		json_t *special = json_object_get(part, "SpecialToken");
 
 		if (json_object_get(part, "Sequence"))
-			behind = 1;
-		else if (add_special(o, json_string_value(json_object_get(special, "id")),
-				     behind ? &a->after : &a->before, err) < 0)
-			return err->code;
+			return HD_OK;
+		HD_TRY(add_special(o, json_string_value(json_object_get(special, "id")), to, err));
 	}
-	return behind ? HD_OK : hd_err_set(err, HD_EINVAL, "post_processor TemplateProcessing: single has no Sequence");
+	return hd_err_set(err, HD_EINVAL, "post_processor TemplateProcessing: single has no Sequence");
 }
 
-/* "cls": ["<s>", 0], "sep": ["</s>", 2] */
-static int load_pair(struct hd_around *a, json_t *o, struct hd_err *err)
+/* "cls": ["<s>", 0] */
+static int load_pair(json_t *o, struct hd_ids *to, struct hd_err *err)
 {
-	json_t *cls = json_array_get(json_object_get(o, "cls"), 1), *sep = json_array_get(json_object_get(o, "sep"), 1);
+	json_t *cls = json_array_get(json_object_get(o, "cls"), 1);
 
-	if (!json_is_integer(cls) || !json_is_integer(sep))
+	if (!json_is_integer(cls))
 		return bad(json_string_value(json_object_get(o, "type")), err);
-	hd_ids_add(&a->before, (int32_t)json_integer_value(cls));
-	hd_ids_add(&a->after, (int32_t)json_integer_value(sep));
+	hd_ids_add(to, (int32_t)json_integer_value(cls));
 	return HD_OK;
 }
 
-static int load_one(struct hd_around *a, json_t *o, struct hd_err *err)
+static int load_one(json_t *o, struct hd_ids *to, struct hd_err *err)
 {
 	const char *type = json_string_value(json_object_get(o, "type"));
 
@@ -66,16 +62,16 @@ static int load_one(struct hd_around *a, json_t *o, struct hd_err *err)
 	if (!strcmp(type, "ByteLevel")) /* it moves offsets, and adds no token */
 		return HD_OK;
 	if (!strcmp(type, "TemplateProcessing"))
-		return load_template(a, o, err);
+		return load_template(o, to, err);
 	if (!strcmp(type, "RobertaProcessing") || !strcmp(type, "BertProcessing"))
-		return load_pair(a, o, err);
+		return load_pair(o, to, err);
 	return hd_err_set(err, HD_ENOTSUP,
 			  "post_processor is %.60s; known: ByteLevel, TemplateProcessing, RobertaProcessing, "
 			  "BertProcessing, Sequence",
 			  type);
 }
 
-int hd_around_load(struct hd_around *a, json_t *root, struct hd_err *err)
+int hd_leading_load(struct hd_ids *leading, json_t *root, struct hd_err *err)
 {
 	json_t *o = json_object_get(root, "post_processor"), *one;
 	const char *type = json_string_value(json_object_get(o, "type"));
@@ -84,14 +80,20 @@ int hd_around_load(struct hd_around *a, json_t *root, struct hd_err *err)
 	if (!o || json_is_null(o))
 		return HD_OK;
 	if (!type || strcmp(type, "Sequence"))
-		return load_one(a, o, err);
+		return load_one(o, leading, err);
 	json_array_foreach(json_object_get(o, "processors"), i, one)
-		HD_TRY(load_one(a, one, err));
+		HD_TRY(load_one(one, leading, err));
 	return HD_OK;
 }
 
-void hd_around_release(struct hd_around *a)
+size_t hd_leading_put(const struct hd_ids *leading, struct hd_ids *ids)
 {
-	hd_ids_release(&a->before);
-	hd_ids_release(&a->after);
+	size_t n = leading->n, bytes = n * sizeof(*ids->at);
+
+	if (!n || (ids->n >= n && !memcmp(ids->at, leading->at, bytes)))
+		return 0;
+	hd_ids_append(ids, leading);
+	memmove(ids->at + n, ids->at, (ids->n - n) * sizeof(*ids->at));
+	memcpy(ids->at, leading->at, bytes);
+	return n;
 }
