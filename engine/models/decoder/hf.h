@@ -11,6 +11,7 @@ struct hd_hf_reader { /* of one config.json */
 	const char *path;
 	json_t *keys;   /* of [model], as texts */
 	json_t *places; /* where config.json has said them, for hd_hf_say_once */
+	int one_rope; /* layers with a window turn as the others do: rope_theta_window is 0, whatever repeats their theta */
 	struct hd_err *err;
 };
 

@@ -204,6 +204,8 @@ static int read_key(struct hd_hf_reader *r, const struct hd_family_key *k)
 
 	if (k->absent && !strcmp(k->absent, "-")) /* written, not read */
 		return HD_OK;
+	if (r->one_rope && k->ours && !strcmp(k->ours, "rope_theta_window")) /* compared already */
+		return HD_OK;
 	if (v)
 		return k->ours ? take(r, k, v) : expect(r, k, v);
 	if (!k->absent || !k->ours || json_object_get(r->keys, k->ours))

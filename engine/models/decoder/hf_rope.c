@@ -275,9 +275,10 @@ static int read_windowed(struct hd_hf_reader *r, json_t *own, const json_t *othe
 		return say_number(r, "rope_theta_window", name, "rope_theta", json_number_value(theta));
 	if (!same)
 		return hd_hf_unknown(r, name, own, "rope_type default");
-	if (json_is_number(local) && json_number_value(local) != json_number_value(theta))
+	if (local && (!json_is_number(local) || json_number_value(local) != json_number_value(theta)))
 		return hd_hf_unknown(r, "rope_local_base_freq", local, "rope_parameters.sliding_attention.rope_theta");
 	hd_hf_say(r, "rope_theta_window", "0");
+	r->one_rope = 1;
 	return HD_OK;
 }
 
