@@ -43,6 +43,15 @@ static const struct {
 	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16\nwindow = 8", "\"use_sliding_window\":true" },
 	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16", "\"use_sliding_window\":false" },
 	{ "qwen2", "window = 8\nwindow_layers = fw", "\"use_sliding_window\":true" },
+	/* a window that no layer has: these classes would give it to all */
+	{ "mistral", "window = 8\nwindow_layers = f", "\"sliding_window\":null" },
+	{ "mistral", "window = 8\nwindow_layers = ffw", "\"sliding_window\":null" },
+	{ "mistral", "window = 8\nwindow_layers = w", "\"sliding_window\":8" },
+	{ "mixtral", "experts = 4\nwindow = 8\nwindow_layers = f", "\"sliding_window\":null" },
+	{ "phi3", "window = 8\nwindow_layers = f", "\"sliding_window\":null" },
+	{ "qwen2", "window = 8\nwindow_layers = f", "\"use_sliding_window\":false" },
+	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16\nwindow = 8\nwindow_layers = f", "\"sliding_window\":null" },
+	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16\nwindow = 8\nwindow_layers = f", "\"use_sliding_window\":false" },
 	{ "gemma3", "rope_theta_window = 7\nwindow = 4\nwindow_layers = wf", "\"sliding_attention\"" },
 	/* what the classes of transformers compute otherwise, or refuse */
 	{ "llama", "rope_scaling = dynamic\nrope_factor = 2\nrope_original = 16", "\"model_type\":\"heddle\"" },

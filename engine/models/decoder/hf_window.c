@@ -196,13 +196,11 @@ int hd_hf_write_window(const struct hd_model *m, json_t *o)
 	if (m->family->window == HD_FAMILY_WINDOW_TYPES) /* such a class wants one, where no layer has it too */
 		json_object_set_new(o, "sliding_window", json_integer(m->window ? m->window : m->max_seq));
 	else if (m->family->window != HD_FAMILY_WINDOW_NONE)
-		json_object_set_new(o, "sliding_window", m->window ? json_integer(m->window) : json_null());
-	if (m->family->window == HD_FAMILY_WINDOW_USED_BY_ALL)
-		json_object_set_new(o, "use_sliding_window", json_boolean(m->window > 0));
-	if (m->family->window == HD_FAMILY_WINDOW_USE) {
-		json_object_set_new(o, "use_sliding_window", json_boolean(m->window));
+		json_object_set_new(o, "sliding_window", having ? json_integer(m->window) : json_null());
+	if (hd_hf_is_window(m->family, "use_sliding_window"))
+		json_object_set_new(o, "use_sliding_window", json_boolean(having > 0));
+	if (m->family->window == HD_FAMILY_WINDOW_USE)
 		json_object_set_new(o, "max_window_layers", json_integer(having ? 0 : m->layers));
-	}
 	if (m->family->window >= HD_FAMILY_WINDOW_USE)
 		json_object_set(o, "layer_types", types);
 	json_decref(types);
