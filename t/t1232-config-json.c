@@ -10,6 +10,7 @@
 #define SIZES \
 	"\"hidden_size\":32,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":61,\"intermediate_size\":64," \
 	"\"max_position_embeddings\":64"
+#define GPT2 "\"n_embd\":32,\"n_layer\":4,\"n_head\":4,\"vocab_size\":61,\"n_positions\":64"
 #define LONGROPE \
 	"\"rope_type\":\"longrope\",\"short_factor\":[1,2],\"long_factor\":[4,5],\"original_max_position_embeddings\":16"
 #define PARAMS(keys) "\"rope_parameters\":{" keys "}"
@@ -58,6 +59,14 @@ static const struct {
 	{ "qwen2", "\"use_mrope\":false", "embed = 32\n" },
 	{ "phi3", "\"full_attn_mod\":1,\"interpolate_factor\":1,\"lm_head_bias\":false,\"mlp_bias\":false",
 	  "embed = 32\n" },
+	{ "llama", "\"is_decoder\":false,\"output_attentions\":false,\"output_hidden_states\":false", "embed = 32\n" },
+	{ "llama", "\"torchscript\":false,\"use_bfloat16\":false", "embed = 32\n" },
+	{ "llama", "\"torchscript\":true", "!torchscript is true, which" },
+	{ "llama", "\"output_attentions\":true", "!output_attentions is true, which" },
+	{ "gpt2", GPT2 ",\"n_special\":0,\"predict_special_tokens\":true", "embed = 32\n" },
+	{ "gpt2", GPT2 ",\"output_past\":true", "embed = 32\n" },
+	{ "gpt2", GPT2 ",\"n_special\":3", "!n_special is 3, which is not known for the family gpt2; known: 0" },
+	{ "gpt2", GPT2 ",\"predict_special_tokens\":false", "!predict_special_tokens is false, which" },
 	{ "llama", "\"rope_interleaved\":true",
 	  "!rope_interleaved is true, which is not known for the family llama; known: false" },
 	{ "qwen2", "\"use_mrope\":true", "!use_mrope is true, which" },
@@ -212,6 +221,13 @@ static const struct {
 	  "!sliding_window_pattern is 3, which is not known for the family gemma2; known: 2 where there is no layer_types" },
 	{ "gemma2", "\"sliding_window_pattern\":2", "window_layers = wf\n" },
 	{ "gemma2", "\"_sliding_window_pattern\":3", "!_sliding_window_pattern is 3, which" },
+	{ "gemma2", "\"sliding_window\":8,\"sliding_window_size\":8", "window = 8\n" },
+	{ "gemma2", "\"sliding_window_size\":4096", "window = 4096\n" },
+	{ "gemma2", "\"sliding_window\":8,\"sliding_window_size\":9",
+	  "!sliding_window_size is 9, which is not known for the family gemma2; known: 8, as sliding_window" },
+	{ "gemma2", "\"sliding_window\":null,\"sliding_window_size\":9", "!sliding_window_size is 9, which" },
+	{ "gemma2", "\"sliding_window\":8,\"sliding_window_size\":8.0", "!sliding_window_size is 8.0, which" },
+	{ "mistral", "\"sliding_window\":8,\"sliding_window_size\":8", "!sliding_window_size is 8, which" },
 	{ "gemma2", "\"use_sliding_window\":true", "!use_sliding_window is true, which" },
 	{ "gemma2", "\"sliding_window\":null," LAYERS(OWN, FULL, OWN, FULL), "; known: full_attention alone" },
 	{ "gemma2", "\"sliding_window\":null," LAYERS(FULL, FULL, FULL, FULL), "window = 0\n" },

@@ -46,7 +46,14 @@ static const struct hd_family_key harmless[] = {
 	{ "lm_head_bias", NULL, "false", NULL, 0 },
 	{ "mlp_bias", NULL, "false", NULL, 0 },
 	{ "pruned_heads", NULL, "{}", NULL, 0 },
-	{ "is_decoder", NULL, "true", NULL, 0 }, /* every class here is one */
+	{ "is_decoder", NULL, "true|false", NULL, 0 }, /* every class here is one, whatever it says */
+	{ "output_attentions", NULL, "false", NULL, 0 },
+	{ "output_hidden_states", NULL, "false", NULL, 0 },
+	{ "output_past", NULL, "true|false", NULL, 0 }, /* use_cache, as it was named first */
+	{ "torchscript", NULL, "false", NULL, 0 },
+	{ "use_bfloat16", NULL, "false", NULL, 0 },
+	{ "n_special", NULL, "0", NULL, 0 },
+	{ "predict_special_tokens", NULL, "true", NULL, 0 },
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 

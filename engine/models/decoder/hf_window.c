@@ -17,6 +17,7 @@ static const struct {
 	{ HD_FAMILY_WINDOW_USED_BY_ALL, HD_FAMILY_WINDOW_USE, "use_sliding_window" },
 	{ HD_FAMILY_WINDOW_USED_BY_ALL, HD_FAMILY_WINDOW_USE, "max_window_layers" },
 	{ HD_FAMILY_WINDOW_TYPES, HD_FAMILY_WINDOW_TYPES, "sliding_window_pattern" },
+	{ HD_FAMILY_WINDOW_TYPES, HD_FAMILY_WINDOW_TYPES, "sliding_window_size" },
 };
 
 static int knows(const struct hd_family *f, size_t i)
@@ -54,6 +55,20 @@ static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t
 	return HD_OK;
 }
 
+/* A key that no class reads any longer: it may only repeat sliding_window. */
+static int expect_size(struct hd_hf_reader *r, int64_t window)
+{
+	static const char *const key = "sliding_window_size";
+	char *known = window ? hd_format("%lld, as sliding_window", (long long)window) : hd_strdup("null");
+	int64_t size = window;
+	int rc = whole(r, key, 1, &size);
+
+	if (rc >= 0 && size != window)
+		rc = hd_hf_unknown(r, key, json_object_get(r->config, key), known);
+	free(known);
+	return rc;
+}
+
 /* The length of windows; 0: there are none. */
 static int length_of(struct hd_hf_reader *r, int64_t *window)
 {
@@ -61,6 +76,8 @@ static int length_of(struct hd_hf_reader *r, int64_t *window)
 
 	*window = json_object_get(r->config, "sliding_window") ? 0 : r->family->window_absent;
 	HD_TRY(whole(r, "sliding_window", 1, window));
+	if (hd_hf_is_window(r->family, "sliding_window_size"))
+		HD_TRY(expect_size(r, *window));
 	if (!hd_hf_is_window(r->family, "use_sliding_window"))
 		return HD_OK;
 	if (use && !json_is_null(use) && !json_is_boolean(use))
