@@ -154,6 +154,14 @@ static int check_numbers(struct hd_hf_reader *r, const char *name, const json_t 
 	return HD_OK;
 }
 
+/* Families with sections give rope_scaling to a section that has a rope_type already; the older key `type' is passed over there. */
+static int check_type_key(struct hd_hf_reader *r, const json_t *scaling)
+{
+	if (!has_sections(r) || is_there(scaling, "rope_type") || is_default(scaling))
+		return HD_OK;
+	return hd_hf_unknown(r, "rope_scaling", scaling, "rope_type in place of type");
+}
+
 static int check_section(struct hd_hf_reader *r, const char *name, json_t *o)
 {
 	HD_TRY(check_type(r, name, o));
@@ -379,6 +387,7 @@ int hd_hf_read_rope(struct hd_hf_reader *r)
 	if (json_is_number(theta))
 		HD_TRY(say_number(r, "rope_theta", "", "rope_theta", json_number_value(theta)));
 	HD_TRY(read_params(r, params));
+	HD_TRY(check_type_key(r, scaling));
 	if (json_object_size(scaling))
 		HD_TRY(read_section(r, "rope_scaling", scaling));
 	HD_TRY(expect_repeated(r, params, scaling));
