@@ -107,6 +107,8 @@ static const struct {
 	{ SPLIT("(?i)\\\\p{Lu}"), SAYS("(?i)\\p{Lu}: \\p{...} of one case where case is ignored") },
 	{ SPLIT("(?i)\\\\x73"), SAYS("(?i)\\x73: a character by its number where case is ignored") },
 	{ SPLIT("a(?i)b"), SAYS("a(?i)b: (?i) that is not the first in its group") },
+	{ SPLIT("\\\\((?i)a"), SAYS("\\((?i)a: (?i) that is not the first in its group") },
+	{ SPLIT("(?i)(?-i)a"), SAYS("(?i)(?-i)a: (?i) that is not the first in its group") },
 	{ SPLIT("[[:^punct:]]"), SAYS("[[:^punct:]]: this [:name:]") },
 };
 
@@ -250,6 +252,8 @@ static void expressions(void)
 		{ "[[:word:]]+", "a\u203f\u00bd", "a\u203f|" },
 		{ "(?i)k\u00e9", "\u212a\u00c9", "\u212a\u00c9|" },
 		{ "(?i:'s|'T)|T", "'S't't", "'S|'t|'t|" },
+		{ "((?i)a|b)B", "AB BB Ab", "AB|BB|" },
+		{ "(?:(?i)a|b)B", "AB BB Ab", "AB|BB|" },
 		{ "(?i)a(?-i:ss)", "ASS Ass", "Ass|" },
 	};
 

@@ -27,6 +27,7 @@
 
 struct translation {
 	const char *at, *end, *whole;
+	const char *group; /* behind the opening of the last group */
 	struct hd_buf *out;
 	int in_set;
 	size_t depth;                 /* groups that are open */
@@ -242,7 +243,7 @@ static int folds_in(const struct translation *t, const char *flags, const char *
  * beginning of a group. */
 static int option(struct translation *t, const char *close)
 {
-	if (t->at > t->whole && t->at[-1] != '(')
+	if (t->at != t->group)
 		return refuse(t, "(?i) that is not the first in its group");
 	t->folds[t->depth] = (unsigned char)folds_in(t, t->at + 2, close);
 	hd_buf_add(t->out, t->at, (size_t)(close + 1 - t->at));
@@ -271,7 +272,7 @@ static int regex_group(struct translation *t)
 		return refuse(t, "a hundred groups within each other");
 	t->folds[++t->depth] = (unsigned char)now;
 	hd_buf_add(t->out, t->at, (size_t)(p - t->at));
-	t->at = p;
+	t->at = t->group = p;
 	return HD_OK;
 }
 
@@ -336,7 +337,9 @@ static int repeat(struct translation *t)
 
 int hd_oniguruma_write(const char *pattern, size_t n, struct hd_buf *out, struct hd_err *err)
 {
-	struct translation t = { .at = pattern, .end = pattern + n, .whole = pattern, .out = out, .err = err };
+	struct translation t = {
+		.at = pattern, .end = pattern + n, .whole = pattern, .group = pattern, .out = out, .err = err
+	};
 	int rc = HD_OK;
 
 	while (t.at < t.end && rc >= 0) {
