@@ -144,7 +144,11 @@ static int escape(struct translation *t)
 		add_set(t, *t->at == 'S' ? WHITE : WORD_ALONE, 1);
 		break;
 	case 'b': add(t, t->in_set ? "\\b" : "(?:" IN NOT_BEFORE "|" NOT_IN BEFORE ")"); break;
-	case 'B': add(t, "(?:" IN BEFORE "|" NOT_IN NOT_BEFORE ")"); break;
+	case 'B':
+		if (t->in_set) /* the letter there */
+			return refuse(t, "\\B within [...]");
+		add(t, "(?:" IN BEFORE "|" NOT_IN NOT_BEFORE ")");
+		break;
 	default: return other_escape(t);
 	}
 	t->at++;
