@@ -195,6 +195,30 @@ static int class_in_set(struct translation *t)
 	return refuse(t, "this [:name:]");
 }
 
+/* Dashes, quotation marks and other general punctuation. */
+static int has_no_case(uint32_t c)
+{
+	return c >= 0x2010 && c <= 0x205e;
+}
+
+/* The characters of a range have cases, whatever those at its ends have. */
+static int is_of_a_range(const struct translation *t, int n)
+{
+	return t->at[-1] == '-' || (t->end - t->at > n && t->at[n] == '-');
+}
+
+static int set_character(struct translation *t)
+{
+	uint32_t c;
+	int n = hd_utf8_get(t->at, &c);
+
+	if (folds(t) && c >= 0x80 && (!has_no_case(c) || is_of_a_range(t, n)))
+		return refuse(t, "a character beyond ASCII within [...] where case is ignored");
+	hd_buf_add(t->out, t->at, (size_t)n);
+	t->at += n;
+	return HD_OK;
+}
+
 static int set_member(struct translation *t)
 {
 	int next = t->end - t->at > 1 ? t->at[1] : 0;
@@ -205,10 +229,7 @@ static int set_member(struct translation *t)
 		return refuse(t, "&& within [...]");
 	if (*t->at == '\\')
 		return escape(t);
-	if (folds(t) && (unsigned char)*t->at >= 0x80)
-		return refuse(t, "a character beyond ASCII within [...] where case is ignored");
-	hd_buf_add(t->out, t->at++, 1);
-	return HD_OK;
+	return set_character(t);
 }
 
 /* [...], from its bracket to behind the other. */
@@ -293,7 +314,7 @@ static int is_one_in_every_case(uint32_t c)
 {
 	if (c < 0x250)
 		return c != 0xdf && c != 0x130 && c != 0x149 && c != 0x17f && c != 0x1f0;
-	return (c >= 0x400 && c < 0x530) || (c >= 0x3000 && c < 0xac00);
+	return has_no_case(c) || (c >= 0x400 && c < 0x530) || (c >= 0x3000 && c < 0xac00);
 }
 
 /* Two letters that are one character too: a ligature, or a sharp s. */
