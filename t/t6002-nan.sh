@@ -100,8 +100,9 @@ heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=broken >/dev/null
 perl -0777 -i -pe 'substr($_, -400) = pack("V", 0x7fc00000) x 100' broken/step-00000001/model.safetensors
 rm broken/step-00000001/heddle/sums.json
 for async in yes no; do
-	no 'step 2: loss .*nan.* made a value of .* not finite' train tiny.ini --set train.steps=3 --set checkpoint.dir=other \
-		--set checkpoint.resume=broken/step-00000001 --set checkpoint.async=$async
+	said=$(heddle train tiny.ini --set train.steps=3 --set checkpoint.dir=other --set checkpoint.resume=broken/step-00000001 \
+		--set checkpoint.async=$async 2>&1 | failures)
+	like "resumed with weights that are not finite, async = $async: the step that shows it" "$said" '^heddle: step 2: loss .*nan.* made a value'
 done
 printf '{"prompt": "and ", "choices": ["god", "x"], "answer": 0}\n' >q.jsonl
 no 'eval: the loss is not a number: weights are not finite' eval broken --data text.txt --json
