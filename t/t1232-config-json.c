@@ -115,6 +115,8 @@ static const struct {
 	{ "llama", ROPE(LONGROPE), "rope_factor = 4\n" },
 	{ "llama", ROPE("\"rope_type\":\"longrope\",\"short_factor\":[1,\"2\"],\"long_factor\":[4]"),
 	  "!short_factor is" },
+	{ "phi3", ROPE("\"rope_type\":\"yarn\",\"factor\":2"), "; known: rope_type default, longrope" },
+	{ "phi3", ROPE("\"rope_type\":\"linear\",\"factor\":2"), "; known: rope_type default, longrope" },
 	{ "phi3", ROPE(LONGROPE), "!has rope_type longrope, and no original_max_position_embeddings" },
 	{ "llama", ROPE("\"rope_type\":\"longrope\",\"short_factor\":[1,2.5],\"long_factor\":4"),
 	  "!long_factor is 4, which" },

@@ -108,6 +108,9 @@ static int check_type(struct hd_hf_reader *r, const char *name, const json_t *o)
 		return hd_hf_unknown(r, name, o, "rope_type default, linear, dynamic, llama3, yarn, longrope");
 	if (is_there(o, "type") && !json_equal(type, other))
 		return hd_hf_unknown(r, name, o, "one word as rope_type and type");
+	if (r->family->longrope_only && is &&
+	    strcmp(types[is], "longrope")) /* its class takes yarn for longrope, and no other */
+		return hd_hf_unknown(r, name, o, "rope_type default, longrope");
 	return HD_OK;
 }
 
