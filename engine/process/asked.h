@@ -19,7 +19,7 @@ void hd_asked_open(void);
 void hd_asked_ready(void (*ending)(void));
 /* Tells the slot or kernel of a plugin that runs ("": none does), and a number that is another one for each. */
 void hd_asked_watch(uint64_t (*turn)(char *text, size_t size));
-/* Behind hd_asked_watch.  over: called by a thread of its own where a slot or kernel has not returned for so many seconds. */
+/* Call hd_asked_watch first.  The thread that waits for signals calls over if a slot or kernel runs for longer than that. */
 void hd_asked_watchdog(double seconds, void (*over)(const char *where, double seconds));
 int hd_asked(void);             /* the signal's number; 0: not asked */
 int hd_asked_by_launcher(void); /* it waits for this process no longer than its own limit */

@@ -55,18 +55,22 @@ static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t
 	return HD_OK;
 }
 
-/* A key that no class reads any longer: it may only repeat sliding_window. */
-static int expect_size(struct hd_hf_reader *r, int64_t window)
+/* A key that the family's class does not read: it may only repeat what is so without it.  known: malloc'ed, freed here. */
+static int expect_same(struct hd_hf_reader *r, const char *key, int64_t is, char *known)
 {
-	static const char *const key = "sliding_window_size";
-	char *known = window ? hd_format("%lld, as sliding_window", (long long)window) : hd_strdup("null");
-	int64_t size = window;
-	int rc = whole(r, key, 1, &size);
+	int64_t said = is;
+	int rc = whole(r, key, 1, &said);
 
-	if (rc >= 0 && size != window)
+	if (rc >= 0 && said != is)
 		rc = hd_hf_unknown(r, key, json_object_get(r->config, key), known);
 	free(known);
 	return rc;
+}
+
+static int expect_size(struct hd_hf_reader *r, int64_t window)
+{
+	return expect_same(r, "sliding_window_size", window,
+			   window ? hd_format("%lld, as sliding_window", (long long)window) : hd_strdup("null"));
 }
 
 /* The length of windows; 0: there are none. */
@@ -104,17 +108,9 @@ static int types_of(struct hd_hf_reader *r, const json_t *types, char *letters, 
 	return HD_OK;
 }
 
-/* A key that the family's class does not read for the layers may only repeat what they are. */
 static int expect_pattern(struct hd_hf_reader *r, const char *key, int64_t pattern)
 {
-	char *known = hd_format("%lld where there is no layer_types", (long long)pattern);
-	int64_t said = pattern;
-	int rc = whole(r, key, 1, &said);
-
-	if (rc >= 0 && said != pattern)
-		rc = hd_hf_unknown(r, key, json_object_get(r->config, key), known);
-	free(known);
-	return rc;
+	return expect_same(r, key, pattern, hd_format("%lld where there is no layer_types", (long long)pattern));
 }
 
 /* Every so many-th layer has none.  Classes of transformers write _sliding_window_pattern and do not read it. */
