@@ -120,7 +120,7 @@ static void model(const char *keys, double std, int kinds)
 		note("%s", gt_why());
 		return;
 	}
-	hd_init_weights(r->g[0], 3);
+	hd_init_weights(r->g[0], 3, NULL);
 	for (size_t i = 0; i < p->ntensors; i++) {
 		const struct tensor *t = p->tensors[i];
 

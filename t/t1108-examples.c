@@ -64,7 +64,7 @@ static struct gt_run *opened(struct hd_plan *p, int many)
 			    hd_tensor_here(r->g[k], p->tensors[i]))
 				memset(gt_address(r, p->tensors[i], k), 0, (size_t)hd_local_bytes(p->tensors[i]));
 	for (int k = 0; r && k < r->n; k++)
-		hd_init_weights(r->g[k], 3);
+		hd_init_weights(r->g[k], 3, NULL);
 	if (!r)
 		note("%s", gt_why());
 	return r;

@@ -116,7 +116,7 @@ static void run(int ranks)
 			if (p->tensors[i]->v.what == HD_TENSOR_STATE && !p->tensors[i]->v.node)
 				memset(gt_address(r, p->tensors[i], k), 0, (size_t)hd_local_bytes(p->tensors[i]));
 	for (int k = 0; k < r->n; k++)
-		hd_init_weights(r->g[k], 3);
+		hd_init_weights(r->g[k], 3, NULL);
 	ok(state("short") && state("short")->v.dtype == HD_DTYPE_BF16, "a state of 16 bits");
 	once = state("once");
 	memcpy(kept, gt_address(r, T(state("snapshot")->v.of), 0), (size_t)hd_local_bytes(state("snapshot")));

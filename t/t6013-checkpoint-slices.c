@@ -256,6 +256,11 @@ static int open_job(struct hd_job *j, struct hd_err *err)
 	return hd_job_open(j, c, 1u << HD_JOB_TRAIN, NULL, err);
 }
 
+static uint64_t hash_of(const struct hd_job *j)
+{
+	return hd_weights_hash(hd_job_owner(j), hd_weights_part(hd_job_owner(j)));
+}
+
 static void several_files(void)
 {
 	struct hd_job j = { 0 };
@@ -263,21 +268,22 @@ static void several_files(void)
 	struct hd_err err = { 0 };
 	char *dir = at("ck"), *index = at("ck/step-00000007/model.safetensors.index.json");
 	char *first = at("ck/step-00000007/model-00001-of-00003.safetensors");
-	uint64_t hash;
+	uint64_t hash, part;
 
 	setenv("XDG_CACHE_HOME", tmp, 1);
 	if (!ok(open_job(&j, &err) >= 0, "a model: %s", err.text))
 		return;
-	hd_init_weights(hd_job_owner(&j), 1);
-	hash = hd_weights_hash(hd_job_owner(&j));
+	hd_init_weights(hd_job_owner(&j), 1, &part);
+	hash = hash_of(&j);
+	ok(hash == hd_weights_hash(hd_job_owner(&j), part), "%s", "weights are hashed while they are made");
 	hd_checkpoint_file_bytes = 15000;
 	ok(hd_checkpoint_save(&j, &p, &err) >= 0, "a model larger than a file may be: %s", err.text);
 	ok(!access(index, R_OK), "%s", "has an index");
 	ok(!access(first, R_OK), "%s", "and several files");
-	hd_init_weights(hd_job_owner(&j), 2);
-	ok(hash != hd_weights_hash(hd_job_owner(&j)), "%s", "another model");
+	hd_init_weights(hd_job_owner(&j), 2, NULL);
+	ok(hash != hash_of(&j), "%s", "another model");
 	ok(hd_checkpoint_load(&j, dir, &q, &err) >= 0, "becomes, once they are read: %s", err.text);
-	ok(hash == hd_weights_hash(hd_job_owner(&j)), "%s", "the same");
+	ok(hash == hash_of(&j), "%s", "the same");
 	is_int(q.step, 7, "at its step");
 	unlink(first);
 	hd_checkpoint_weights(&j, dir, &err);

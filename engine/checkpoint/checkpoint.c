@@ -15,6 +15,7 @@ int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err
 		hd_weights_read(hd_job_owner(j), dir, err);
 	if (!err->code)
 		hd_init_states(hd_job_owner(j), j->train.seed);
+	hd_program_forget_copies(hd_job_owner(j));
 	free(dir);
 	return hd_comm_agree(err);
 }
@@ -56,6 +57,7 @@ int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *a
 
 	if (hd_comm_agree(err) >= 0 && hd_sums_check(&j->world, dir, 1, err) >= 0)
 		load(j, dir, at, err);
+	hd_program_forget_copies(hd_job_owner(j));
 	free(dir);
 	return hd_comm_agree(err);
 }

@@ -290,6 +290,7 @@ int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd
 	rc = hd_comm_agree(err);
 	if (rc >= 0)
 		rc = hd_saving_write(&s, err);
+	hd_program_forget_copies(s.g);
 	hd_saving_end(&s);
 	return rc;
 }

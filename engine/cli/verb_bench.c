@@ -44,7 +44,7 @@ static int measure(struct hd_job *j, struct bench_state *b)
 		.seed = 1, .train = 1, .lr = 1e-4, .loss_scale = 1.0 / (double)(p->batch * p->micros * p->model.seq)
 	};
 
-	hd_init_weights(g, j->train.seed);
+	hd_init_weights(g, j->train.seed, NULL);
 	for (int k = -2; k < b->n; k++) { /* two steps to warm up */
 		struct hd_comm_stats before;
 		double t;

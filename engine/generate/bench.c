@@ -120,7 +120,7 @@ int hd_generation_measure(struct hd_job *j, struct hd_generation_bench *b, struc
 	b->batch = hd_cached_rows(j);
 	texts = hd_alloc((size_t)b->batch * sizeof(*texts));
 	make_texts(texts, b->batch, b->prompt, g->plan->model.vocab);
-	hd_init_weights(hd_job_owner(j), j->train.seed);
+	hd_init_weights(hd_job_owner(j), j->train.seed, NULL);
 	b->bytes = needed(g, (double)b->prompt + (double)b->tokens / 2);
 	rc = measure(j, b, texts, err);
 	for (int64_t i = 0; i < b->batch; i++)

@@ -207,7 +207,7 @@ static int run_model(struct hd_measuring *m, struct small_model *x, const struct
 	int steps = 0, rc = HD_OK;
 
 	run.loss_scale = 1.0 / (double)(x->plan->batch * x->plan->micros * x->plan->model.seq);
-	hd_init_weights(x->g, 1);
+	hd_init_weights(x->g, 1, NULL);
 	for (int k = 0; k < 2 && seconds < LONG_ENOUGH && rc >= 0; k++) { /* the first takes memory and makes code */
 		seconds = hd_seconds();
 		rc = step(x, &run, 0, 0);

@@ -110,8 +110,9 @@ struct hd_program {
 	size_t ncommands, cap_commands;
 	struct hd_communicator **members; /* by group id */
 	struct hd_request *requests;
-	struct unstage *unstages; /* by request: where what was received goes, from the staging memory */
-	char *host;               /* alloc_host: what data leaves are filled in */
+	struct unstage *unstages;   /* by request: where what was received goes, from the staging memory */
+	char *host;                 /* alloc_host: what data leaves are filled in */
+	struct host_copies *copies; /* of a device's tensors, for the host */
 	struct recording *recordings;
 	size_t nrecordings; /* runs of kernels, kept by the device */
 	struct joined *joined;

@@ -297,6 +297,7 @@ static void release(struct hd_program *g)
 	free(g->joined);
 	if (g->host)
 		g->device->free_host(g->host);
+	hd_host_copies_destroy(g);
 	free(g->commands);
 }
 
@@ -457,6 +458,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	g->host_transient = bind->host ? bind->host + (g->memory.host_persistent + 4095) / 4096 * 4096 : NULL;
 	g->members = bind->members;
 	g->unstages = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->unstages));
+	g->copies = hd_host_copies_create();
 	HD_TRY(hd_pass_record(g, bind, err));
 	b.written = hd_alloc(g->plan->ntensors + 1);
 	b.period = hd_alloc((g->n + 1) * sizeof(*b.period));

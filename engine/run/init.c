@@ -112,12 +112,18 @@ static int begins_otherwise(const struct tensor *t)
 
 #define STRETCH ((int64_t)2 << 20) /* bytes that one thread clears at a time: a huge page */
 
-/* By all threads, because most of the time goes to pages that are touched for the first time. */
-static void clear(void *data, int64_t bytes)
+/* What one walk over a rank's weights does: fills them, and adds them to the rank's part of the hash where part is not NULL. */
+struct weights_init {
+	const struct hd_program *g;
+	int64_t seed;
+	uint64_t *part;
+};
+
+static void round_values(void *to, const float *from, int64_t n)
 {
-#pragma omp parallel for schedule(static) if (bytes >= 2 * STRETCH)
-	for (int64_t at = 0; at < bytes; at += STRETCH)
-		memset((char *)data + at, 0, (size_t)(bytes - at < STRETCH ? bytes - at : STRETCH));
+#pragma omp parallel for schedule(static) if (n >= SMALL)
+	for (int64_t i = 0; i < n; i += BLOCK)
+		hd_bf16_from_floats((uint16_t *)to + i, from + i, n - i < BLOCK ? n - i : BLOCK);
 }
 
 static void fill_slice(const struct hd_program *g, const struct tensor *t, struct filling *f, void *data)
@@ -126,23 +132,22 @@ static void fill_slice(const struct hd_program *g, const struct tensor *t, struc
 	int low = t->v.dtype == HD_DTYPE_BF16;
 
 	f->w = low ? hd_alloc((size_t)n * sizeof(float)) : data;
-	clear(data, hd_local_bytes(t));
+	hd_clear_pages(data, (size_t)hd_local_bytes(t));
 	hd_slice_runs(g, t, fill_run, f);
 	if (!low)
 		return;
-	hd_bf16_from_floats(data, f->w, n);
+	round_values(data, f->w, n);
 	free(f->w);
 }
 
-static void init_leaf(const struct hd_program *g, const struct tensor *t, const char *name, int64_t seed)
+static struct filling values_of(const struct tensor *t, const char *name, int64_t seed)
 {
 	const struct tensor *as = t->init == HD_INIT_PARAMETER ? T(t->v.of) : t;
-	struct filling f = { .std = as->init_std, .init = as->init, .wide = t->v.dtype == HD_DTYPE_F64 };
-	void *data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
 
-	f.key = hd_key((uint64_t)seed, as == t ? name : as->v.name, 0);
-	fill_slice(g, t, &f, data);
-	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+	return (struct filling){ .std = as->init_std,
+				 .init = as->init,
+				 .wide = t->v.dtype == HD_DTYPE_F64,
+				 .key = hd_key((uint64_t)seed, as == t ? name : as->v.name, 0) };
 }
 
 /* What the parameter is now, which may have been loaded.  0: it is elsewhere, or in other numbers. */
@@ -161,10 +166,19 @@ static int copy_parameter(const struct hd_program *g, const struct tensor *t)
 	return 1;
 }
 
+static void init_state(const struct hd_program *g, const struct tensor *t, int64_t seed)
+{
+	struct filling f = values_of(t, t->v.name, seed);
+	void *data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+
+	fill_slice(g, t, &f, data);
+	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+}
+
 void hd_init_state(const struct hd_program *g, const struct tensor *t, int64_t seed)
 {
 	if (begins_otherwise(t) && hd_tensor_here(g, t) && (t->init != HD_INIT_PARAMETER || !copy_parameter(g, t)))
-		init_leaf(g, t, t->v.name, seed);
+		init_state(g, t, seed);
 }
 
 void hd_init_states(const struct hd_program *g, int64_t seed)
@@ -184,33 +198,6 @@ static const struct tensor *master_here(const struct hd_program *g, const struct
 		       : NULL;
 }
 
-static void round_master(const struct hd_program *g, const struct tensor *t, const struct tensor *master)
-{
-	void *from = hd_program_map(g, master, HD_STEP, HD_MAP_READ), *to = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
-
-	hd_bf16_from_floats(to, from, hd_local_count(t));
-	hd_program_unmap(g, master, HD_STEP, from, HD_MAP_READ);
-	hd_program_unmap(g, t, HD_STEP, to, HD_MAP_WRITE);
-}
-
-void hd_init_weights(const struct hd_program *g, int64_t seed)
-{
-	for (int rounded = 0; rounded < 2; rounded++) /* masters before what is rounded of them */
-		for (size_t i = 0; i < g->plan->ntensors; i++) {
-			const struct tensor *t = g->plan->tensors[i], *master;
-			const char *name = weight_name(t);
-
-			if (!name || !hd_tensor_here(g, t))
-				continue;
-			master = master_here(g, t);
-			if (rounded && master)
-				round_master(g, t, master);
-			else if (!rounded && !master)
-				init_leaf(g, t, name, seed);
-		}
-	hd_init_states(g, seed);
-}
-
 static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	struct filling *f = ctx;
@@ -226,29 +213,90 @@ static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 	f->hash += hash;
 }
 
-uint64_t hd_weights_hash(const struct hd_program *g)
+/* Each weight that has an owner is hashed once, as its master where it has one. */
+static int is_hashed(const struct hd_program *g, const struct tensor *t)
 {
-	struct filling f = { 0 };
-	char text[32];
-	char **all;
-	int ranks = (int)g->plan->ranks;
+	return weight_name(t) && !t->master && hd_owns(g, t);
+}
+
+static uint64_t hash_slice(const struct hd_program *g, const struct tensor *t, void *data)
+{
+	struct filling f = { .w = data, .name = hd_hash_text(weight_name(t)) };
+
+	hd_slice_runs(g, t, hash_run, &f);
+	return f.hash;
+}
+
+/* The copy of low precision is made from what its master has in the host's memory: a device is not asked for it. */
+static void round_master(const struct hd_program *g, const struct tensor *master, const void *data)
+{
+	const struct tensor *t = T(master->v.of);
+	void *to;
+
+	if (master->v.what != HD_TENSOR_MASTER || !hd_tensor_here(g, t) || master_here(g, t) != master)
+		return;
+	to = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+	round_values(to, data, hd_local_count(t));
+	hd_program_unmap(g, t, HD_STEP, to, HD_MAP_WRITE);
+}
+
+static void init_weight(const struct weights_init *x, const struct tensor *t)
+{
+	struct filling f = values_of(t, weight_name(t), x->seed);
+	void *data = hd_program_map(x->g, t, HD_STEP, HD_MAP_WRITE);
+
+	fill_slice(x->g, t, &f, data);
+	if (x->part && is_hashed(x->g, t))
+		*x->part += hash_slice(x->g, t, data);
+	round_master(x->g, t, data);
+	hd_program_unmap(x->g, t, HD_STEP, data, HD_MAP_WRITE);
+}
+
+void hd_init_weights(const struct hd_program *g, int64_t seed, uint64_t *part)
+{
+	struct weights_init x = { g, seed, part };
+
+	if (part)
+		*part = 0;
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		if (weight_name(t) && hd_tensor_here(g, t) && !master_here(g, t))
+			init_weight(&x, t);
+	}
+	hd_init_states(g, seed);
+	hd_program_forget_copies(g);
+}
+
+uint64_t hd_weights_part(const struct hd_program *g)
+{
+	uint64_t part = 0;
+	void *data;
 
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 
-		if (!weight_name(t) || t->master || !hd_owns(g, t))
+		if (!is_hashed(g, t))
 			continue;
-		f.w = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
-		f.name = hd_hash_text(weight_name(t));
-		hd_slice_runs(g, t, hash_run, &f);
-		hd_program_unmap(g, t, HD_STEP, f.w, HD_MAP_READ);
+		data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
+		part += hash_slice(g, t, data);
+		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
 	}
-	snprintf(text, sizeof(text), "%016llx", (unsigned long long)f.hash);
+	hd_program_forget_copies(g);
+	return part;
+}
+
+uint64_t hd_weights_hash(const struct hd_program *g, uint64_t part)
+{
+	char text[32];
+	char **all;
+
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)part);
 	all = hd_comm_gather_text(text);
-	for (int r = 0; all && r < ranks; r++) {
-		f.hash = (r ? f.hash : 0) + strtoull(all[r], NULL, 16);
+	for (int r = 0; all && r < (int)g->plan->ranks; r++) {
+		part = (r ? part : 0) + strtoull(all[r], NULL, 16);
 		free(all[r]);
 	}
 	free(all);
-	return f.hash;
+	return part;
 }

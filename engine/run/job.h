@@ -65,8 +65,10 @@ const struct hd_program *hd_job_owner(const struct hd_job *j); /* the program wh
 void hd_init_state(const struct hd_program *g, const struct tensor *t,
 		   int64_t seed);                              /* of a plugin, that begins with other than 0 */
 void hd_init_states(const struct hd_program *g, int64_t seed); /* of all that do not begin at zero */
-void hd_init_weights(const struct hd_program *g, int64_t seed);
-uint64_t hd_weights_hash(const struct hd_program *g);
+/* *part, unless part is NULL: this rank's part of the hash, as hd_weights_part says, but without another look at the weights. */
+void hd_init_weights(const struct hd_program *g, int64_t seed, uint64_t *part);
+uint64_t hd_weights_part(const struct hd_program *g);
+uint64_t hd_weights_hash(const struct hd_program *g, uint64_t part); /* all ranks: the sum of their parts */
 /* Runs of consecutive elements of a leaf's slice that are not padding: fn(ctx, global index of the first, local index of
  * the first, count). */
 typedef void (*hd_run_fn)(void *ctx, int64_t global, int64_t local, int64_t count);

@@ -46,11 +46,15 @@ void hd_ask_kernel(struct program_memory *m, struct hd_tables_counted *counted, 
 int hd_ask_plugin_kernel(struct program_memory *m, const struct hd_kernel_ops *k, const struct hd_kernel_owner *o,
 			 const struct hd_kernel_desc *d, struct hd_err *err);
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
-/* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back and frees.  Of leaves
- * not on this rank: NULL.  Not within a step. */
+/* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back.  Of leaves not on this rank:
+ * NULL.  Not within a step.  The memory of two copies is kept for those that follow, until it is forgotten or the program ends. */
 enum { HD_MAP_READ = 1, HD_MAP_WRITE };
+void hd_clear_pages(void *data, size_t bytes); /* to zero, by all threads of the rank */
 void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t micro, int how);
 void hd_program_unmap(const struct hd_program *g, const struct tensor *t, int64_t micro, void *data, int how);
+void hd_program_forget_copies(const struct hd_program *g); /* after a walk over all that a rank holds */
+struct host_copies *hd_host_copies_create(void);
+void hd_host_copies_destroy(struct hd_program *g);
 double hd_program_scalar(const struct hd_program *g, const struct tensor *t); /* of micro-batch 0 */
 
 /* fill: writes the ids of a data leaf's slice for one micro-batch. */

@@ -73,6 +73,7 @@ static char *hashes(const struct hd_program *g, int64_t step)
 		snprintf(to, HEX + 1, "%016llx", (unsigned long long)h.hash);
 		to += HEX;
 	}
+	hd_program_forget_copies(g);
 	return text;
 }
 

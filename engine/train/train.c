@@ -468,14 +468,17 @@ static int begin(struct train_loop *l)
 {
 	const char *load = hd_section_str(hd_conf_section(l->j->conf, NULL, "model"), "load");
 	char *resume = NULL;
+	uint64_t part = 0;
 	int rc = HD_OK;
 
 	HD_TRY(choose(l, &resume));
-	if (*load)
+	if (*load) {
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
-	else
-		hd_init_weights(l->g, l->j->train.seed);
-	hd_log(HD_LOG_INFO, "initial weights %016llx", (unsigned long long)hd_weights_hash(l->g));
+		part = hd_weights_part(l->g);
+	} else {
+		hd_init_weights(l->g, l->j->train.seed, &part);
+	}
+	hd_log(HD_LOG_INFO, "initial weights %016llx", (unsigned long long)hd_weights_hash(l->g, part));
 	if (resume) {
 		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
 		hd_log(HD_LOG_INFO, "resumed from %s", resume);
