@@ -115,6 +115,18 @@ near 'the step is the one that plan predicts' "$(sed -n 's/.*"kind": "step", "pr
 heddle report m.jsonl --out page.html
 ok 'report has it' grep -q '<td>products</td><td>' page.html
 ok 'with the largest difference' grep -q 'largest difference: ' page.html
+# Cores that are ten thousand times as far as when the file was measured.  Where both are busy none may answer the other in time.
+if [ "$(nproc)" -gt 1 ]; then
+	sed '/^exchange/d; s/^threads = [0-9]*.*/&\nexchange = 1e-3/' here.ini >far.ini
+	for _ in 1 2 3 4 5 6 7 8; do
+		heddle train tiny.ini --set train.steps=4 --set train.threads=2 --set log.machine=far.ini >run.txt 2>&1
+		! grep -q 'moved the cores' run.txt || break
+	done
+	ok 'cores that were elsewhere when the file was measured are named' \
+		grep -Eq "far.ini: a core handed a cache line to another in 1000000 ns .* in [0-9]+ ns now.* less long than predicted" run.txt
+else
+	skip 'one core: none is far from another'
+fi
 heddle train tiny.ini --set train.steps=4 >run.txt 2>&1
 ok 'without the file nothing is said' sh -c '! grep -q predicted run.txt'
 

@@ -29,6 +29,10 @@ double hd_bench_bound(struct hd_job *j, int any);
  * b + s c on arrays of `bytes` each. Two are read and one is written, and so many bytes are counted. */
 double hd_bench_memory_rate(int64_t bytes);
 
+/* Seconds in which a core hands a cache line to another, in the mean of the cores that the first rank of a host may use.  All ranks;
+ * on the worst host.  0: a GPU, or one core.  Takes a tenth of a second at most for each of eight pairs of cores. */
+double hd_bench_exchange(const struct hd_job *j);
+
 struct hd_bench_kind { /* all launches of one kind of kernel in a step of this rank */
 	const char *name;
 	double seconds;

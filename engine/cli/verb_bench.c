@@ -134,7 +134,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	double planned = hd_comm_max((double)(j->arena_bytes + j->scratch_bytes)), startup = hd_comm_max(b->startup);
 	double scratch = hd_comm_max((double)((j->device->scratch ? j->device->scratch() : 0) +
 					      hd_program_plugin_bytes(j->program[HD_JOB_TRAIN])));
-	double counted = hd_comm_max(b->sent);
+	double counted = hd_comm_max(b->sent), exchange = hd_bench_exchange(j);
 	json_t *bytes = bytes_by_axis(j, b), *o;
 	char *line;
 
@@ -151,6 +151,8 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	json_object_set_new(o, "kernel_scratch_bytes", json_integer((json_int_t)scratch));
 	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
 	json_object_set_new(o, "fastest_step_seconds", hd_json_number(b->fastest));
+	if (exchange > 0)
+		json_object_set_new(o, "exchange_seconds", hd_json_number(exchange));
 	if (b->with_products)
 		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->middle.seconds));
 	add_bounds(o, b, tokens);

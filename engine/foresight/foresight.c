@@ -2,6 +2,7 @@
  * Predicted beside measured.
  */
 #include <config.h>
+#include "engine/bench/bench.h"
 #include "engine/foresight/foresight.h"
 #include "engine/foresight/timeline.h"
 #include "engine/human/human.h"
@@ -124,6 +125,23 @@ int hd_foresight_check(struct hd_conf *c, struct hd_err *err)
 	return err->code;
 }
 
+#define MOVED 2 /* times as far: what cores exchange through is another */
+
+/* Some hosts move the cores of a virtual machine: then a rank's threads take longer or less long than the file says. */
+static void say_if_moved(const struct hd_job *j, const struct hd_machine *m)
+{
+	double then = hd_machine_is_host(m) ? m->rates->exchange : 0, now;
+
+	if (!(then > 0))
+		return;
+	now = hd_bench_exchange(j);
+	if (j->world.rank == 0 && now > 0 && (now > MOVED * then || then > MOVED * now))
+		hd_log(HD_LOG_INFO,
+		       "%s: a core handed a cache line to another in %.0f ns when this was measured, and does in %.0f ns now. "
+		       "The host has moved the cores; a rank's threads take %s than predicted",
+		       m->name, 1e9 * then, 1e9 * now, now > then ? "longer" : "less long");
+}
+
 int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];
@@ -145,6 +163,8 @@ int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_
 		p.measured[k] = hd_comm_max(j->world.rank == rank ? p.measured[k] : 0);
 	if (!err->code)
 		timeline = hd_timeline_json(j, &r, &g->trace[p.best * g->ncommands], g->ncommands);
+	if (!err->code)
+		say_if_moved(j, &m);
 	if (!err->code && j->world.rank == 0) {
 		print(&p, m.name);
 		*out = json_of(&p, m.name, timeline);

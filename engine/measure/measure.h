@@ -41,7 +41,7 @@ int hd_small_is_hot(const struct hd_measuring *m, const struct hd_small_shape *s
 
 /* programs.c: kernels and products in steps of small models. */
 int hd_measure_programs(struct hd_measuring *m, struct hd_err *err);
-/* team.c: what a launch takes longer by one rank with all cores, into the rates, which are settled. */
+/* team.c: what a launch takes longer by one rank with all cores, and how far the cores were, into the rates, which are settled. */
 int hd_measure_team(struct hd_measuring *m, struct hd_err *err);
 /* shared_cores.c: what a movement takes longer by ranks that share a core, into the rates. */
 int hd_measure_shared_cores(struct hd_measuring *m, struct hd_err *err);

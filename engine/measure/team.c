@@ -9,6 +9,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "engine/bench/bench.h"
 #include "engine/measure/measure.h"
 #include <math.h>
 #include <sched.h>
@@ -48,11 +49,29 @@ static double compare(struct hd_measuring *m, int threads, int team, struct hd_e
 	return x.counted ? x.more / x.counted : 0;
 }
 
+struct team_round {
+	double more, exchange;
+};
+
+static struct team_round compare_in_a_round(struct hd_measuring *m, int threads, int team, struct hd_err *err)
+{
+	double more = compare(m, threads, team, err);
+
+	return (struct team_round){ more, err->code ? 0 : hd_bench_exchange(m->j) };
+}
+
+static int by_more(const void *a, const void *b)
+{
+	double x = ((const struct team_round *)a)->more, y = ((const struct team_round *)b)->more;
+
+	return (x > y) - (x < y);
+}
+
 int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 {
 	struct hd_job *j = m->j;
 	int threads = j->threads, team = (int)m->rates->cores, most = m->quick ? 1 : ROUNDS, n = 0;
-	double more[ROUNDS] = { 0 };
+	struct team_round round[ROUNDS] = { { 0 } };
 
 	if (!hd_device_in_host(j->device) || hd_comm_max(team > threads && j->world.local_size > 1) <= 0)
 		return HD_OK;
@@ -65,9 +84,10 @@ int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 		return HD_OK;
 	}
 	while (n < most && !err->code && (!n || hd_comm_max(hd_seconds() > m->until) <= 0))
-		more[n++] = compare(m, threads, team, err);
-	hd_sort(more, (size_t)n);
-	m->rates->launch = fmax(more[n / 2], 0);
+		round[n++] = compare_in_a_round(m, threads, team, err);
+	qsort(round, (size_t)n, sizeof(*round), by_more);
+	m->rates->launch = fmax(round[n / 2].more, 0);
+	m->rates->exchange = round[n / 2].exchange;
 	j->threads = threads;
 	if (!err->code)
 		j->device->open(threads, err);

@@ -7,6 +7,7 @@
 #include "engine/measure/measure.h"
 #include "engine/plugin/device_load.h"
 #include "engine/train/progress.h"
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +76,7 @@ static void about(struct hd_rates *r, const struct hd_job *j)
 	r->cores = hd_device_in_host(j->device) ? cores(j) : 1;
 	r->hosts = j->world.hosts;
 	r->ranks = j->world.size;
-	r->launch = r->turn = r->step = -1;
+	r->launch = r->exchange = r->turn = r->step = -1;
 	r->threads = hd_device_in_host(j->device) ? j->threads : 1;
 }
 
@@ -160,8 +161,27 @@ static int print(const struct hd_measuring *m, const struct hd_rate_points *memo
 	return err->code;
 }
 
+#define MOVED 2 /* times as far: what cores exchange through is another */
+
+/* Of what was measured at three times: rates of ranks with several threads are of one of them, or of a mixture. */
+static void warn_if_moved(const double *exchange)
+{
+	double least = INFINITY, most = 0;
+
+	for (int i = 0; i < 3; i++) {
+		least = exchange[i] > 0 ? fmin(least, exchange[i]) : least;
+		most = fmax(most, exchange[i]);
+	}
+	if (most > MOVED * least)
+		hd_log(HD_LOG_WARN,
+		       "machine: a core handed a cache line to another in %.0f ns at one time, and in %.0f ns at another. "
+		       "The host has moved this machine's cores; steps of ranks with several threads vary so. Measure again",
+		       1e9 * least, 1e9 * most);
+}
+
 static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 {
+	double exchange[3];
 	struct hd_rate_points memory = { NULL, 0, 0 }, network = { NULL, 0, 0 };
 	int rc;
 
@@ -169,6 +189,7 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	open_device(m->j, err);
 	HD_TRY(hd_comm_agree(err));
 	about(m->rates, m->j);
+	exchange[0] = hd_bench_exchange(m->j);
 	rc = hd_measure_programs(m, err); /* the first, while nothing else has taken memory */
 	settle(m->rates);
 	if (rc >= 0)
@@ -178,7 +199,14 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	if (rc >= 0)
 		rc = hd_measure_shared_cores(m, err);
 	measure_memory(m, &memory);
+	if (rc >= 0) {
+		exchange[2] = hd_bench_exchange(m->j);
+		if (m->rates->exchange <= 0)
+			m->rates->exchange = exchange[2];
+		exchange[1] = m->rates->exchange;
+	}
 	if (rc >= 0 && m->j->world.rank == 0) {
+		warn_if_moved(exchange);
 		hd_rates_warn_of_falls(m->rates, &memory);
 		print(m, &memory, &network, path, err);
 	}

@@ -34,8 +34,9 @@ struct hd_rates {
 	int64_t hosts, ranks; /* that measured */
 	int64_t threads;      /* of each */
 	double launch; /* seconds more that a launch takes by one rank with all cores; less than 0: not measured */
-	double turn;   /* seconds more that a movement takes by each of the ranks that share a core; likewise */
-	double step;   /* seconds of a step of a GPU in which the host begins it and waits for its end; likewise */
+	double exchange; /* seconds in which a core hands a cache line to another, while `launch` was measured; likewise */
+	double turn;     /* seconds more that a movement takes by each of the ranks that share a core; likewise */
+	double step;     /* seconds of a step of a GPU in which the host begins it and waits for its end; likewise */
 	struct hd_rate_points products[HD_PRODUCT_KINDS][HD_RATE_TYPES];
 	struct hd_kernel_rates *kernels;
 	size_t n, cap;

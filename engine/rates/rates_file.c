@@ -31,6 +31,7 @@ static const struct hd_option measured_keys[] = {
 	{ "ranks", HD_OPT_INT, 0, "1", "1..", "ranks that measured" },
 	{ "threads", HD_OPT_INT, 0, NULL, "1..", "threads of each" },
 	{ "launch", HD_OPT_NUM, 0, "0", "0..", "seconds more that a launch takes by one rank with all cores" },
+	{ "exchange", HD_OPT_NUM, 0, "0", "0..", "seconds in which a core hands a cache line to another" },
 	{ "turn", HD_OPT_NUM, 0, "0", "0..",
 	  "seconds more that a movement takes by each of the ranks that share a core" },
 	{ "step", HD_OPT_NUM, 0, "0", "0..",
@@ -145,6 +146,7 @@ static int read_all(struct hd_conf *c, struct hd_section *s, struct hd_rates *r,
 	r->ranks = hd_section_int(s, "ranks");
 	r->threads = hd_section_int(s, "threads");
 	r->launch = hd_section_num(s, "launch");
+	r->exchange = hd_section_num(s, "exchange");
 	r->turn = hd_section_num(s, "turn");
 	r->step = hd_section_num(s, "step");
 	for (s = hd_conf_next(c, "product", NULL); s; s = hd_conf_next(c, "product", s))
@@ -216,6 +218,8 @@ void hd_rates_print(const struct hd_rates *r, FILE *to)
 		(long long)r->threads);
 	if (r->launch >= 0)
 		fprintf(to, "launch = %.3g\t; seconds more of a launch by a rank with all cores\n", r->launch);
+	if (r->exchange > 0)
+		fprintf(to, "exchange = %.3g\t; seconds in which a core hands a cache line to another\n", r->exchange);
 	if (r->turn >= 0)
 		fprintf(to, "turn = %.3g\t; seconds more of a movement by each of the ranks that share a core\n",
 			r->turn);

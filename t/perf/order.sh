@@ -5,7 +5,8 @@
 #	t/perf/order.sh build/heddle MACHINE.ini [STEPS [ROUNDS]]
 # MACHINE.ini: what `mpirun -np CORES --bind-to none heddle machine --out MACHINE.ini` has written here. More ranks than cores would
 # measure what they wait for each other.  Layouts take turns for some rounds, because machines drift.  Of a layout the median of the
-# rounds' fastest steps counts.
+# rounds' fastest steps counts.  Some hosts move the cores of a virtual machine near to each other or far apart.  A step that was
+# measured while they were not as the file has them (`exchange`) is measured again, in a later round.
 # Each rank takes the threads that its share of the cores has, as plan expects.
 unset OMP_NUM_THREADS
 heddle=$1 machine=$2 steps=${3:-7} rounds=${4:-3}
@@ -51,22 +52,40 @@ measure() {
 	shift 2
 	# shellcheck disable=SC2086
 	mpirun --allow-run-as-root --oversubscribe --bind-to none -np "$ranks" "$heddle" bench "$tmp/x.ini" --steps "$steps" \
-		--json $sets "$@" 2>"$tmp/why" | seconds fastest_step_seconds >"$tmp/step"
+		--json $sets "$@" 2>"$tmp/why" >"$tmp/line"
+	seconds fastest_step_seconds <"$tmp/line" >"$tmp/step"
 	[ -s "$tmp/step" ] || { cat "$tmp/why"; exit 1; }
-	cat "$tmp/step" >>"$tmp/measured.$n"
+	if as_in_the_file "$(seconds exchange_seconds <"$tmp/line")"; then
+		cat "$tmp/step" >>"$tmp/measured.$n"
+	else
+		echo . >>"$tmp/moved"
+	fi
 	n=$((n + 1))
 }
+as_in_the_file() { # SECONDS in which a core hands a line to another, "" where there is one
+	[ -z "$1" ] || [ -z "$exchange" ] || awk -v a="$1" -v b="$exchange" 'BEGIN { exit !(a < 1.6 * b && b < 1.6 * a) }'
+}
+measured_less() { # ROUNDS: a layout has been measured less often
+	for i in $(seq 0 $((n - 1))); do
+		[ "$(wc -l <"$tmp/measured.$i" 2>/dev/null || echo 0)" -ge "$1" ] || return 0
+	done
+	return 1
+}
+exchange=$(sed -n 's/^exchange = \([0-9.e+-]*\).*/\1/p' "$machine")
 
 n=0
 layouts plan
-for _ in $(seq "$rounds"); do
+: >"$tmp/moved"
+for round in $(seq $((4 * rounds))); do
+	measured_less "$rounds" || break
 	n=0
 	layouts measure
 done
+measured_less 1 && { echo "the cores are not as $machine has them (exchange = $exchange): measure it again"; exit 1; }
 echo '   planned    fastest     median    slowest round'
 for i in $(seq 0 $((n - 1))); do
 	sort -g "$tmp/measured.$i" >"$tmp/sorted"
-	median=$(sed -n "$(((rounds + 1) / 2))p" "$tmp/sorted")
+	median=$(sed -n "$((($(wc -l <"$tmp/sorted") + 1) / 2))p" "$tmp/sorted")
 	printf '%10.4f %10.4f %10.4f %10.4f  %s\n' "$(cat "$tmp/planned.$i")" "$(head -1 "$tmp/sorted")" "$median" "$(tail -1 "$tmp/sorted")" \
 		"$(cat "$tmp/name.$i")" | tee -a "$tmp/both"
 done
@@ -83,3 +102,4 @@ END {
 		}
 	printf "Kendall: %.3f of %d layouts; of %d pairs more than 5 %% apart %d are in order\n", s / (NR * (NR - 1) / 2), NR, apart, same
 }' "$tmp/both"
+[ ! -s "$tmp/moved" ] || echo "$(wc -l <"$tmp/moved") steps, in $round rounds, were measured while the cores were not as the file has them, and do not count"
