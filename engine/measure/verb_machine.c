@@ -163,7 +163,7 @@ static int print(const struct hd_measuring *m, const struct hd_rate_points *memo
 
 #define MOVED 2 /* times as far: what cores exchange through is another */
 
-/* Of what was measured at three times: rates of ranks with several threads are of one of them, or of a mixture. */
+/* Three times that should be one.  Rates of ranks with several threads belong to one of them, or to a mixture. */
 static void warn_if_moved(const double *exchange)
 {
 	double least = INFINITY, most = 0;
