@@ -105,6 +105,21 @@ else
 	skip 'no mpirun: links'
 fi
 
+# Ranks share the memory of the host, in a search too: four have half of what each of the two had that measured.
+printf '[model]\nlayers = 2\nembed = 32\nheads = 4\nvocab = 64\n[data]\ntrain = none\n[train]\nseq = 16\nglobal_batch = 8\nsteps = 1\n' >four.ini
+search4() { heddle plan four.ini --ranks 4 --search --tries 0 --machine "$@" 2>&1; }
+least=$(search4 "$src/t/data/two-cores.ini" --json | tr '{' '\n' | sed -n 's/.*"memory_bytes": *\([0-9]*\).*/\1/p' | sort -n | head -1)
+for share in 180 1000; do
+	sed "s/^memory = .*/memory = $((least * share / 100))/" "$src/t/data/two-cores.ini" >little.ini
+	search4 little.ini --json --out four-best.ini --html four.html >four.json
+	if [ $share = 180 ]; then
+		ok 'a search refuses what four ranks have no memory for' grep -q 'no layout fits into' four.json
+	else
+		ok 'and takes what they have' grep -q '"reason": "the best"' four.json
+		ok 'its page has the memory of each of the four' grep -qF "A rank has $(awk -v n="$least" 'BEGIN { printf "%.1f MB", n * 10 / 2 / 1e6 }')" four.html
+	fi
+done
+
 # A run says what the file has of it, beside what it was.
 heddle train tiny.ini --set train.steps=4 --set log.machine=here.ini --set log.metrics=m.jsonl >run.txt 2>&1
 for kind in products attention elementwise optimizer step; do

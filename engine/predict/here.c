@@ -41,19 +41,34 @@ static int64_t job_ranks(const struct hd_machine *m, const struct hd_plan *p)
 }
 
 /* On one host. */
+static int64_t of_a_host(const struct hd_machine *m, int64_t ranks)
+{
+	return m->ranks_per_node < ranks ? m->ranks_per_node : ranks;
+}
+
 static int64_t ranks_here(const struct hd_machine *m, const struct hd_plan *p)
 {
-	return m->ranks_per_node < job_ranks(m, p) ? m->ranks_per_node : job_ranks(m, p);
+	return of_a_host(m, job_ranks(m, p));
+}
+
+double hd_machine_memory(const struct hd_machine *m, int64_t ranks)
+{
+	const struct hd_rates *r = m->rates;
+
+	if (!hd_machine_is_host(m) || m->shared || m->memory_given)
+		return m->memory;
+	return m->memory * (double)(r->ranks / r->hosts) / (double)(r->hosts == 1 ? ranks : of_a_host(m, ranks));
 }
 
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
 {
 	const struct hd_rates *r = m->rates;
-	int64_t measured = r ? r->ranks / r->hosts : 0, here;
+	int64_t here;
 	double more;
 
 	if (!hd_machine_is_host(m) || m->shared)
 		return;
+	m->memory = hd_machine_memory(m, job_ranks(m, p));
 	m->shared = 1;
 	if (r->hosts == 1)
 		m->ranks_per_node = m->cards = job_ranks(m, p);
@@ -63,8 +78,6 @@ void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
 	m->flops_fp32 *= more;
 	m->flops_bf16 *= more;
 	m->memory_bandwidth *= more;
-	if (!m->memory_given)
-		m->memory *= (double)measured / (double)here;
 }
 
 void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct hd_prediction *r)

@@ -13,6 +13,8 @@ int hd_machine_open(const char *name, struct hd_machine *m, struct hd_err *err);
 void hd_machine_close(struct hd_machine *m);
 /* Ranks of a node for hd_cli_plan: -1: all that there are, of a machine of one host. */
 int64_t hd_machine_node_size(const struct hd_machine *m);
+/* Bytes that each of so many ranks has. */
+double hd_machine_memory(const struct hd_machine *m, int64_t ranks);
 /* Cores and memory shared out to the ranks of a plan.  Nothing, where nothing was measured
  * or it has been done. */
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p);

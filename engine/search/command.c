@@ -63,9 +63,11 @@ static int draw(const struct hd_cli *c, const struct search_options *o, struct h
 	struct hd_prediction times = { .want_spans = 1 };
 	struct hd_page_point *points = points_of(r);
 	char *title = hd_format("%s: the best of %lld layouts", c->positional, (long long)r->layouts);
-	struct hd_picture x = { title, p, o->machine, &times, points, r->nfound };
+	struct hd_machine m = *o->machine;
+	struct hd_picture x = { title, p, &m, &times, points, r->nfound };
 
-	if (hd_simulate(p, o->machine, o->style, &times, err) >= 0)
+	hd_machine_share(&m, p);
+	if (hd_simulate(p, &m, o->style, &times, err) >= 0)
 		hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
 	hd_price_release(&times);
 	for (int64_t i = 0; i < r->nfound; i++)

@@ -12,6 +12,7 @@
  */
 #include <config.h>
 #include "engine/models/model.h"
+#include "engine/predict/here.h"
 #include "engine/search/queue.h"
 #include <math.h>
 #include <stdio.h>
@@ -544,7 +545,7 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	HD_TRY(hd_space_read(o->space, o->conf, &out->space, err));
 	out->space.ranks = o->plan.ranks;
 	out->space.node = o->plan.node_size;
-	s.limit = out->limit = o->memory ? (double)o->memory : o->machine->memory;
+	s.limit = out->limit = o->memory ? (double)o->memory : hd_machine_memory(o->machine, o->plan.ranks);
 	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, 0, 1, 0 };
 	set_period(&s.e, o->conf);
 	s.batch = hd_section_int(hd_conf_section(o->conf, NULL, "train"), "global_batch");
