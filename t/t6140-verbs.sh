@@ -125,6 +125,16 @@ near "and the shares of all kinds are all of it" "$(awk '$3 ~ /%$/ { s += $3 } E
 	"$(awk '$3 ~ /%$/ { n++ } END { print n * 0.05 }' err)"	# each is rounded by 0.05 at most
 like "and what is left to win" "$(cat err)" 'bound ms +to win ms'
 like "and on stdout, for people" "$(heddle bench tiny.ini --steps 1 --profile 2>/dev/null)" 'bound ms +to win ms'
+like "bench says which model it times" "$(heddle bench tiny.ini --steps 1)" "$(heddle train tiny.ini --set train.steps=1 2>/dev/null |
+	sed -n 's/^\(gpt2, .* parameters; \).*/\1/p')"
+# Its vocabulary is that of training, without ids being read: of a tokenizer, or of ids' files.
+vocabs() { # --set ...: bytes that bench plans, and those that it plans with the vocabulary that check has
+	v=$(heddle check --all tiny.ini --ranks 1 "$@" 2>/dev/null | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p' | head -1)
+	echo "$(json "$(heddle bench tiny.ini --json --steps 1 "$@" 2>/dev/null)" planned_peak_bytes) $v" |
+		awk '{ printf "%d", $1 / 1e6 - $2 < 0.06 && $2 - $1 / 1e6 < 0.06 }'
+}
+is "bench: the vocabulary of a tokenizer" "$(vocabs --set "data.tokenizer=$src/t/data/tokenizers/gpt2")" 1
+is "bench: that of ids" "$(vocabs --set "data.train=$src/t/data/ids-llmc.bin" --set data.format=llmc)" 1
 out=$(heddle bench tiny.ini --json --steps 1 --bound)
 ok "bench --bound: the step takes longer than its products at their best, in any layout too" awk \
 	-v a="$(json "$out" bound_share)" -v b="$(json "$out" bound_any_layout_share)" 'BEGIN { exit !(a < 1 && b > 0 && b <= a) }'

@@ -159,7 +159,9 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	line = hd_json_line(o);
 	if (j->world.rank == 0 && json)
 		puts(line);
-	else if (j->world.rank == 0)
+	if (j->world.rank == 0 && !json)
+		hd_show_model(j);
+	if (j->world.rank == 0 && !json)
 		printf("%s: %.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s = %.0f%% of the matmul rate\n"
 		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
 		       "ready after %.2f s\n",
@@ -295,6 +297,30 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 	return HD_OK;
 }
 
+/* No ids are read, but as many entries as the model has in training are its vocabulary: a tokenizer's, or what the ids' file says. */
+static int vocabulary(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+{
+	struct hd_section *m = hd_conf_section(conf, NULL, "model");
+	struct hd_tokenizer *t = NULL;
+	struct hd_data *d = NULL;
+	struct hd_err why = { 0 };
+	int rc;
+
+	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
+	if (hd_section_int(m, "vocab") || *hd_section_str(m, "load"))
+		return HD_OK;
+	rc = hd_data_text_tokenizer(conf, "bench", 0, &t, &why);
+	if (t) {
+		j->text_vocab = hd_tokenizer_vocab(t);
+		hd_tokenizer_close(t);
+	} else if (hd_data_is_here(conf)) { /* ids may have a tokenizer that this program does not know */
+		rc = hd_cli_data(conf, &d, &why);
+		j->text_vocab = d ? hd_data_vocab(d) : 0;
+		hd_data_close(d);
+	}
+	return rc < 0 ? hd_err_set(err, why.code, "%s", why.text) : HD_OK;
+}
+
 int hd_verb_bench(struct hd_cli *c)
 {
 	struct hd_job j = { 0 };
@@ -304,7 +330,11 @@ int hd_verb_bench(struct hd_cli *c)
 
 	if (check_options(c, &err) >= 0)
 		hd_cli_conf(c, &conf, &err);
-	if (hd_start(c, &j, conf, &err) >= 0)
+	if (hd_start(c, &j, conf, &err) >= 0) {
+		vocabulary(&j, conf, &err);
+		hd_comm_agree(&err);
+	}
+	if (!err.code)
 		(hd_cli_has(c, "generate") ? bench_generation : bench)(&j, conf, c, &err);
 	rc = hd_finish(c, &j, &err);
 	j.conf = conf;

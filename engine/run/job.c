@@ -116,6 +116,13 @@ static int64_t node_size(const struct hd_job *j)
 	return j->world.size % j->world.hosts ? 0 : j->world.size / j->world.hosts;
 }
 
+static int64_t data_vocab(const struct hd_job *j)
+{
+	if (j->data)
+		return hd_data_vocab(j->data);
+	return j->text_vocab ? j->text_vocab : 256;
+}
+
 static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err *err)
 {
 	struct hd_plan_options o = role_options[role];
@@ -136,7 +143,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.separate = j->device->kernel("gelu_slope") == NULL;
 	o.own_memory = !hd_device_in_host(j->device);
 	o.global_batch = global_batch;
-	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
+	o.data_vocab = data_vocab(j);
 	if (plan(j, &o, &j->plan[role], err) >= 0 && j->nccl && hd_spare_axis(j->plan[role]))
 		hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
 			      "nccl has no pushes to servers: with train.comm = mpi they go through host memory");
@@ -198,7 +205,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		o.separate = j->device->kernel("gelu_slope") == NULL;
 		o.own_memory = !hd_device_in_host(j->device);
 		o.global_batch = hd_ramp_size(ramp, k);
-		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
+		o.data_vocab = data_vocab(j);
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
 			most = g->memory.transient > most ? g->memory.transient : most;
 		if (g && !err->code)

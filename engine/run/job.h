@@ -28,6 +28,7 @@ struct hd_job {
 	uint32_t compute_dtype; /* HD_DTYPE_BF16: of hd_plan_options */
 	int threads;
 	struct hd_data *data; /* may be NULL */
+	int64_t text_vocab;   /* then: of the data that a run would have; 0: of bytes */
 	struct hd_cache_sizes cache;
 	struct hd_plan *plan[HD_JOB_ROLES];
 	struct hd_program *program[HD_JOB_ROLES];

@@ -102,16 +102,13 @@ static const char *basis(const struct hd_job *j)
 	return hd_device_in_host(j->device) ? "matmul rate" : "peak (MFU)";
 }
 
-void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
+void hd_show_model(const struct hd_job *j)
 {
-	const struct hd_plan *p = hd_job_any_plan(s->j);
-	const char *why = hd_autotune_why(s->j);
+	const struct hd_plan *p = hd_job_any_plan(j);
 
-	if (!s->speaks)
-		return;
 	printf("%s, %s parameters; %lld rank%s x %d thread%s", p->model.family->name,
 	       hd_human_count((double)hd_plan_parameters(p)).text, (long long)p->ranks, hd_plural(p->ranks, "s"),
-	       s->j->threads, hd_plural(s->j->threads, "s"));
+	       j->threads, hd_plural(j->threads, "s"));
 	for (int a = 0; a < p->naxes; a++) {
 		char *axis = hd_axis_text(p->axes[a]);
 
@@ -122,6 +119,15 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	       (long long)(p->batch * p->micros), hd_plural(p->batch * p->micros, "s"), (long long)p->model.seq,
 	       (long long)p->micros, hd_plural(p->micros, "es"), (long long)p->micro_batch, (long long)p->replicas,
 	       hd_plural(p->replicas, "s"));
+}
+
+void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
+{
+	const char *why = hd_autotune_why(s->j);
+
+	if (!s->speaks)
+		return;
+	hd_show_model(s->j);
 	if (why)
 		printf("precision %s: %s (train.precision = auto)\n", s->j->compute_dtype ? "bf16" : "fp32", why);
 	if (s->j->train.batch.steps)

@@ -21,6 +21,7 @@ struct hd_show {
 };
 
 void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps);
+void hd_show_model(const struct hd_job *j); /* two lines: model and layout, and what a step takes */
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at);
 void hd_show_step(struct hd_show *s, struct hd_numbers *n); /* fills in memory, elapsed, left */
 void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens);
