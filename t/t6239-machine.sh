@@ -10,6 +10,8 @@ ok 'one rank measures' heddle machine --quick --out here.ini
 ok 'the file says what was measured' has '^processor = .'
 ok 'of a rank that has all cores anyhow no more is said' sh -c '! grep -q "^launch" here.ini'
 ok 'and by which build' has "^build = heddle $("$build/heddle" --version | sed 's/heddle \([^,]*\),.*/\1/')"
+ok 'and that it was a quick look' has '^quick = yes'
+ok 'which plan repeats' sh -c '"$0" plan tiny.ini --ranks 1 --machine here.ini 2>&1 >/dev/null | grep -q "measured with --quick"' "$build/heddle"
 ok 'on how many cores' has '^cores = [1-9]'
 for kind in forward backward weights; do
 	ok "products have rates by shape: $kind" sh -c \

@@ -325,6 +325,12 @@ static void note_peak(const struct hd_machine *m, int bf16)
 		       hd_human_rate(m->flops_fp32).text);
 }
 
+static void note_quick(const struct hd_machine *m)
+{
+	if (m->rates && m->rates->quick)
+		hd_log(HD_LOG_INFO, "plan: %s was measured with --quick, of few and small sizes: for a trial only", m->name);
+}
+
 static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_machine m;
@@ -337,6 +343,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	if (hd_cli_has(c, "slow") && hd_cli_has(c, "search"))
 		return hd_err_set(err, HD_EINVAL, "plan: --search takes all ranks as alike, and --slow names one");
 	HD_TRY(read_machine(c, &m, err));
+	note_quick(&m);
 	c->device_memory = !hd_machine_is_host(&m);
 	c->gpu_kernels = m.rates && c->device_memory;
 	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);

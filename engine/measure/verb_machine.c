@@ -61,8 +61,10 @@ static int64_t cores(const struct hd_job *j)
 	return all < online ? all : online;
 }
 
-static void about(struct hd_rates *r, const struct hd_job *j)
+static void about(const struct hd_measuring *m)
 {
+	struct hd_rates *r = m->rates;
+	const struct hd_job *j = m->j;
 	time_t now = time(NULL);
 	struct tm t;
 
@@ -78,6 +80,7 @@ static void about(struct hd_rates *r, const struct hd_job *j)
 	r->ranks = j->world.size;
 	r->launch = r->exchange = r->turn = r->step = -1;
 	r->threads = hd_device_in_host(j->device) ? j->threads : 1;
+	r->quick = m->quick;
 }
 
 static int open_device(struct hd_job *j, struct hd_err *err)
@@ -188,7 +191,7 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	m->memory = &memory;
 	open_device(m->j, err);
 	HD_TRY(hd_comm_agree(err));
-	about(m->rates, m->j);
+	about(m);
 	exchange[0] = hd_bench_exchange(m->j);
 	rc = hd_measure_programs(m, err); /* the first, while nothing else has taken memory */
 	settle(m->rates);

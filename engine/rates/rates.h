@@ -33,6 +33,7 @@ struct hd_rates {
 	int64_t cores;        /* of a host; of a device: 1 */
 	int64_t hosts, ranks; /* that measured */
 	int64_t threads;      /* of each */
+	int quick;            /* few and small sizes were measured */
 	double launch; /* seconds more that a launch takes by one rank with all cores; less than 0: not measured */
 	double exchange; /* seconds in which a core hands a cache line to another, while `launch` was measured; likewise */
 	double turn;     /* seconds more that a movement takes by each of the ranks that share a core; likewise */

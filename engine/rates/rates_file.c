@@ -30,6 +30,7 @@ static const struct hd_option measured_keys[] = {
 	{ "hosts", HD_OPT_INT, 0, "1", "1..", "hosts that were measured" },
 	{ "ranks", HD_OPT_INT, 0, "1", "1..", "ranks that measured" },
 	{ "threads", HD_OPT_INT, 0, NULL, "1..", "threads of each" },
+	{ "quick", HD_OPT_BOOL, 0, "no", NULL, "by heddle machine --quick" },
 	{ "launch", HD_OPT_NUM, 0, "0", "0..", "seconds more that a launch takes by one rank with all cores" },
 	{ "exchange", HD_OPT_NUM, 0, "0", "0..", "seconds in which a core hands a cache line to another" },
 	{ "turn", HD_OPT_NUM, 0, "0", "0..",
@@ -145,6 +146,7 @@ static int read_all(struct hd_conf *c, struct hd_section *s, struct hd_rates *r,
 	r->hosts = hd_section_int(s, "hosts");
 	r->ranks = hd_section_int(s, "ranks");
 	r->threads = hd_section_int(s, "threads");
+	r->quick = (int)hd_section_int(s, "quick");
 	r->launch = hd_section_num(s, "launch");
 	r->exchange = hd_section_num(s, "exchange");
 	r->turn = hd_section_num(s, "turn");
@@ -216,6 +218,8 @@ void hd_rates_print(const struct hd_rates *r, FILE *to)
 		r->processor, r->build, r->date, r->device, (long long)r->cores, (long long)r->hosts);
 	fprintf(to, "ranks = %lld\nthreads = %lld\t; of each; all computed at once\n", (long long)r->ranks,
 		(long long)r->threads);
+	if (r->quick)
+		fprintf(to, "quick = yes\t; few and small sizes: for a trial only\n");
 	if (r->launch >= 0)
 		fprintf(to, "launch = %.3g\t; seconds more of a launch by a rank with all cores\n", r->launch);
 	if (r->exchange > 0)
