@@ -328,7 +328,8 @@ static void note_peak(const struct hd_machine *m, int bf16)
 static void note_quick(const struct hd_machine *m)
 {
 	if (m->rates && m->rates->quick)
-		hd_log(HD_LOG_INFO, "plan: %s was measured with --quick, of few and small sizes: for a trial only", m->name);
+		hd_log(HD_LOG_INFO, "plan: %s was measured with --quick, of few and small sizes: for a trial only",
+		       m->name);
 }
 
 static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
