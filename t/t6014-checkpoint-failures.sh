@@ -148,14 +148,25 @@ fi
 
 # A disk that says how much it has left: by a function of our own in place of the system's.
 cat >room.c <<'EOF'
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 int statvfs64(const char *path, struct statvfs *st) __attribute__((alias("statvfs")));
 int statvfs(const char *path, struct statvfs *st)
 {
 	(void)path;
+	if (!access("room/.step-00000099.tmp", F_OK)) /* which fills it */
+		return *st = (struct statvfs){ .f_frsize = 1 }, 0;
 	*st = (struct statvfs){ .f_frsize = 1, .f_bavail = strtoull(getenv("ROOM"), NULL, 10) };
 	return 0;
+}
+int mkostemp(char *path, int flags);
+int mkstemp64(char *path) __attribute__((alias("mkstemp")));
+int mkstemp(char *path)
+{
+	errno = ENOSPC;
+	return access("room/.step-00000099.tmp", F_OK) ? mkostemp(path, 0) : -1;
 }
 EOF
 ok "a disk of our own" ${CC:-cc} -shared -fPIC -o room.so room.c
@@ -171,6 +182,16 @@ ok "one save, and room for it" small_disk $each --set train.steps=1
 fails "one is there: room for one of two" small_disk $((2 * each - 1)) --set checkpoint.resume=auto
 ok "room for two" small_disk $((2 * each)) --set checkpoint.resume=auto
 fails "three are there: room for none of one more" small_disk $((each - 1)) --set checkpoint.resume=auto --set train.steps=9
+mkdir -p room/.step-00000099.tmp room/.removed-.removed-.step-00000098.tmp
+ok "a save that was cut short has filled the disk: its files make room first" small_disk $((2 * each)) --set checkpoint.resume=auto --set train.steps=5
+is "and nothing of it stays" "$(find room -name '.*' | wc -l | tr -d ' ')" 0
+printf '#include <errno.h>\nint rename(const char *from, const char *to) { (void)from, (void)to; errno = EACCES; return -1; }\n' >stays.c
+ok "a disk where nothing can be renamed" ${CC:-cc} -shared -fPIC -o stays.so stays.c
+mkdir room/.step-00000098.tmp
+fails "what is left cannot be removed" env LD_PRELOAD="$tmp/stays.so $tmp/room.so" ROOM=$((each - 1)) \
+	"$heddle" train run.ini --set checkpoint.dir=room --set checkpoint.resume=auto --set train.steps=6
+like "which is said" "$(cat .ok)" 'cannot be removed: room/\.step-00000098\.tmp: cannot be removed: Permission denied'
+rmdir room/.step-00000098.tmp
 ok "nothing is to be done: no room is needed" small_disk 0 --set checkpoint.resume=auto
 LD_PRELOAD="$tmp/room.so" ROOM=5000 "$heddle" tokenize --tokenizer "$src/t/data/tokenizers/gpt2" --out ids text.txt >.ok 2>&1
 like "tokenize: the ids of a text" "$? $(cat .ok)" \

@@ -20,6 +20,9 @@ struct hd_progress {
 	int64_t step, samples;
 }; /* updates made; samples that they used */
 
+/* One rank, while the directory is this run's: removes what saves that were cut short have left in it.  stays: the first of it that
+ * cannot be removed. */
+void hd_steps_tidy(const char *dir, struct hd_err *stays);
 /* All collective; on failure all ranks have the same err, and what was saved before is whole. */
 /* Before the first step: whether the disk has room for the checkpoints that will be there at once, of `saves` saves from now on. */
 int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err);

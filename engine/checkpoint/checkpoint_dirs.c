@@ -80,20 +80,30 @@ int64_t hd_steps_count(const char *dir)
 	return (int64_t)n;
 }
 
-void hd_steps_tidy(const char *dir)
+/* .step-00000500.tmp is half written; .removed-step-00000500 is half removed, and so is what stands behind more than one .removed-. */
+static int is_left_over(const char *name)
 {
-	struct hd_err ignored = { 0 };
+	static const char removed[] = ".removed-";
+	size_t n = strlen(removed);
+	const char *of = name;
+
+	while (!strncmp(of, removed, n))
+		of += n;
+	return !strncmp(of, ".step-", 6) || (of > name && !strncmp(of, "step-", 5));
+}
+
+void hd_steps_tidy(const char *dir, struct hd_err *stays)
+{
 	struct dirent *e;
 	DIR *d = opendir(dir);
 
 	while (d && (e = readdir(d))) {
 		char *path;
 
-		if (strncmp(e->d_name, ".step-", 6) && strncmp(e->d_name, ".removed-step-", 14) &&
-		    strncmp(e->d_name, ".removed-.step-", 15))
+		if (!is_left_over(e->d_name))
 			continue;
 		path = hd_format("%s/%s", dir, e->d_name);
-		hd_dir_remove(path, &ignored);
+		hd_dir_remove(path, stays);
 		free(path);
 	}
 	if (d)

@@ -73,7 +73,6 @@ int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, stru
 int64_t hd_step_of_name(const char *name); /* of "step-" and at least 8 digits; -1: of anything else */
 char *hd_step_path(const char *dir, int64_t step);
 char *hd_step_aside(const char *dir, int64_t step); /* where it is written before it is complete */
-void hd_steps_tidy(const char *dir);                /* what saves that were cut short have left */
 int64_t hd_steps_count(const char *dir);
 void hd_steps_prune(const char *dir, int64_t step, int64_t keep); /* step and what is older: the newest stay */
 

@@ -38,9 +38,10 @@ static int make_file(struct hd_saving *s, struct hd_tensorfile *f, const char *n
 static int create(struct hd_saving *s, struct hd_err *err)
 {
 	char *inner = hd_format("%s/heddle", s->aside);
+	struct hd_err ignored = { 0 };
 	int rc;
 
-	hd_steps_tidy(s->dir);
+	hd_steps_tidy(s->dir, &ignored);
 	rc = hd_dir_make(inner, err);
 	free(inner);
 	HD_TRY(rc);
@@ -245,22 +246,27 @@ double hd_saving_bytes(const struct hd_saving *s)
 	return bytes;
 }
 
-/* An older one is removed when the next is complete: `keep` and one more are there at once. */
+/* An older one is removed when the next is complete: `keep` and one more are there at once.  What a kill within a save has left
+ * goes first, or its bytes would be missing: the directory is this run's. */
 static int check_room(struct hd_saving *s, int64_t saves, struct hd_err *err)
 {
 	const struct hd_checkpoint_config *k = &s->j->checkpoint;
+	struct hd_err stays = { 0 };
 	int64_t have = hd_steps_count(s->dir), most = have + saves < k->keep + 1 ? have + saves : k->keep + 1;
 	int64_t more = most - have > 1 ? most - have : 1;
-	double each = hd_saving_bytes(s), left = hd_disk_left(s->dir);
+	double each = hd_saving_bytes(s), left;
 
+	hd_steps_tidy(s->dir, &stays);
+	left = hd_disk_left(s->dir);
 	if (each * (double)more <= left)
 		return HD_OK;
 	return hd_section_fail(
 		s->j->conf, k->section, "dir", err, HD_EIO,
 		"%s: %lld checkpoint%s of %s (checkpoint.keep = %lld, and the one that is being written) need%s %s of disk, but "
-		"%s is left there. A smaller keep or another dir helps",
+		"%s is left there. A smaller keep or another dir helps%s%s",
 		s->dir, (long long)more, more > 1 ? "s" : "", hd_human_bytes(each).text, (long long)k->keep,
-		more > 1 ? "" : "s", hd_human_bytes(each * (double)more).text, hd_human_bytes(left).text);
+		more > 1 ? "" : "s", hd_human_bytes(each * (double)more).text, hd_human_bytes(left).text,
+		stays.code ? "; a save that was cut short has left what cannot be removed: " : "", stays.text);
 }
 
 int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err)

@@ -33,8 +33,19 @@ static void close_dir(struct save_dir *d)
 	free(d->made);
 }
 
-/* Rank 0 writes the files of [log]; the directory of checkpoints every rank.  Two runs in one would remove each other's. */
-static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct save_dir *d, struct hd_err *err)
+/* Rank 0: two runs in one directory would remove each other's.  What a kill within a save has left there may fill the disk. */
+static int take_dir(const char *dir, struct save_dir *d, struct hd_err *why)
+{
+	struct hd_err ignored = { 0 };
+
+	HD_TRY(hd_dir_make(dir, why));
+	HD_TRY(hd_dir_lock(&d->lock, dir, ENDING, why));
+	hd_steps_tidy(dir, &ignored);
+	return HD_OK;
+}
+
+/* Rank 0 writes the files of [log]; the directory of checkpoints every rank. */
+static int open_outputs(const struct hd_job *j, struct hd_conf *conf, struct save_dir *d, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
 	struct hd_err why = { 0 };
@@ -45,9 +56,19 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct save_di
 		HD_TRY(hd_outputs_check(conf, err));
 	if (*k.dir && access(k.dir, F_OK))
 		d->made = hd_strdup(k.dir);
-	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)
+	if (*k.dir && j->world.rank == 0 && take_dir(k.dir, d, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
-	if (*k.dir && j->world.rank == 0 && hd_dir_lock(&d->lock, k.dir, ENDING, &why) < 0)
+	return HD_OK;
+}
+
+/* Every rank, when rank 0 has it. */
+static int check_dir(struct hd_conf *conf, struct hd_err *err)
+{
+	struct hd_checkpoint_config k;
+	struct hd_err why = { 0 };
+
+	HD_TRY(hd_checkpoint_config_read(conf, &k, err));
+	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
 	return HD_OK;
 }
@@ -62,7 +83,9 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, str
 	HD_TRY(hd_start_data(j, conf, err));
 	hd_asked_watch(hd_turn_now);
 	hd_asked_ready(hd_comm_ending);
-	open_dir(j, conf, d, err);
+	open_outputs(j, conf, d, err);
+	HD_TRY(hd_comm_agree(err));
+	check_dir(conf, err);
 	HD_TRY(hd_comm_agree(err));
 	hd_checkpoint_choose(conf, &resume, err);
 	HD_TRY(hd_comm_agree(err));
