@@ -24,6 +24,7 @@
 
 static atomic_int asked, from_launcher, by_launcher, ready, ends;
 static void (*_Atomic on_ending)(void);
+static const char *_Atomic hurry; /* not yet said */
 static uint64_t (*_Atomic whose_turn)(char *text, size_t size);
 static void (*_Atomic too_long)(const char *where, double seconds);
 static double longest; /* written before too_long */
@@ -86,6 +87,15 @@ static void look_for_stuck(void)
 		too_long(where, seconds);
 }
 
+/* At once, for the step may take longer than the launcher waits. SIGUSR1 is nobody's way to end a process soon. */
+static void say_hurry(void)
+{
+	const char *text = asked && asked != SIGUSR1 && first ? atomic_exchange(&hurry, NULL) : NULL;
+
+	if (text)
+		hd_launch_tell(text);
+}
+
 static void take(const siginfo_t *info)
 {
 	void (*ending)(void);
@@ -93,6 +103,7 @@ static void take(const siginfo_t *info)
 	from_launcher = info->si_pid == getppid();
 	by_launcher = info->si_signo != SIGUSR1 && from_launcher;
 	asked = info->si_signo;
+	say_hurry();
 	ending = on_ending;
 	if (!ready || !by_launcher)
 		return;
@@ -183,6 +194,12 @@ void hd_asked_ready(void (*ending)(void))
 	ready = 1;
 	if (by_launcher && ending)
 		ending();
+}
+
+void hd_asked_hurry(const char *text)
+{
+	hurry = text;
+	say_hurry();
 }
 
 void hd_asked_watch(uint64_t (*turn)(char *text, size_t size))

@@ -17,6 +17,9 @@ void hd_asked_open(void);
 /* From here on the run looks.  ending: called, also by the thread that waits for signals, where the launcher itself sends the signal,
  * which then ends the run; or NULL. */
 void hd_asked_ready(void (*ending)(void));
+/* A line that rank 0 writes to the launcher's stderr as soon as SIGTERM or SIGINT comes, or has come; once.  text stays the caller's.
+ * After hd_launch_listen. */
+void hd_asked_hurry(const char *text);
 /* Tells the slot or kernel of a plugin that runs ("": none does), and a number that is another one for each. */
 void hd_asked_watch(uint64_t (*turn)(char *text, size_t size));
 /* Call hd_asked_watch first.  The thread that waits for signals calls over if a slot or kernel runs for longer than that. */

@@ -128,6 +128,20 @@ void hd_launch_listen(void)
 		launcher_stderr = open(link, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
 }
 
+void hd_launch_tell(const char *text)
+{
+	int fd = launcher_stderr >= 0 ? launcher_stderr : 2;
+
+	/* On a terminal a line of progress, or ^C, is open. */
+	if ((isatty(fd) && write(fd, "\n", 1) < 0) || write(fd, text, strlen(text)) < 0)
+		return; /* nobody reads it */
+}
+
+int hd_launch_hurries(void)
+{
+	return getenv("OMPI_COMM_WORLD_RANK") && !getenv("OMPI_MCA_odls_base_sigkill_timeout");
+}
+
 void hd_launch_deaf(void)
 {
 	if (!getenv("OMPI_COMM_WORLD_RANK"))

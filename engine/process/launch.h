@@ -25,6 +25,10 @@ int hd_launch_columns(void); /* of that terminal; 80 where it does not say */
  * own went. */
 void hd_launch_listen(void);
 void hd_launch_deaf(void);
+/* Writes text where the launcher's own messages go, from any thread. */
+void hd_launch_tell(const char *text);
+/* 1: this is mpirun, which kills its ranks a second after it has passed SIGTERM or SIGINT on, as nothing has told it to wait. */
+int hd_launch_hurries(void);
 /* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
  * shell; malloc'ed. */
 char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv);

@@ -271,14 +271,9 @@ static int after_step(struct train_loop *l, int last)
 
 /* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
 /* mpirun kills the ranks a second after a signal of its own, which SIGUSR1 is not: it passes that on, and waits. */
-static const char *hurries(const struct train_loop *l, int sig)
-{
-	if (sig == SIGUSR1 || !hd_train_saves(l) || l->j->world.size == 1 || !getenv("OMPI_COMM_WORLD_RANK") ||
-	    getenv("OMPI_MCA_odls_base_sigkill_timeout"))
-		return "";
-	return " (mpirun kills a second after its own signal; with --mca odls_base_sigkill_timeout 10 after ten; "
-	       "kill -USR1 of mpirun has no such limit)";
-}
+#define HURRY \
+	"heddle: asked to end; if mpirun was, it kills its ranks in a second, and a step or save that takes longer is lost. " \
+	"kill -USR1 of mpirun has no such limit; with --mca odls_base_sigkill_timeout 30 mpirun waits 30 seconds\n"
 
 /* With a checkpoint it is no failure: whoever asked can go on from there. */
 static int interrupted(struct train_loop *l)
@@ -295,10 +290,10 @@ static int interrupted(struct train_loop *l)
 		return 1;
 	if (hd_train_saves(l))
 		l->j->stopped = HD_STOPPED_SAVED;
-	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "asked to end",
+	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s", sig == SIGINT ? "interrupted" : "asked to end",
 		   (long long)l->at.step,
 		   hd_train_saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
-		   hd_train_saves(l) ? l->j->checkpoint.dir : "", hurries(l, sig));
+		   hd_train_saves(l) ? l->j->checkpoint.dir : "");
 	return 1;
 }
 
@@ -430,6 +425,8 @@ static int open_outputs(struct train_loop *l)
 	if (hd_train_saves(l))
 		HD_TRY(hd_saver_open(l->j, &l->saver, l->err));
 	hd_launch_listen();
+	if (hd_train_saves(l) && hd_launch_hurries())
+		hd_asked_hurry(HURRY);
 	return HD_OK;
 }
 
