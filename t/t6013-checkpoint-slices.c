@@ -264,7 +264,7 @@ static uint64_t hash_of(const struct hd_job *j)
 static void several_files(void)
 {
 	struct hd_job j = { 0 };
-	struct hd_progress p = { 7, 7 }, q = { 0, 0 };
+	struct hd_progress p = { 7, 7, 112 }, q = { 0, 0, 0 };
 	struct hd_err err = { 0 };
 	char *dir = at("ck"), *index = at("ck/step-00000007/model.safetensors.index.json");
 	char *first = at("ck/step-00000007/model-00001-of-00003.safetensors");
@@ -285,6 +285,7 @@ static void several_files(void)
 	ok(hd_checkpoint_load(&j, dir, &q, &err) >= 0, "becomes, once they are read: %s", err.text);
 	ok(hash == hash_of(&j), "%s", "the same");
 	is_int(q.step, 7, "at its step");
+	is_int(q.tokens, 112, "and after its tokens, whatever train.seq is now");
 	unlink(first);
 	hd_checkpoint_weights(&j, dir, &err);
 	ok(strstr(err.text, "model-00001-of-00003"), "a missing file is named: %s", err.text);

@@ -65,4 +65,14 @@ rates "in tokens of a batch that grows" "0.0025 0.005 0.01 0.008875 0.00775 0.00
 heddle train lr.ini --set train.warmup=4 --set checkpoint.dir=c --set checkpoint.every=5 >out 2>&1
 rates "from step 6 on" "0.00775 0.0055 0.00325 0.00160288568297 0.001" --set train.warmup=4 \
 	--set checkpoint.resume=c/step-00000005
+
+# With sequences of another length, in tokens: those that were used stay counted. 5 steps of 64 tokens, then 5 of 32.
+short="$tokens --set train.seq=8 --set model.max_seq=16 --set checkpoint.resume=d/step-00000005 --set train.schedule=linear --set train.min_lr=0"
+heddle train lr.ini $tokens --set model.max_seq=16 --set checkpoint.dir=d --set train.schedule=linear --set checkpoint.every=5 >out 2>&1
+rates "shorter sequences" "0.00625 0.005 0.00375 0.0025 0.00125" $short --set train.warmup=256 --set train.decay=512
+is "the tokens of all steps" "$(sed -n 's/.*"total_tokens": *\([0-9]*\).*/\1/p' m.jsonl | tr '\n' ' ')" "352 384 416 448 480 "
+rates "a decay that ends with the last step" "0.00571428571429 0.00428571428571 0.00285714285714 0.00142857142857 0" $short --set train.warmup=256
+like "and that is said" "$(cat out)" 'was to end at token 640, and now ends at token 480\. train\.decay = 640 keeps'
+heddle train lr.ini $short --set checkpoint.dir=e >out 2>&1
+like "a checkpoint counts them too" "$(cat e/step-00000010/heddle/state.json)" '"tokens": 480,'
 done_testing

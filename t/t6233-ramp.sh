@@ -31,6 +31,11 @@ ok "resumed in the ramp" heddle train one.ini --set log.metrics=rest.jsonl --set
 is "its losses, digit by digit" "$(column rest.jsonl loss)" "$(tail -n 9 one)"
 ok "its weights, bit by bit" cmp a/step-00000014/model.safetensors b/step-00000014/model.safetensors
 
+# With shorter sequences: the tokens that were used count. 768 of 1500 are used, then 8 sequences of 16 twice, then 12, then 16.
+ok "shorter sequences" heddle train one.ini --set train.seq=16 --set model.max_seq=32 --set log.metrics=short.jsonl \
+	--set checkpoint.resume=a/step-00000005
+is "the batch grows by the tokens of all steps" "$(column short.jsonl tokens | tr '\n' ' ')" "128 128 192 192 192 256 256 256 256 "
+
 said=$(heddle check many.ini --ranks 24 --set dp.size=6 --set train.global_batch=24 --set train.global_batch_ramp=12,4,1K 2>&1)
 is "a size that does not divide is refused" $? 1
 like "with the step that fails" "$said" 'global_batch_ramp: step 2 of the ramp, 16 sequences, is not a multiple of micro_batch 1 x 6 replicas'

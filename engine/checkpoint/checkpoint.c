@@ -38,7 +38,8 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 
 	if (rc >= 0)
 		rc = hd_state_read(dir, at, &seed, &picks, err);
-
+	if (rc >= 0 && at->tokens < 0) /* then no other length was used */
+		at->tokens = at->samples * j->train.seq;
 	if (rc >= 0 && seed != j->train.seed)
 		hd_log(HD_LOG_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld",
 		       dir, (long long)seed, (long long)j->train.seed);

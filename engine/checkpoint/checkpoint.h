@@ -17,8 +17,8 @@
 #include "engine/text/tokenizer.h"
 
 struct hd_progress {
-	int64_t step, samples;
-}; /* updates made; samples that they used */
+	int64_t step, samples, tokens;
+}; /* updates made; samples that they used, and the tokens of these: a run may go on with sequences of another length */
 
 /* One rank, while the directory is this run's: removes what saves that were cut short have left in it.  stays: the first of it that
  * cannot be removed. */

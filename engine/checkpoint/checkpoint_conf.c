@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define STATE_VERSION 1  /* of state.json */
-#define MOST (1ll << 53) /* of its steps and samples, as other programs read JSON: sums of them stay numbers */
+#define MOST (1ll << 53) /* of its steps, samples and tokens, as other programs read JSON: sums of them stay numbers */
 
 /* -- writing --------------------------------------------------------------------------------- */
 static char *complete_conf(const struct hd_job *j, struct hd_err *err)
@@ -43,8 +43,8 @@ static char *state_text(const struct hd_job *j, const struct hd_progress *at, ui
 	char *layout = hd_layout_text(p), *text;
 	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "version", STATE_VERSION, "step",
 			      (json_int_t)at->step, "samples", (json_int_t)at->samples, "tokens",
-			      (json_int_t)(at->samples * p->model.seq), "seed", (json_int_t)j->train.seed, "ranks",
-			      (json_int_t)p->ranks, "layout", layout, "picks", j->tuned ? j->tuned : "");
+			      (json_int_t)at->tokens, "seed", (json_int_t)j->train.seed, "ranks", (json_int_t)p->ranks,
+			      "layout", layout, "picks", j->tuned ? j->tuned : "");
 
 	if (j->data) {
 		char *hash = hd_format("%016llx", (unsigned long long)data_hash);
@@ -124,17 +124,17 @@ static long long step_named(const char *dir)
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err)
 {
 	json_t *o = read_json(dir, "heddle/state.json", err);
-	json_int_t version = 0, step = 0, samples = 0, key = 0;
+	json_int_t version = 0, step = 0, samples = 0, tokens = -1, key = 0;
 	const char *text = "";
 	int rc = HD_OK;
 
 	if (!o)
 		return err->code;
-	if (json_unpack(o, "{s:I, s:I, s:I, s:I, s?s}", "version", &version, "step", &step, "samples", &samples, "seed",
-			&key, "picks", &text))
+	if (json_unpack(o, "{s:I, s:I, s:I, s?I, s:I, s?s}", "version", &version, "step", &step, "samples", &samples,
+			"tokens", &tokens, "seed", &key, "picks", &text))
 		rc = hd_err_set(
 			err, HD_EIO,
-			"%s/heddle/state.json: must have version, step, samples and seed, which are whole numbers; picks is text",
+			"%s/heddle/state.json: must have version, step, samples and seed, which are whole numbers, as tokens is; picks is text",
 			dir);
 	else if (version > STATE_VERSION)
 		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is version %lld; this program reads version %d",
@@ -142,12 +142,15 @@ int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char *
 	else if (step < 0 || samples < 0 || step > MOST || samples > MOST)
 		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, samples %lld: each is 0 to %lld", dir,
 				(long long)step, (long long)samples, MOST);
+	else if (json_object_get(o, "tokens") && (tokens < samples || tokens > MOST))
+		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: tokens is %lld: it is %lld, its samples, to %lld",
+				dir, (long long)tokens, (long long)samples, MOST);
 	else if (step_named(dir) >= 0 && step_named(dir) != step)
 		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: is of step %lld, and its directory of step %lld",
 				dir, step, step_named(dir));
 	else if (step && !samples)
 		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, of 0 samples", dir, step);
-	*at = (struct hd_progress){ step, samples };
+	*at = (struct hd_progress){ step, samples, tokens };
 	*seed = key;
 	*picks = hd_strdup(text);
 	json_decref(o);

@@ -86,6 +86,7 @@ int hd_has_tokenizer(const char *dir);
 int hd_tokenizer_has(const char *tokenizer, const char *path); /* path is its file, or one of those beside it */
 /* The sizes in config.json are the model's: heads, for one, are in no tensor's shape. */
 int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err);
+/* at->tokens: -1 where it does not say them. */
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err);
 
 /* -- one save -------------------------------------------------------------------------------- */

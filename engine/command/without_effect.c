@@ -44,7 +44,7 @@ static void warn_unsaved(const struct hd_plan *p)
 /* Of the last step; the decay begins behind the warm-up, and a step at its end has the last rate. */
 static int never_decays(const struct hd_train_config *t)
 {
-	int64_t last = t->by_tokens ? hd_ramp_samples(&t->batch, t->steps) * t->seq : t->steps;
+	int64_t last = t->by_tokens ? hd_ramp_last(&t->batch, 0, t->steps) : t->steps;
 
 	return t->steps && (t->warmup > last || (t->warmup == last && t->decay > last));
 }

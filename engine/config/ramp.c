@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The global batch as a function of the sequences used so far: of nothing else, so that a resumed run has the same one.
+ * The global batch as a function of the tokens used so far: of nothing else, so that a resumed run has the same one.
  */
 #include <config.h>
 #include "engine/config/ramp.h"
@@ -44,22 +44,28 @@ int64_t hd_ramp_size(const struct hd_ramp *r, int64_t k)
 	return k >= r->steps ? r->full : r->start + k * r->step;
 }
 
-int64_t hd_ramp_batch(const struct hd_ramp *r, int64_t samples)
+int64_t hd_ramp_batch(const struct hd_ramp *r, double tokens)
 {
-	double done = (double)samples * (double)r->seq / (double)(r->tokens ? r->tokens : 1);
+	double done = tokens / (double)(r->tokens ? r->tokens : 1);
 
 	if (!r->steps || done >= 1)
 		return r->full;
 	return hd_ramp_size(r, (int64_t)(done * (double)r->steps));
 }
 
-int64_t hd_ramp_samples(const struct hd_ramp *r, int64_t steps)
+int64_t hd_ramp_samples(const struct hd_ramp *r, double tokens, int64_t steps)
 {
-	int64_t samples = 0;
+	int64_t samples = 0, batch;
 
-	while (steps > 0 && hd_ramp_batch(r, samples) < r->full) {
-		samples += hd_ramp_batch(r, samples);
+	while (steps > 0 && (batch = hd_ramp_batch(r, tokens)) < r->full) {
+		samples += batch;
+		tokens += (double)batch * (double)r->seq;
 		steps--;
 	}
-	return samples + steps * r->full;
+	return steps > 0 ? samples + steps * r->full : samples;
+}
+
+int64_t hd_ramp_last(const struct hd_ramp *r, int64_t tokens, int64_t steps)
+{
+	return tokens + hd_ramp_samples(r, (double)tokens, steps) * r->seq;
 }

@@ -11,8 +11,11 @@ struct hd_ramp {
 	int64_t steps; /* sizes before the full one; 0: no ramp */
 };
 int hd_ramp_read(struct hd_conf *c, struct hd_section *train, struct hd_ramp *r, struct hd_err *err);
-int64_t hd_ramp_size(const struct hd_ramp *r, int64_t k);        /* the k-th batch size, 0 .. steps */
-int64_t hd_ramp_batch(const struct hd_ramp *r, int64_t samples); /* the batch after so many sequences */
-int64_t hd_ramp_samples(const struct hd_ramp *r, int64_t steps); /* sequences of the first so many updates */
+int64_t hd_ramp_size(const struct hd_ramp *r, int64_t k);      /* the k-th batch size, 0 .. steps */
+int64_t hd_ramp_batch(const struct hd_ramp *r, double tokens); /* the batch after so many tokens */
+int64_t hd_ramp_samples(const struct hd_ramp *r, double tokens,
+			int64_t steps); /* sequences of the updates that follow */
+/* The tokens of a run that has used so many and makes so many more updates. */
+int64_t hd_ramp_last(const struct hd_ramp *r, int64_t tokens, int64_t steps);
 
 #endif

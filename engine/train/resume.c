@@ -12,27 +12,28 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The step, or the tokens, at which the decay of a run ends; 0: the rate does not fall. */
-static int64_t decay_end(const struct hd_train_config *t)
+/* The step, or the tokens, at which the decay of a run that stands there ends; 0: the rate does not fall. */
+static int64_t decay_end(const struct hd_train_config *t, const struct hd_progress *at)
 {
 	if (t->schedule == HD_LR_CONSTANT)
 		return 0;
 	if (t->decay)
 		return t->decay;
-	return t->by_tokens ? hd_ramp_samples(&t->batch, t->steps) * t->seq : t->steps;
+	return t->by_tokens ? hd_ramp_last(&t->batch, at->tokens, t->steps - at->step) : t->steps;
 }
 
-static void note_decay(const char *dir, const struct hd_train_config *was, const struct hd_train_config *is)
+static void note_decay(const char *dir, const struct hd_train_config *was, const struct hd_train_config *is,
+		       const struct hd_progress *at)
 {
 	const char *unit = is->by_tokens ? "token" : "step";
+	int64_t then = decay_end(was, at), now = decay_end(is, at);
 
 	/* A run of no steps has none. */
-	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && decay_end(was) &&
-	    decay_end(was) != decay_end(is))
+	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && then && then != now)
 		hd_log(HD_LOG_WARN,
 		       "%s: the decay of the learning rate was to end at %s %lld, and now ends at %s %lld. "
 		       "train.decay = %lld keeps it as it was",
-		       dir, unit, (long long)decay_end(was), unit, (long long)decay_end(is), (long long)decay_end(was));
+		       dir, unit, (long long)then, unit, (long long)now, (long long)then);
 }
 
 /* 1e-3 is 0.001. */
@@ -176,7 +177,8 @@ static struct hd_conf *read_conf(const char *dir, struct hd_train_config *was)
 	return NULL;
 }
 
-static void note_all(const char *dir, const struct hd_job *j, struct hd_conf *c, const struct hd_train_config *was)
+static void note_all(const char *dir, const struct hd_job *j, struct hd_conf *c, const struct hd_train_config *was,
+		     const struct hd_progress *at)
 {
 	static const char *const rates[] = {
 		"lr",    "min_lr", "schedule", "warmup",    "schedule_unit", "optimizer",         "weight_decay",
@@ -185,13 +187,13 @@ static void note_all(const char *dir, const struct hd_job *j, struct hd_conf *c,
 	};
 
 	note_keys(dir, c, j->conf, "train", rates, "");
-	note_decay(dir, was, &j->train);
+	note_decay(dir, was, &j->train, at);
 	note_model(dir, c, j->conf);
 	if (!note_data(dir, c, j->conf))
 		note_contents(dir, j);
 }
 
-void hd_resume_notes(const struct hd_job *j, const char *path)
+void hd_resume_notes(const struct hd_job *j, const char *path, const struct hd_progress *at)
 {
 	struct hd_err none = { 0 };
 	struct hd_train_config was;
@@ -201,7 +203,7 @@ void hd_resume_notes(const struct hd_job *j, const char *path)
 	if (dir)
 		c = read_conf(dir, &was);
 	if (c)
-		note_all(dir, j, c, &was);
+		note_all(dir, j, c, &was, at);
 	hd_conf_destroy(c);
 	free(dir);
 }

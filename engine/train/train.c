@@ -85,8 +85,8 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 	};
 	double begin = hd_seconds();
 
-	run.lr = hd_learning_rate(&j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
-				  hd_ramp_samples(&j->train.batch, l->steps) * seq);
+	run.lr = hd_learning_rate(&j->train, l->at.step + 1, l->at.tokens + tokens, l->steps,
+				  hd_ramp_last(&j->train.batch, l->at.tokens, l->steps - l->at.step));
 	l->stuck = 1; /* the others would wait for this rank */
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
 	l->stuck = 0;
@@ -105,7 +105,8 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 	n->share = n->tokens_per_second * j->flops_per_token / (j->rate * j->world.size);
 	l->at.step++;
 	l->at.samples += l->global_batch;
-	n->total_tokens = l->at.samples * seq;
+	l->at.tokens += tokens;
+	n->total_tokens = l->at.tokens;
 	return HD_OK;
 }
 
@@ -300,7 +301,7 @@ static int interrupted(struct train_loop *l)
 /* The ramp's next size is another program on the same weights. */
 static int resize(struct train_loop *l)
 {
-	int64_t batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
+	int64_t batch = hd_ramp_batch(&l->j->train.batch, (double)l->at.tokens);
 	const struct hd_program *was = l->g;
 
 	if (batch != l->global_batch) /* what is being saved is known by the old program's names */
@@ -479,7 +480,7 @@ static int begin(struct train_loop *l)
 	if (resume) {
 		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
 		hd_log(HD_LOG_INFO, "resumed from %s", resume);
-		hd_resume_notes(l->j, resume);
+		hd_resume_notes(l->j, resume, &l->at);
 		if (is_in_dir(l, resume))
 			l->newest = l->saved = l->at.step;
 	}

@@ -174,7 +174,7 @@ void hd_fuzz_state(const uint8_t *data, size_t n)
 	hd_fuzz_file("step-00000003/heddle/state.json", data, n);
 	rc = hd_state_read(dir, &at, &seed, &picks, &err);
 	hd_fuzz_judge(rc, &err);
-	if (rc >= 0 && (at.step < 0 || at.samples < 0)) {
+	if (rc >= 0 && (at.step < 0 || at.samples < 0 || at.tokens < -1)) {
 		fprintf(stderr, "step %lld after %lld samples\n", (long long)at.step, (long long)at.samples);
 		abort();
 	}
