@@ -75,15 +75,20 @@ weights=$(wc -c <"killed/$(cat killed/latest)/model.safetensors")
 ok "a checkpoint before the disk is full" train full --set train.steps=1
 before=$(cd full && find . -type f | sort | xargs cksum)
 limited() (			# files of at most the weights and half of the states
-	trap '' XFSZ
 	ulimit -f $(((weights + (states - weights) / 2) / 512))
 	exec "$@"
 )
 fails "a file too large" limited "$heddle" train run.ini --set checkpoint.dir=full --set checkpoint.resume=auto
 like "is named, with its size" "$(cat .ok)" "optimizer\.safetensors: no room for its $states bytes"
+like "in the way of a full disk" "$(cat .ok)" 'step [0-9]+ is not saved, and training goes on: .*optimizer\.safetensors: no room for .*: File too large'
 is "in one message for each save" "$(grep -c '^heddle: .*optimizer' .ok)" 3
 is "what was there is there, and nothing else" "$(cd full && find . -type f | sort | xargs cksum)" "$before"
 ok "and whole" whole full
+
+# shellcheck disable=SC2016
+sh -c 'ulimit -f 1; exec "$1" keys >keys.out' sh "$heddle" 2>keys.err
+is "another verb: no signal ends it" $? 1
+like "and it says why" "$(cat keys.err)" '^heddle: .*File too large'
 
 # A save that fails, and one behind it that does not: by functions of our own in place of the system's. The file is rank 0's; each rank
 # writes its part.

@@ -9,6 +9,7 @@
 #include "engine/measure/measure.h"
 #include "engine/process/launch.h"
 #include <heddle/version.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -165,6 +166,8 @@ int main(int argc, char **argv)
 	double started = hd_seconds();
 	int rc = 0;
 
+	signal(SIGXFSZ,
+	       SIG_IGN); /* a write beyond ulimit -f fails as on a full disk; commands that this one starts inherit it */
 	hd_log_init(hd_launch_first(), HD_LOG_INFO);
 	if (hd_cli_parse(argc, argv, hd_verbs, hd_nverbs, &cli, &err) < 0) {
 		if (hd_launch_first())
