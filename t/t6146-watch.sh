@@ -31,6 +31,29 @@ heddle train tiny.ini --set train.steps=1 --set log.metrics=m.jsonl >/dev/null 2
 ok "and the next has the next number" test -s m.jsonl.2
 
 # A log that cannot be written ends no run, and a line that was cut off spoils none of the others.
+
+# A disk that is full until the second line, by a function of our own in place of the system's: the next line has model and layout.
+cat >first.c <<'EOF'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+ssize_t write(int fd, const void *p, size_t n)
+{
+	static int times;
+	char link[32], path[4096] = "";
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (readlink(link, path, sizeof(path) - 1) > 0 && strstr(path, "/full.jsonl") && times++ < 2)
+		return errno = ENOSPC, -1;
+	return ((ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, p, n);
+}
+EOF
+ok "a disk that is full at first" ${CC:-cc} -w -shared -fPIC -o first.so first.c -ldl
+ok "the run goes on" env LD_PRELOAD="$tmp/first.so" "$build/heddle" train tiny.ini --set train.steps=4 --set log.metrics=full.jsonl
+is "the lines that could be written, with the run in the first" "$(sed 's/^{"step": *\([0-9]*\),.*"run": *{.*/\1 run/; s/^{"step": *\([0-9]*\),.*/\1/' full.jsonl | tr '\n' ' ')" "3 run 4 4 "
 if [ -w /dev/full ]; then
 	ok "metrics to a full disk: the run goes on" heddle train tiny.ini --set train.steps=3 --set log.metrics=/dev/full --set checkpoint.dir=whole
 	is "... with one warning" "$(grep -c 'heddle: log\.metrics: /dev/full: .*; the run goes on' "$tmp/.ok")" 1

@@ -144,6 +144,17 @@ static double wall_clock(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* With what the run is, in the first line that is really written. */
+static void write_metrics(struct train_loop *l, json_t *o, struct hd_err *why)
+{
+	if (l->about)
+		json_object_set(o, "run", l->about);
+	if (hd_metrics_write(l->metrics, json_incref(o), why) < 0)
+		return;
+	json_decref(l->about);
+	l->about = NULL;
+}
+
 /* Steals o.  A log that cannot be written ends no run: the steps are worth more than their numbers. */
 void hd_train_emit(struct train_loop *l, json_t *o)
 {
@@ -151,11 +162,8 @@ void hd_train_emit(struct train_loop *l, json_t *o)
 
 	if (!json_object_get(o, "time"))
 		json_object_set_new(o, "time", hd_json_number(wall_clock()));
-	if (l->about)
-		json_object_set_new(o, "run", l->about);
-	l->about = NULL;
 	if (l->metrics) {
-		hd_metrics_write(l->metrics, json_incref(o), &why);
+		write_metrics(l, o, &why);
 		hd_log_file_say(&l->metrics_say, &why);
 	}
 	why.code = 0;
