@@ -141,6 +141,20 @@ tr a-z A-Z <text.txt >upper.txt
 like "another model" "$(again --set model.norm_eps=1e-3)" 'was made with model\.norm_eps = 1e-5, and it is 1e-3 now$'
 unlike "the same number, written otherwise" "$(again --set model.norm_eps=0.00001)" 'was made with model'
 like "other data" "$(again --set data.train=upper.txt)" 'was made with data\.train = text\.txt, and it is upper\.txt now: from here on the batches'
+unlike "the same file by another way" "$(again --set data.train="$tmp/text.txt")" 'data\.train|batches'
+cp text.txt copy.txt
+like "another file with the same contents, of which all samples are not compared" "$(again --set data.train=copy.txt)" \
+	'data\.train = text\.txt, and it is copy\.txt now, with as many tokens: the samples that were compared are the same$'
+unlike "the weight of a single file" "$(again --set data.weights=3)" 'data\.weights|batches|have changed'
+like "all of the data, for there are others to validate on" "$(again --set data.valid=upper.txt)" \
+	'data\.valid = \(none\), and it is upper\.txt now: from here on the batches are other ones$'
+like "more of the data" "$(again --set data.valid_fraction=0.2)" 'data\.valid_fraction = 0\.1, and it is 0\.2 now: from here on the batches'
+like "longer sequences" "$(again --set train.seq=16 --set model.max_seq=32)" 'train\.seq = 32, and it is 16 now: from here on the batches'
+valid() { rm -rf ck; cp -r valid ck; run --set train.steps=6 "$@"; }
+rm -rf ck; run --set train.steps=4 --set data.valid=upper.txt >/dev/null
+cp -r ck valid
+like "other data to validate on" "$(valid --set data.valid=copy.txt)" 'data\.valid = upper\.txt, and it is copy\.txt now$'
+unlike "do not change the batches" "$(valid --set data.valid=copy.txt)" 'batches|have changed'
 mixed() { run --set data.train=text.txt,upper.txt "$@"; }
 rm -rf ck; mixed --set train.steps=4 --set data.weights=7,3 >/dev/null
 cp -r ck mixed

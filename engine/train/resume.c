@@ -7,6 +7,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/data/mix.h"
 #include "engine/file/inside.h"
+#include "engine/file/same_file.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,31 +59,6 @@ static int note_key(const char *dir, struct hd_conf *was, struct hd_conf *is, co
 	return 1;
 }
 
-/* "7, 3" and "0.7,0.3" are the same shares. */
-static int same_weights(const char *x, const char *y)
-{
-	struct hd_names words = { 0 };
-	struct hd_mix a = { 0 }, b = { 0 };
-	struct hd_err none = { 0 };
-	int same;
-
-	hd_names_split(&words, x);
-	same = *x && *y && hd_mix_read(x, words.n, &a, &none) >= 0 && hd_mix_read(y, words.n, &b, &none) >= 0 &&
-	       !memcmp(a.weights, b.weights, words.n * sizeof(*a.weights));
-	hd_names_release(&words);
-	hd_mix_release(&a);
-	hd_mix_release(&b);
-	return same;
-}
-
-static int note_weights(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *what)
-{
-	const char *x = hd_section_str(hd_conf_section(was, NULL, "data"), "weights");
-	const char *y = hd_section_str(hd_conf_section(is, NULL, "data"), "weights");
-
-	return same_weights(x, y) ? 0 : note_key(dir, was, is, "data", "weights", what);
-}
-
 static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *section,
 		     const char *const *keys, const char *what)
 {
@@ -111,25 +87,6 @@ static void note_model(const char *dir, struct hd_conf *was, struct hd_conf *is)
 	}
 }
 
-/* Files of the same names with other contents. */
-static void note_contents(const char *dir, const struct hd_job *j)
-{
-	char *path = hd_format("%s/heddle/state.json", dir), hash[32];
-	json_t *o = json_load_file(path, 0, NULL);
-	json_int_t tokens = json_integer_value(json_object_get(o, "data_tokens"));
-	const char *then = json_string_value(json_object_get(o, "data_hash"));
-	int64_t now = hd_data_tokens(j->data, 0);
-
-	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)hd_data_fingerprint(j->data));
-	if (tokens && tokens != now)
-		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: %lld tokens then, %lld now", dir,
-		       (long long)tokens, (long long)now);
-	else if (then && strcmp(then, hash) && json_integer_value(json_object_get(o, "seed")) == j->train.seed)
-		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: as many tokens, but others", dir);
-	json_decref(o);
-	free(path);
-}
-
 static int is_there(const char *dir, const char *name)
 {
 	char *path = hd_format("%s/%s", dir, name);
@@ -139,14 +96,136 @@ static int is_there(const char *dir, const char *name)
 	return there;
 }
 
-static int note_data(const char *dir, struct hd_conf *was, struct hd_conf *is)
+/* -- data -------------------------------------------------------------------------------------- */
+static const char *data_key(struct hd_conf *c, const char *key)
 {
-	static const char *const data[] = { "train", "valid", "valid_fraction", "format", "field", "order", NULL };
-	static const char *const train[] = { "seq", NULL };
-	static const char others[] = ": from here on the batches are other ones";
-	int changed = note_keys(dir, was, is, "data", data, others) | note_weights(dir, was, is, others);
+	return hd_section_str(hd_conf_section(c, NULL, "data"), key);
+}
 
-	return changed || note_keys(dir, was, is, "train", train, others);
+/* "7, 3" and "0.7,0.3" are the same shares; so are any two of a single file. */
+static int same_weights(const char *x, const char *y, size_t files)
+{
+	struct hd_names words = { 0 };
+	struct hd_mix a = { 0 }, b = { 0 };
+	struct hd_err none = { 0 };
+	int same;
+
+	hd_names_split(&words, x);
+	same = *x && *y && hd_mix_read(x, words.n, &a, &none) >= 0 && hd_mix_read(y, words.n, &b, &none) >= 0 &&
+	       !memcmp(a.weights, b.weights, words.n * sizeof(*a.weights));
+	hd_names_release(&words);
+	hd_mix_release(&a);
+	hd_mix_release(&b);
+	return same || files == 1;
+}
+
+/* By another way: absolute, through a link. */
+static int same_path(const char *x, const char *y)
+{
+	char *a = hd_file_real(x), *b = hd_file_real(y);
+	int same = !strcmp(x, y) || (a && b && !strcmp(a, b));
+
+	free(a);
+	free(b);
+	return same;
+}
+
+/* files: how many names both have; another number is not the same. */
+static int same_files(const char *x, const char *y, size_t *files)
+{
+	struct hd_names a = { 0 }, b = { 0 };
+	int same;
+
+	hd_names_split(&a, x);
+	hd_names_split(&b, y);
+	same = a.n == b.n;
+	*files = same ? a.n : 0;
+	for (size_t i = 0; i < a.n && same; i++)
+		same = same_path(a.all[i], b.all[i]);
+	hd_names_release(&a);
+	hd_names_release(&b);
+	return same;
+}
+
+/* The share of data.train that is left out of training. */
+static double cut_off(struct hd_conf *c)
+{
+	return *data_key(c, "valid") ? 0 : hd_section_num(hd_conf_section(c, NULL, "data"), "valid_fraction");
+}
+
+/* Tokens of data.train, and some of its samples by their hash, which belongs to seed, seq, order and weights too. */
+enum contents { CONTENTS_SAME, CONTENTS_OTHER, CONTENTS_UNKNOWN };
+
+static enum contents compare_contents(const char *dir, const struct hd_job *j, int64_t *tokens)
+{
+	char *path = hd_format("%s/heddle/state.json", dir), hash[32];
+	json_t *o = json_load_file(path, 0, NULL);
+	const char *then = json_string_value(json_object_get(o, "data_hash"));
+	int same_seed = json_integer_value(json_object_get(o, "seed")) == j->train.seed;
+	enum contents is = CONTENTS_UNKNOWN;
+
+	*tokens = json_integer_value(json_object_get(o, "data_tokens"));
+	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)hd_data_fingerprint(j->data));
+	if (*tokens && *tokens != hd_data_tokens(j->data, 0))
+		is = CONTENTS_OTHER;
+	else if (*tokens && then && same_seed)
+		is = strcmp(then, hash) ? CONTENTS_OTHER : CONTENTS_SAME;
+	json_decref(o);
+	free(path);
+	return is;
+}
+
+/* Files of the same names with other contents. */
+static void note_contents(const char *dir, const struct hd_job *j)
+{
+	int64_t then, now = hd_data_tokens(j->data, 0);
+
+	if (compare_contents(dir, j, &then) != CONTENTS_OTHER)
+		return;
+	if (then != now)
+		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: %lld tokens then, %lld now", dir,
+		       (long long)then, (long long)now);
+	else
+		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: as many tokens, but others", dir);
+}
+
+static const char others[] = ": from here on the batches are other ones";
+
+/* What gives other batches whatever the files contain. */
+static int note_order(const char *dir, struct hd_conf *was, struct hd_conf *is, size_t files)
+{
+	static const char *const data[] = { "order", NULL }, *const train[] = { "seq", NULL };
+	double d = cut_off(was) - cut_off(is);
+	const char *cut = d < 0 || d > 0 ? others : "";
+	int changed = note_keys(dir, was, is, "data", data, others) | note_keys(dir, was, is, "train", train, others);
+	size_t valid;
+
+	if (!same_weights(data_key(was, "weights"), data_key(is, "weights"), files))
+		changed |= note_key(dir, was, is, "data", "weights", others);
+	if (!same_files(data_key(was, "valid"), data_key(is, "valid"), &valid))
+		note_key(dir, was, is, "data", "valid", cut);
+	note_key(dir, was, is, "data", "valid_fraction", cut);
+	return changed || *cut;
+}
+
+/* A file of another name may be a copy: of it no more is known than that some samples are the same. */
+static void note_data(const char *dir, const struct hd_job *j, struct hd_conf *was)
+{
+	static const char *const how[] = { "format", "field", NULL };
+	struct hd_conf *is = j->conf;
+	size_t files;
+	int64_t tokens;
+	int same = same_files(data_key(was, "train"), data_key(is, "train"), &files);
+	int changed = note_order(dir, was, is, files);
+	const char *what = others;
+
+	if (!changed && compare_contents(dir, j, &tokens) == CONTENTS_SAME)
+		what = ", with as many tokens: the samples that were compared are the same";
+	if (!same)
+		changed |= note_key(dir, was, is, "data", "train", what);
+	changed |= note_keys(dir, was, is, "data", how, what);
+	if (!changed)
+		note_contents(dir, j);
 }
 
 /* Of a run with a plugin it names code, which is not loaded here. */
@@ -189,8 +268,7 @@ static void note_all(const char *dir, const struct hd_job *j, struct hd_conf *c,
 	note_keys(dir, c, j->conf, "train", rates, "");
 	note_decay(dir, was, &j->train, at);
 	note_model(dir, c, j->conf);
-	if (!note_data(dir, c, j->conf))
-		note_contents(dir, j);
+	note_data(dir, j, c);
 }
 
 void hd_resume_notes(const struct hd_job *j, const char *path, const struct hd_progress *at)
