@@ -50,6 +50,20 @@ kill -TERM $job
 wait $job
 is "asked to end: saved, and status 0" $? 0
 
+# -- what ended mpirun.  One of our own ends at once, and then has made all steps.
+mkdir ours
+mpirun_ends() {			# HOW: what is said of 2 ranks
+	rm -f ended
+	printf '#!/bin/sh\n[ ! -e ended ] || exit 0\n: >ended\n%s\n' "$1" >ours/mpirun
+	chmod +x ours/mpirun
+	PATH=$tmp/ours:$PATH HD_TEST_SECONDS=60 heddle run tiny.ini --ranks 1:2 --set checkpoint.dir=empty >out 2>&1
+	grep '^heddle: run: ' out | tr '\n' ' '
+}
+is "mpirun itself is killed: no rank is lost" "$(mpirun_ends 'kill -KILL $$')" \
+	'heddle: run: 2 ranks heddle: run: signal 9 ended mpirun, and no rank is lost: 2 again heddle: run: 2 ranks '
+like "a rank is lost" "$(mpirun_ends 'exit 3')" \
+	'^heddle: run: 2 ranks heddle: run: of 2 ranks some are lost; 1 is left \(kill -USR2 [0-9]+: 2 again\) heddle: run: 1 rank $'
+
 # -- a signal before the first step.  The probe sends it, while the run plans.
 cat >probe <<'END'
 #!/bin/sh

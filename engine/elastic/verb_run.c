@@ -241,6 +241,23 @@ static int is_lost(int status)
 	return WIFSIGNALED(status) || WEXITSTATUS(status) == HD_STATUS_LOST || WEXITSTATUS(status) > 128;
 }
 
+static void say_again(const struct elastic *e, int status, int64_t ranks)
+{
+	char *more = e->left < e->most ? hd_format(" (kill -USR2 %d: %lld again)", (int)getpid(), (long long)e->most)
+				       : hd_strdup("");
+
+	if (e->left < ranks)
+		hd_log(HD_LOG_WARN, "run: of %lld ranks some are lost; %lld %s left%s", (long long)ranks,
+		       (long long)e->left, e->left == 1 ? "is" : "are", more);
+	else if (WIFSIGNALED(status))
+		hd_log(HD_LOG_WARN, "run: signal %d ended mpirun, and no rank is lost: %lld again%s", WTERMSIG(status),
+		       (long long)ranks, more);
+	else
+		hd_log(HD_LOG_WARN, "run: a host is lost, and the others have room: %lld ranks again%s",
+		       (long long)ranks, more);
+	free(more);
+}
+
 /* After a run that did not end by itself.  -> 1: to be started again */
 static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
 {
@@ -262,8 +279,7 @@ static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *er
 		return hd_err_set(err, HD_EIO, "run: no checkpoint was made in %lld restart%s (--restarts)",
 				  (long long)e->restarts, hd_plural(e->restarts, "s")),
 		       0;
-	hd_log(HD_LOG_WARN, "run: of %lld ranks some are lost; %lld are left (kill -USR2 %d: %lld again)",
-	       (long long)ranks, (long long)e->left, (int)getpid(), (long long)e->most);
+	say_again(e, status, ranks);
 	return 1;
 }
 
