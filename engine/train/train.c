@@ -282,7 +282,7 @@ static int after_step(struct train_loop *l, int last)
 /* mpirun kills the ranks a second after a signal of its own, which SIGUSR1 is not: it passes that on, and waits. */
 #define HURRY \
 	"heddle: asked to end; if mpirun was, it kills its ranks in a second, and a step or save that takes longer is lost. " \
-	"kill -USR1 of mpirun has no such limit; with --mca odls_base_sigkill_timeout 30 mpirun waits 30 seconds\n"
+	"kill -USR1 of mpirun has no such limit\n"
 
 /* With a checkpoint it is no failure: whoever asked can go on from there. */
 static int interrupted(struct train_loop *l)
