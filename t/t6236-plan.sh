@@ -18,6 +18,7 @@ seq = 16
 global_batch = 8
 micro_batch = 1
 steps = 1
+precision = fp32
 [strategy tp]
 plugin = tp
 size = 1
@@ -48,7 +49,8 @@ one=$(top compute_seconds)
 # The published bubbles, when links cost nothing and stages are equal (but for norms and a head of 8 columns).
 for order in 'gpipe 0.375' '1f1b 0.375' 'interleaved 0.1875' 'zb 0.125'; do
 	plan free 4 --set pp.size=4 --set pp.schedule="${order% *}"
-	near "${order% *}: 4 stages, 8 micro-batches" "$(top bubble)" "${order#* }" 0.02
+	near "${order% *}: 4 stages, 8 micro-batches" "$(top idle_ratio)" "${order#* }" 0.02
+	near 'and bubble is the one of equal layers, as check says' "$(top bubble)" "${order#* }" 1e-9
 done
 plan free 4 --set pp.size=4 --set pp.schedule=1f1b
 near 'so a step is a quarter of the work, and the bubble' "$(over "$(top step_seconds)" "$one")" 0.34375 0.01
@@ -120,4 +122,22 @@ like "a curve of 39 points" "$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --mac
 for m in "$src"/conf/machines/*.ini; do
 	ok "$(basename "$m")" "$build/heddle" plan "$tmp/l.ini" --ranks 4 --machine "$m" --set tp.size=2 --set pp.size=2
 done
+
+# train.precision that is not given is the machine's: bf16 on GPUs, whatever plans.  `search` plans candidates of the same precision.
+sed '/^precision/d' "$tmp/l.ini" >"$tmp/p.ini"
+precision() { # MACHINE OPTION...
+	on=$1
+	shift
+	"$build/heddle" plan "$tmp/p.ini" --ranks 1 --machine "$on" --json "$@" 2>&1 | sed -n 's/.*"precision": *"\([a-z0-9]*\)".*/\1/p'
+}
+is 'not given, on GPUs: bf16' "$(precision dgx-a100)" bf16
+is 'auto too' "$(precision dgx-a100 --set train.precision=auto)" bf16
+is 'fp32 that is given stays' "$(precision dgx-a100 --set train.precision=fp32)" fp32
+is 'train.device = cpu: fp32' "$(precision dgx-a100 --set train.device=cpu)" fp32
+is 'in a search: bf16' "$(precision dgx-a100 --search --tries 1)" bf16
+like 'the header says it' "$("$build/heddle" plan "$tmp/p.ini" --ranks 1 --machine dgx-a100)" '^on DGX A100, 8 ranks a node, bf16$'
+printf '[measured]\ndevice = cpu\nthreads = 1\ncores = 2\n' | cat "$tmp/free" - >"$tmp/cpus"
+is 'on a machine measured as a cpu: fp32' "$(precision "$tmp/cpus")" fp32
+like 'bf16 without a peak of its own is said' "$("$build/heddle" plan "$tmp/p.ini" --ranks 1 --machine "$tmp/free" 2>&1)" \
+	'^heddle: plan: free has no flops_bf16: bf16 is priced at the peak of fp32, 1.0 GFLOP/s$'
 done_testing

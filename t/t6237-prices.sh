@@ -19,6 +19,7 @@ seq = 16
 global_batch = 8
 micro_batch = 2
 steps = 1
+precision = fp32
 [strategy tp]
 plugin = tp
 size = 1

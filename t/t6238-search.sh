@@ -18,6 +18,7 @@ train = none
 seq = 16
 global_batch = 8
 steps = 1
+precision = fp32
 E
 cat >machine.ini <<'E'
 [machine]

@@ -175,7 +175,7 @@ if [ -r "$build/heddle-cuda-sim.so" ]; then
 	ok 'a clock that falls slows products down, and nothing else' awk -v a="$kernels" -v b="$(seconds slow.ini 1)" 'BEGIN { exit !(b > 1.2 * a && b < 4 * a) }'
 	sed 's/^step = .*/step = 0.5/' gpu.ini >slow.ini
 	near 'what the host takes of each step is added' "$(seconds slow.ini 1)" "$(awk -v a="$kernels" 'BEGIN { printf "%.12g", a + 0.5 }')" 1e-6
-	ok 'and is no bubble' sh -c '"$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "bubble 0.000.*" && "$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "waits for its end: 500"' - "$build/heddle"
+	ok 'and is not idle time' sh -c '"$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "idle .*(0.000 of its busy time)" && "$1" plan tiny.ini --ranks 1 --machine slow.ini | grep -q "waits for its end: 500"' - "$build/heddle"
 	# Marks of the simulated clock are all a millisecond apart, so only the time of a whole pass can make the sum right.
 	HD_TEST_CUDA_MODULE="$build/heddle-cuda-sim.so" "$build/heddle" bench tiny.ini --set train.device=cuda --steps 3 --profile --json >profile.txt 2>&1
 	ok 'bench --profile: the launches take what the step takes' awk -v step="$(sed -n 's/.*"step_seconds": *\([-0-9.e+]*\).*/\1/p' profile.txt)" \

@@ -18,6 +18,7 @@ seq = 16
 global_batch = 8
 micro_batch = 1
 steps = 1
+precision = fp32
 [strategy t]
 plugin = tp
 size = 2

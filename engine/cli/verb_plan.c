@@ -19,7 +19,8 @@
 static const char *const links[HD_LINKS] = { "node", "network" };
 
 struct totals { /* of the stage of which there is most */
-	double compute, exposed, hidden, idle, memory, host, moved[2], sent[HD_LINKS], bubble;
+	double compute, exposed, hidden, idle, memory, host, moved[2], sent[HD_LINKS];
+	double idle_ratio; /* idle over busy: of this machine, where the bubble is that of the order of units alone */
 };
 
 static double most(double a, double b)
@@ -48,7 +49,7 @@ static struct totals total(const struct hd_prediction *r)
 	t.idle = r->step - r->host - t.compute - t.exposed;
 	if (t.idle < 1e-9 * r->step) /* rounding */
 		t.idle = 0;
-	t.bubble = t.compute + t.exposed > 0 ? t.idle / (t.compute + t.exposed) : 0;
+	t.idle_ratio = t.compute + t.exposed > 0 ? t.idle / (t.compute + t.exposed) : 0;
 	return t;
 }
 
@@ -158,9 +159,9 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	       100 * flops / peak(p, m));
 	printf("with what is recomputed: %s a rank, %.1f%% of the peak; %s in all\n",
 	       hd_human_rate(all / (double)p->ranks).text, 100 * all / peak(p, m), hd_human_rate(all).text);
-	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (bubble %.3f)\n",
+	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (%.3f of its busy time)\n",
 	       hd_human_seconds(t.compute).text, hd_human_seconds(t.exposed).text, hd_human_seconds(t.hidden).text,
-	       hd_human_seconds(t.idle).text, t.bubble);
+	       hd_human_seconds(t.idle).text, t.idle_ratio);
 	if (r->host > 0)
 		printf("the host begins a step and waits for its end: %s\n", hd_human_seconds(r->host).text);
 	printf("memory of a rank: %s%s\n", hd_human_bytes(t.memory).text,
@@ -214,8 +215,10 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 		      hd_json_number(tokens(p) / r->step), "flops_per_second", hd_json_number(flops), "peak_share",
 		      hd_json_number(flops / peak(p, m)), "compute_seconds", hd_json_number(t.compute),
 		      "comm_exposed_seconds", hd_json_number(t.exposed), "comm_hidden_seconds",
-		      hd_json_number(t.hidden), "bubble", hd_json_number(t.bubble), "planned_peak_bytes",
+		      hd_json_number(t.hidden), "bubble", hd_json_number(hd_plan_bubble(p)), "planned_peak_bytes",
 		      (json_int_t)t.memory, "bytes", sent);
+	json_object_set_new(o, "idle_ratio", hd_json_number(t.idle_ratio));
+	json_object_set_new(o, "precision", json_string(p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32"));
 	json_object_set_new(o, "model_flops_per_rank", hd_json_number(flops / (double)p->ranks));
 	json_object_set_new(o, "hardware_flops_per_rank", hd_json_number(all / (double)p->ranks));
 	json_object_set_new(o, "peak_share_model", hd_json_number(flops / peak(p, m)));
@@ -318,13 +321,6 @@ static int read_slow(struct hd_cli *c, struct hd_plan *p, struct hd_machine *m, 
 	return HD_OK;
 }
 
-static void note_peak(const struct hd_machine *m, int bf16)
-{
-	if (bf16 && m->bf16_is_fp32)
-		hd_log(HD_LOG_WARN, "plan: %s has no flops_bf16: bf16 is priced at the peak of fp32, %s", m->name,
-		       hd_human_rate(m->flops_fp32).text);
-}
-
 static void note_quick(const struct hd_machine *m)
 {
 	if (m->rates && m->rates->quick)
@@ -353,15 +349,13 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	c->loss_apart = !err->code && style.loss_twice;
 	if (err->code)
 		;
-	else if (hd_cli_has(c, "search")) {
+	else if (hd_cli_has(c, "search"))
 		hd_search_run(c, &m, &style, conf, err);
-		note_peak(&m,
-			  *conf && !strcmp(hd_section_str(hd_conf_section(*conf, NULL, "train"), "precision"), "bf16"));
-	} else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0 &&
-		   hd_cli_outputs_check(c, *conf, err) >= 0) {
+	else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0 &&
+		 hd_cli_outputs_check(c, *conf, err) >= 0) {
 		hd_machine_share(&m, *p);
 		hd_warn_of_recompute(*p);
-		note_peak(&m, (*p)->compute_dtype == HD_DTYPE_BF16);
+		hd_warn_of_peak(&m, (*p)->compute_dtype);
 		r.want_spans = hd_cli_has(c, "html");
 		if (read_slow(c, *p, &m, &style, &without, err) >= 0 && hd_simulate(*p, &m, &style, &r, err) >= 0 &&
 		    hd_cli_has(c, "html"))

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/command/command.h"
 #include "engine/graph/mesh.h"
+#include "engine/human/human.h"
 #include "engine/process/affinity.h"
 #include "engine/process/asked.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -155,7 +156,7 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 	o->whole_logits = c->whole_logits;
 	o->residuals_apart = c->residuals_apart;
 	o->loss_apart = c->loss_apart;
-	o->compute_dtype = hd_precision_asked(&train, o->gelu);
+	o->compute_dtype = hd_precision_asked(&train, o->own_memory); /* not of this host: of the machine */
 	o->after = hd_cli_str(c, "after", NULL);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, c->ranks ? c->ranks : 1, &o->ranks, err));
 	o->node_size = node_size < 0 ? o->ranks : node_size;
@@ -207,6 +208,13 @@ int hd_memory_is_largest(const struct hd_plan *p)
 			return 1;
 	}
 	return 0;
+}
+
+void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype)
+{
+	if (dtype == HD_DTYPE_BF16 && m->bf16_is_fp32)
+		hd_log(HD_LOG_WARN, "plan: %s has no flops_bf16: bf16 is priced at the peak of fp32, %s", m->name,
+		       hd_human_rate(m->flops_fp32).text);
 }
 
 const char hd_memory_is_largest_text[] =

@@ -4,6 +4,7 @@
 #ifndef HD_ENGINE_COMMAND_COMMAND_H
 #define HD_ENGINE_COMMAND_COMMAND_H
 #include "engine/command/options.h"
+#include "engine/config/machine.h"
 #include "engine/run/job.h"
 
 /* The INI of the command line, with its --set. */
@@ -47,6 +48,8 @@ struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err
 /* without_effect.c: names the keys of the plan's INI that are given and do nothing, each in a warning. */
 void hd_warn_without_effect(const struct hd_plan *p);
 void hd_warn_of_recompute(const struct hd_plan *p); /* of them, train.recompute */
+/* Products of dtype on a machine whose file has no peak of bf16. */
+void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype);
 /* Memory is that of more rows than equal choices of experts would give a rank: there is no capacity limit. */
 int hd_memory_is_largest(const struct hd_plan *p);
 extern const char hd_memory_is_largest_text[]; /* a line */

@@ -92,11 +92,12 @@ static int draw_best(const struct hd_cli *c, const struct search_options *o, con
 	return err->code;
 }
 
-static void print_json(const struct search_result *r, const struct hd_machine *m, int64_t top)
+static void print_json(const struct search_result *r, const struct search_options *s, int64_t top)
 {
 	const struct evaluated *own = r->given.judged.code ? NULL : &r->given;
 	int fits = own && (r->limit <= 0 || own->memory <= r->limit);
-	json_t *o = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "machine", m->name, "ranks",
+	json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "machine", s->machine->name, "precision",
+			      s->plan.compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32", "ranks",
 			      (json_int_t)r->space.ranks, "layouts", (json_int_t)r->layouts, "given_step_seconds",
 			      own ? hd_json_number(own->step) : json_null(), "given_memory_bytes",
 			      own ? json_integer((json_int_t)own->memory) : json_null(), "given_fits",
@@ -147,6 +148,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	HD_TRY(options_of(c, &o, &top, err));
 	HD_TRY(hd_cli_plan_options(c, hd_machine_node_size(m), conf, &o.plan, err));
 	HD_TRY(hd_cli_outputs_check(c, *conf, err));
+	hd_warn_of_peak(m, o.plan.compute_dtype);
 	o.conf = *conf;
 	o.plan.quiet = 1;
 	if (o.tries < 0) /* a plan takes as long as it has layers */
@@ -161,7 +163,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 		draw_best(c, &o, &r, err);
 	/* The object says why there is nothing, too. */
 	if (is_done && hd_cli_has(c, "json") && (!err->code || !r.nfits))
-		print_json(&r, m, hd_cli_has(c, "top") ? top : r.nfound);
+		print_json(&r, &o, hd_cli_has(c, "top") ? top : r.nfound);
 	else if (!err->code)
 		hd_search_print(&r, top);
 	hd_search_release(&r);
