@@ -47,6 +47,7 @@ refused() {
 	like "is refused" "$(cat .ok)" "^heddle: bad\.jsonl:1: .*$3"
 }
 refused '{"prompt": "a", "choices": ["b"], "answer": 1}' "an answer that is none of them" '"answer" is not the index'
+is "before --data is evaluated" "$("$heddle" eval kept/gpt2 --choices bad.jsonl --tokenizer byte --data kept/ids-llmc.bin 2>progress)" ""
 refused '{"prompt": "a", "choices": [], "answer": 0}' "no choices" 'no list "choices"'
 refused '{"choices": ["b"], "answer": 0}' "no prompt" 'no text "prompt"'
 refused '{"prompt": " ", "choices": ["b"], "answer": 0}' "an empty prompt" 'no token'

@@ -15,6 +15,11 @@ like "check --all of servers, several stages" "$(heddle check tiny.ini --ranks 8
 like "check --all with a copy that is saved" "$(heddle check tiny.ini --ranks 2 --all --set checkpoint.async=yes --set checkpoint.dir=ck 2>&1)" '[0-9]'
 like "check with a copy that is saved" "$(heddle check tiny.ini --ranks 2 --set checkpoint.async=yes --set checkpoint.dir=ck 2>&1)" '[0-9]'
 fails "servers that need more than there is" heddle check tiny.ini --ranks 4 $servers --memory 1K
+out=$(heddle check tiny.ini --ranks 2 --memory 1K --json 2>err)
+is "check --json with too little memory fails" $? 1
+like "... and prints the layout with the limit" "$out" '^\{"ranks": 2,.*"memory_limit_bytes": 1024, "fits": false\}$'
+like "... and says which rank" "$(cat err)" '^heddle: rank 0 needs [0-9]+ bytes of memory, and --memory is 1024$'
+like "... enough fits" "$(heddle check tiny.ini --ranks 2 --memory 1G --json 2>&1)" '"memory_limit_bytes": 1073741824, "fits": true\}$'
 
 # plan: one rank that is slow, memory that is given.
 machine='--machine dgx-a100 --ranks 4 --set dp.size=2'

@@ -80,7 +80,7 @@ static const struct hd_flag eval_flags[] = {
 	{ "json", NULL, "one line of JSON" },
 };
 static const struct hd_flag generate_flags[] = {
-	{ "prompt", "TEXT", "the text to continue" },
+	{ "prompt", "TEXT", "the text to continue (default: a line break)" },
 	{ "prompts", "FILE", "many texts to continue, one a line" },
 	{ "tokens", "N", "tokens to generate (default 200)" },
 	{ "temperature", "T", "0: always the likeliest token (default 0.8)" },

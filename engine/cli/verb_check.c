@@ -276,10 +276,12 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 						      server_json(&servers->most)));
 		if (hd_memory_is_largest(p))
 			json_object_set_new(o, "memory_case", json_string("largest"));
+		if (limit) {
+			json_object_set_new(o, "memory_limit_bytes", json_integer((json_int_t)limit));
+			json_object_set_new(o, "fits", json_boolean(!err->code));
+		}
 		line = hd_json_line(o);
-
-		if (!err->code)
-			puts(line);
+		puts(line);
 		free(line);
 		return;
 	}

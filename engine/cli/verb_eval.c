@@ -128,19 +128,16 @@ static int judge_choices(const struct hd_cli *c, struct hd_job *j, struct hd_cho
 	return HD_OK;
 }
 
-static int eval_choices(const struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
+/* Before any file is evaluated: a wrong line is refused at once. */
+static int read_choices(const struct hd_cli *c, struct hd_job *j, struct hd_choices *all, struct hd_err *err)
 {
-	struct hd_choices all = { 0 };
 	struct hd_tokenizer *t = NULL;
 
 	if (hd_checkpoint_tokenizer(c, j, hd_cli_str(c, "choices", ""), &t, err) >= 0)
 		hd_choices_read(hd_cli_str(c, "choices", ""), t, !hd_cli_has(c, "no-special-tokens"),
-				hd_job_any_plan(j)->model.seq, &all, err);
-	if (hd_comm_agree(err) >= 0)
-		judge_choices(c, j, &all, o, err);
-	hd_choices_release(&all);
+				hd_job_any_plan(j)->model.seq, all, err);
 	hd_tokenizer_close(t);
-	return err->code;
+	return hd_comm_agree(err);
 }
 
 /* Experts that take so many tokens of a group and no more would judge an answer by what stands in the rows beside it. */
@@ -156,15 +153,17 @@ static int check_experts(const struct hd_cli *c, struct hd_job *j, struct hd_err
 			  m->capacity_factor);
 }
 
-static int eval(struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
+static int eval(struct hd_cli *c, struct hd_job *j, struct hd_choices *all, json_t *o, struct hd_err *err)
 {
 	HD_TRY(hd_checkpoint_start(c, j, err));
 	HD_TRY(open_data(c, j, err));
 	HD_TRY(hd_checkpoint_open(c, j, 1u << HD_JOB_EVAL, err));
 	HD_TRY(check_experts(c, j, err));
+	if (hd_cli_has(c, "choices"))
+		HD_TRY(read_choices(c, j, all, err));
 	if (hd_cli_has(c, "data"))
 		HD_TRY(eval_data(c, j, o, err));
-	return hd_cli_has(c, "choices") ? eval_choices(c, j, o, err) : HD_OK;
+	return hd_cli_has(c, "choices") ? judge_choices(c, j, all, o, err) : HD_OK;
 }
 
 /* As if it had been said with --set. */
@@ -184,18 +183,20 @@ int hd_verb_eval(struct hd_cli *c)
 {
 	struct hd_job j = { 0 };
 	struct hd_err err = { 0 };
+	struct hd_choices all = { 0 };
 	json_t *o = json_object();
 	char *line;
 	int rc;
 
 	if (hd_cli_has(c, "choices") && !hd_cli_has(c, "data"))
 		without_limit(c);
-	rc = eval(c, &j, o, &err);
+	rc = eval(c, &j, &all, o, &err);
 	line = hd_json_line(o);
 	if (rc >= 0 && !err.code && j.world.rank == 0 && hd_cli_has(c, "json"))
 		puts(line);
 	free(line);
 	rc = hd_finish(c, &j, &err);
+	hd_choices_release(&all);
 	hd_job_close(&j);
 	return rc;
 }

@@ -210,7 +210,6 @@ static int read_sampling(const struct hd_cli *c, int64_t *tokens, struct hd_samp
 	HD_TRY(check_options(c, err));
 	HD_TRY(hd_cli_int(c, "tokens", 0, 1000000, 200, tokens, err));
 	HD_TRY(hd_cli_num(c, "temperature", 0, 100, 0.8, &s->temperature, err));
-	warn_of_draws(c, s);
 	HD_TRY(hd_cli_int(c, "top-k", 0, 1000000, 0, &s->top_k, err));
 	HD_TRY(hd_cli_num(c, "top-p", 0, 1, 1, &s->top_p, err));
 	HD_TRY(hd_cli_int(c, "seed", 0, INT64_MAX, 1, &s->seed, err));
@@ -289,6 +288,8 @@ static int generate(struct generation *g)
 	int64_t rows;
 
 	HD_TRY(hd_checkpoint_start(g->c, g->j, g->err));
+	if (!g->j->world.rank) /* not before: the start may begin the program anew, and each rank its own */
+		warn_of_draws(g->c, &g->sampling);
 	hd_checkpoint_tokenizer(g->c, g->j, "the prompt", &g->t, g->err);
 	if (!g->err->code)
 		get_prompts(g->j, g->c, g->t, &g->prompts, g->err);

@@ -101,6 +101,8 @@ static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key,
 	uint32_t i;
 	int t, n = 0;
 
+	if (hd_key_comes_later(s->label, key))
+		return hd_section_fail(c, s, key, err, HD_EINVAL, "this key is not supported yet");
 	for (t = 0; t < ntables; t++)
 		for (i = 0; i < tables[t].n && n < MAX_KEYS; i++)
 			names[n++] = option(&tables[t], i)->key;

@@ -135,6 +135,12 @@ static const struct other_name sections[] = {
 	{ "distributed", NULL, "strategy NAME" },
 };
 
+/* Keys with a meaning that no version has yet. */
+static const struct other_name later[] = {
+	{ "mask_documents", "data", NULL },
+	{ "loss_on", "data", NULL },
+};
+
 static int is_among(const char *name, const char *const *names, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -158,6 +164,14 @@ static char *translated(const char *section, const char *key, const char *const 
 		elsewhere = x->section ? x : elsewhere;
 	}
 	return elsewhere ? hd_format("[%s] %s", elsewhere->section, elsewhere->ours) : NULL;
+}
+
+int hd_key_comes_later(const char *section, const char *key)
+{
+	for (size_t i = 0; i < HD_LEN(later); i++)
+		if (!strcmp(later[i].section, section) && !strcmp(later[i].theirs, key))
+			return 1;
+	return 0;
 }
 
 char *hd_unknown_key_hint(const char *section, const char *key, const char *const *names, int n, const char *all)

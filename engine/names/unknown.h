@@ -6,6 +6,8 @@
 
 /* malloc'ed.  section: NULL, or its label, where names of other programs are looked up too.  all: behind one that is not near. */
 char *hd_unknown_key_hint(const char *section, const char *key, const char *const *names, int n, const char *all);
+/* Whether the key is one that is known, and that no version has yet. */
+int hd_key_comes_later(const char *section, const char *key);
 /* malloc'ed.  All may stand in [ ]. */
 char *hd_unknown_section_hint(const char *name, const char *const *names, int n);
 
