@@ -39,6 +39,24 @@ for n in 3 4; do	# terms of a ring go straight to the member that adds them
 	no_bits=$(same_bits "" sum$n fast$n)
 	like "a ring of $n that adds as it goes has other bits" "$no_bits" '^not ok'
 done
+# A tied embedding and two micro-batches: zero 2 and 3 add the members before the micro-batches, and the two terms of the embedding
+# apart.  So they have bits of their own, and those are the same.
+more="--set train.global_batch=12 --set model.tie_embeddings=yes"
+trained 3 whole $more --set dp.sync=allreduce
+for way in dp.sync=ring dp.sync=server dp.zero=1; do
+	trained 3 way $more --set $way
+	same_bits "tied, two micro-batches: $way leaves the weights of an all-reduce" whole way
+	rm -r way
+done
+trained 3 zero2 $more --set dp.zero=2
+trained 3 zero3 $more --set dp.zero=3
+same_bits "zero 3 leaves those of zero 2" zero2 zero3
+like "which are others" "$(same_bits "" whole zero2)" '^not ok'
+batch="--set train.global_batch=6"
+for zero in 2 3; do
+	trained 3 untied$zero $batch --set dp.zero=$zero
+	same_bits "untied, one micro-batch: zero $zero leaves the weights of an all-reduce" sum3 untied$zero
+done
 trained 4 far --set dp.sync=server
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
