@@ -37,6 +37,19 @@ while IFS="$tab" read -r _ name mean worst; do
 	tap_result $? "$name: at most $worst % off$(whole_sweep && echo ", $mean % in the mean")"
 done <bounds
 
+# -- the commands in conf/, and the seconds that are said there
+from_conf() { # INI NUMBER: seconds of the plan command of that number
+	args=$(sed -n 's/^;   heddle plan //p' "$src/conf/$1" | sed -n "$2p")
+	# shellcheck disable=SC2086
+	(cd "$src" && heddle plan $args --json 2>&1) | sed 's/"stages".*//' | sed -n 's/.*"step_seconds": *\([0-9.]*\).*/\1/p'
+}
+near "conf/mt-nlg-530b.ini, 2240 ranks" "$(from_conf mt-nlg-530b.ini 1)" 61.9 0.1
+near "conf/ptd-p-1t.ini" "$(from_conf ptd-p-1t.ini 1)" 100.1 0.1
+if whole_sweep; then
+	near "conf/mt-nlg-530b.ini, 2800 ranks" "$(from_conf mt-nlg-530b.ini 2)" 51.0 0.1
+	near "conf/mt-nlg-530b.ini, 3360 ranks" "$(from_conf mt-nlg-530b.ini 3)" 43.8 0.1
+fi
+
 # -- styles
 cat >s.ini <<'E2'
 [model]
