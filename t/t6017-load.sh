@@ -48,6 +48,16 @@ else
 	not_ok "tiny.ini ties its embeddings"
 fi
 
+# transformers drops probabilities of attention where the config says so; here they never are.
+cp -r hf dropped
+sed -i 's/"attn_pdrop": *[0-9.]*/"attn_pdrop": 0.25/' dropped/config.json
+for verb in check train; do
+	said=$(heddle $verb load.ini --set model.load=dropped --set model.dropout=0.1 --set train.steps=1 2>&1)
+	is "$verb: dropout beside attn_pdrop is a warning" "$(printf '%s\n' "$said" | grep attn_pdrop)" \
+		"heddle: dropped/config.json: attn_pdrop is 0.25, and no probabilities of attention are dropped: model.dropout = 0.1 is for the embeddings and the results of each layer"
+done
+unlike "without dropout nothing is said" "$(heddle check load.ini --set model.load=dropped 2>&1)" attn_pdrop
+
 # In a layout: every rank its slices.
 heddle train load.ini --set log.metrics=one.jsonl >out1 2>err1
 is "one rank trains on" $? 0

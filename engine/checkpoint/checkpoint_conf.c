@@ -209,6 +209,20 @@ int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *er
 	return err->code;
 }
 
+void hd_config_warn_of_dropout(const char *dir, const struct hd_model *m)
+{
+	struct hd_err ignored = { 0 };
+	json_t *o = m->dropout > 0 ? read_json(dir, "config.json", &ignored) : NULL;
+	double p = json_number_value(json_object_get(o, "attn_pdrop"));
+
+	if (p > 0)
+		hd_log(HD_LOG_WARN,
+		       "%s/config.json: attn_pdrop is %g, and no probabilities of attention are dropped: model.dropout = "
+		       "%g is for the embeddings and the results of each layer",
+		       dir, p, m->dropout);
+	json_decref(o);
+}
+
 /* The family of a config.json; of one of ours that no class of transformers is, what we wrote there. */
 static const struct hd_family *family_of(json_t *o)
 {

@@ -84,6 +84,8 @@ int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err);
 void hd_kept_special(const struct hd_job *j, json_t *config);
 int hd_has_tokenizer(const char *dir);
 int hd_tokenizer_has(const char *tokenizer, const char *path); /* path is its file, or one of those beside it */
+/* Where transformers would drop probabilities of attention too, and this model drops what it can. */
+void hd_config_warn_of_dropout(const char *dir, const struct hd_model *m);
 /* The sizes in config.json are the model's: heads, for one, are in no tensor's shape. */
 int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err);
 /* at->tokens: -1 where it does not say them. */

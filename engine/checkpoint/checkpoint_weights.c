@@ -487,6 +487,8 @@ static int check_all(const struct hd_plan *p, const struct hd_weights *w, const 
 			rc = check_param(p, w, p->tensors[i], dir, left, err);
 	if (rc >= 0)
 		rc = hd_weights_unread(p, w, left, dir, err);
+	if (rc >= 0)
+		hd_config_warn_of_dropout(dir, &p->model);
 	json_decref(left);
 	return rc;
 }
