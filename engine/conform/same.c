@@ -57,15 +57,21 @@ static void worse(struct worst *w, double off, const char *where)
 	snprintf(w->where, sizeof(w->where), "%s", where);
 }
 
+/* As a part of what it should be; both may be 0. */
+static double off_by(double got, double want)
+{
+	return got == want ? 0 : fabs(got / want - 1);
+}
+
 static void compare_scalars(struct hd_inprocess *one, struct hd_inprocess *r, struct worst *w)
 {
 	for (int k = 0; k < r->n; k++) {
 		double loss = hd_inprocess_scalar(r, r->plan->loss, k), norm = hd_inprocess_scalar(r, r->plan->norm, k);
 		double want = hd_inprocess_scalar(one, one->plan->loss, 0);
 
-		worse(w, fabs(loss / want - 1), "loss");
+		worse(w, off_by(loss, want), "loss");
 		want = hd_inprocess_scalar(one, one->plan->norm, 0);
-		worse(w, fabs(norm / want - 1), "gradient norm");
+		worse(w, off_by(norm, want), "gradient norm");
 	}
 }
 

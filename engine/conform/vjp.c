@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients against central differences of the loss, in double, where the plugin has ops of its own. Whatever an op
- * computes, its vjp must be its derivative.
+ * Gradients against central differences of the loss, in double, where the plugin has ops of its own or slot rewrite. Whatever an
+ * op computes, its vjp must be its derivative; and what is rewritten must be what is differentiated.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -146,8 +146,10 @@ static void differences(struct hd_inprocess *r, const char *ops, struct outcome 
 		if (gradients[i] && worst_of(r, params[i], gradients[i], scale, value) > 1)
 			outcome_set(o, JUDGED_WRONG,
 				    "the gradient of %s is %.9g; the finite difference of the loss is %.9g\n"
-				    "it is the first that is wrong in the order of backward; the plugin's ops are %s",
-				    params[i]->v.name, value[1], value[0], ops);
+				    "it is the first that is wrong in the order of backward; %s%s",
+				    params[i]->v.name, value[1], value[0],
+				    ops ? "the plugin's ops are " : "the plugin changes the graph in slot rewrite",
+				    ops ? ops : "");
 	for (size_t i = 0; i < r->plan->ntensors; i++)
 		free(gradients[i]);
 	free(gradients);
@@ -159,8 +161,8 @@ static void vjp(struct judge *j, const struct judge_task *t, struct outcome *o)
 	struct hd_inprocess *r = begin(j, ini, o);
 
 	ops = r ? ops_of(r->plan, j->plugin->name) : NULL;
-	if (r && !ops)
-		outcome_set(o, JUDGED_SKIPPED, "it has no ops of its own");
+	if (r && !ops && !j->plugin->rewrites)
+		outcome_set(o, JUDGED_SKIPPED, "it has no ops of its own and no slot rewrite");
 	else if (r)
 		differences(r, ops, o);
 	free(ops);

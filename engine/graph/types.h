@@ -280,6 +280,7 @@ struct hd_plan {
 	int whole_logits;       /* unless train.loss_parts says something else */
 	int residuals_apart;    /* the gradient of a norm neither adds that of the residual stream nor makes sums */
 	int loss_apart;         /* logits are read once for their statistics, and again for their gradient */
+	int own_loss;           /* slot rewrite changed what lies between nll and the loss */
 	int separate;           /* a slope or sums are not made beside something else: the device cannot */
 	uint64_t hash;
 };

@@ -62,13 +62,46 @@ static int nll_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
+/* Its statistics are the ones that xent makes of the same logits and targets. */
+static int has_statistics_of_logits(const struct hd_node *n)
+{
+	struct tensor *const *ins = N(n)->ins;
+	const struct node *x = hd_maker(ins[0]), *c = hd_maker(ins[1]);
+
+	return hd_is(x, OP_ROLE_XENT) && hd_is(c, OP_ROLE_XENT_COMBINE) && x->ins[0] == ins[3] && x->ins[1] == ins[4] &&
+	       ins[0] == x->outs[0] && ins[2] == x->outs[2] && c->ins[0] == x->outs[0] && c->ins[1] == x->outs[0] &&
+	       c->ins[2] == x->outs[1];
+}
+
+/* What a plugin put between, at nll or at xent: no layout makes it right. */
+static int refuse_other_statistics(struct hd_plan *p, const struct hd_node *n)
+{
+	const struct node *readers[] = { N(n), hd_maker(N(n)->ins[0]) };
+
+	for (int k = 0; k < 2; k++)
+		for (uint32_t i = 0; readers[k] && i < readers[k]->v.nin; i++) {
+			const struct node *m = hd_maker(readers[k]->ins[i]);
+
+			if (m && m->made_by >= 0) {
+				p->about = m;
+				hd_plan_mistake(p, m->made_by);
+			}
+		}
+	return hd_plan_fail(p, HD_ENOTSUP,
+			    "nll has the gradient of cross entropy alone, and slot rewrite changed what is between "
+			    "it and the logits");
+}
+
 static int nll_vjp(HD_VJP_ARGS)
 {
 	struct tensor *ins[] = { T(n->ins[3]), T(n->ins[4]), T(n->ins[0]), T(n->ins[1]), T(dout[0]) };
-	struct tensor *g = hd_op1(p, "xent_d", ins, 5, "%s", "");
+	struct tensor *g;
 
 	(void)self;
 	(void)want;
+	if (!has_statistics_of_logits(n))
+		return refuse_other_statistics(p, n);
+	g = hd_op1(p, "xent_d", ins, 5, "%s", "");
 	din[3] = g ? &g->v : NULL;
 	return HD_OK;
 }

@@ -5,8 +5,8 @@
  * For each forward node, last first: its output's gradient is the sum of what its readers contributed; the op's vjp adds
  * nodes.  Activations' gradients (phase B) and parameters' gradients (phase W) are asked for in separate calls, so they
  * are separate nodes.  A parameter's contributions are accumulated over the micro-batches (op accumulate); sync, the
- * global norm and the update follow once a step.  Backward begins with loss_scale = 1 / (tokens of the global batch):
- * nothing else scales.
+ * global norm and the update follow once a step.  Backward begins at the loss with loss_scale = 1 / (tokens of the global
+ * batch): nothing else scales.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -86,14 +86,26 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 	return p->err->code;
 }
 
+/* A node that a plugin put behind n, or NULL. */
+static struct node *plugins_reader(const struct node *n)
+{
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		for (size_t u = 0; u < n->outs[k]->nusers; u++)
+			if (n->outs[k]->users[u]->made_by >= 0)
+				return n->outs[k]->users[u];
+	return NULL;
+}
+
 /* A plugin's op is shown with its section, and what there is to do. */
 static int not_differentiable(struct hd_plan *p, const struct node *n)
 {
-	int who = n->inst >= 0 ? n->inst : n->made_by;
+	const struct node *reader = plugins_reader(n);
+	int who = n->inst >= 0 ? n->inst : n->made_by >= 0 ? n->made_by : reader ? reader->made_by : -1;
 	struct hd_slot was = hd_slot_begin(p, n->inst, "vjp");
 
 	if (who >= 0)
 		hd_plan_mistake(p, who);
+	p->about = n->made_by < 0 ? reader : NULL;
 	hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, but a gradient is needed through it%s", n->v.op->name,
 		     n->inst >= 0 ? ": the op needs a slot vjp" : "");
 	hd_slot_end(p, was);
@@ -352,15 +364,31 @@ static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleav
 	return p->err->code;
 }
 
+/* Backward begins at the loss that a step reports, whatever a slot rewrite has made of it.  The gradient of each term of its last
+ * sum is the same number, so backward begins with the terms: those of the model wait for no sum. */
+static struct tensor *summed(const struct hd_plan *p)
+{
+	struct node *n = hd_maker(p->loss);
+
+	return hd_is(n, OP_ROLE_SUM) ? n->ins[0] : p->loss;
+}
+
+static int is_sum_of_losses(const struct hd_plan *p)
+{
+	return summed(p) == p->nll && hd_is(hd_maker(p->nll), OP_ROLE_NLL);
+}
+
 int hd_pass_autodiff(struct hd_plan *p)
 {
 	size_t nforward = p->ntensors;
 	int *wants = wants_gradient(p, nforward), rc = 0;
 	struct tensor_list *grads = hd_alloc(nforward * sizeof(*grads));
+	struct tensor *from = summed(p);
 	struct node *n, *last = p->last;
 
-	p->cursor = hd_cursor_end(HD_UNIT_B, N(p->nll->v.node)->block);
-	push(&grads[p->nll->id], hd_op1(p, "fill", &p->nll, 1, "value=1 loss_scale=1"));
+	p->own_loss = !is_sum_of_losses(p);
+	p->cursor = hd_cursor_end(HD_UNIT_B, N(from->v.node)->block);
+	push(&grads[from->id], hd_op1(p, "fill", &from, 1, "value=1 loss_scale=1"));
 	for (n = last; n && !rc; n = n->prev)
 		rc = backward_of(p, n, wants, grads);
 	if (!rc)

@@ -378,6 +378,7 @@ static void stub_close(struct hd_strategy *self)
 static void fill(struct hd_strategy_ops *t, struct hd_plugin_entry *e)
 {
 	e->orders = !!t->schedule;
+	e->rewrites = !!t->rewrite;
 	e->strategy_slot = t->mesh ? "mesh" : t->rules ? "rules" : t->schedule ? "schedule" : NULL;
 	t->close = t->close ? t->close : stub_close;
 	t->rewrite = t->rewrite ? t->rewrite : stub;

@@ -29,8 +29,9 @@ struct hd_plugin_entry {
 	/* The first slot of its own that only a strategy has (mesh, rules, schedule), or NULL.  is_strategy: it has a table. */
 	const char *strategy_slot;
 	int is_strategy;
-	int orders; /* slot schedule is the plugin's own, not a stub */
-	int hidden; /* set by scan: an earlier one of the search has the same name */
+	int orders;   /* slot schedule is the plugin's own, not a stub */
+	int rewrites; /* and slot rewrite */
+	int hidden;   /* set by scan: an earlier one of the search has the same name */
 };
 
 /* A value with '/' or ending in .so is a path: relative to the directory relative_to_dir (NULL:

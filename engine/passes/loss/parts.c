@@ -85,7 +85,7 @@ static int begin(struct logit_parts *s, struct hd_plan *p)
 	const struct node *nll = p->nll ? hd_maker(p->nll) : NULL;
 
 	*s = (struct logit_parts){ .p = p };
-	if (!nll || p->logits || nll->v.nin < 4)
+	if (!hd_is(nll, OP_ROLE_NLL) || p->logits)
 		return 0;
 	s->logits = nll->ins[3];
 	s->batch = hd_dim_get(p, "batch", 0), s->seq = hd_dim_get(p, "seq", 0), s->vocab = hd_dim_get(p, "vocab", 0);
@@ -264,12 +264,21 @@ static void make_with_loss(struct logit_parts *s)
 	}
 }
 
+static int refuse_parts(struct hd_plan *p, const char *why)
+{
+	return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "train"), "loss_parts", p->err, HD_ENOTSUP,
+			       "%lld: the loss cannot be made in parts: %s", (long long)p->config.loss_parts, why);
+}
+
 int hd_pass_loss_gradient(struct hd_plan *p)
 {
 	struct logit_parts s;
+	int are_losses = begin(&s, p);
 
-	if (!begin(&s, p))
-		return HD_OK;
+	if (p->own_loss && p->config.loss_parts > 1)
+		return end(&s, refuse_parts(p, "slot rewrite of a plugin changed what follows nll"));
+	if (!are_losses || p->own_loss)
+		return end(&s, HD_OK);
 	p->loss_parts = wanted_parts(&s);
 	if (p->loss_parts > 1) {
 		find_inside(&s);
@@ -498,9 +507,7 @@ static int split(struct logit_parts *s)
 	for (size_t i = 0; i < s->n && !s->why_not; i++)
 		s->why_not = why_not(s, s->made[i]);
 	if (s->why_not && asked)
-		return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "train"), "loss_parts", p->err,
-				       HD_ENOTSUP, "%lld: the loss cannot be made in parts: %s", (long long)asked,
-				       s->why_not);
+		return refuse_parts(p, s->why_not);
 	return s->why_not ? HD_OK : make_parts(s);
 }
 
