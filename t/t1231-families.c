@@ -85,6 +85,34 @@ static void in_layouts(const char *model, const struct layout *l, size_t n)
 	gt_close(one);
 }
 
+/* Norms' weights and biases have one dim in files of transformers, however many they have here. */
+static void only_matrices_decay(const char *model, struct hd_plan *p)
+{
+	const char *wrong = NULL;
+	int64_t decay = 0;
+
+	for (size_t i = 0; p && i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+		struct hd_hf_region r = { .ndim = 0 };
+
+		if (t->v.what != HD_TENSOR_PARAM || t->v.node)
+			continue;
+		decay += t->decay;
+		if (p->model.family->hf(&p->model, t->v.name, &r) < 0 || (t->decay && r.ndim == 1))
+			wrong = t->v.name;
+	}
+	if (!ok(p && decay && !wrong, "weights of one dim do not decay, %s", line(model)))
+		note("%s", wrong ? wrong : gt_why());
+	if (p)
+		gt_plan_destroy(p);
+}
+
+static void decaying(const char *const *of, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		only_matrices_decay(of[i], plan(of[i], 4, 1, ""));
+}
+
 /* As many as there are, and no more. */
 static void chosen_experts(void)
 {
@@ -118,6 +146,12 @@ int main(int argc, char **argv)
 		   strstr(gt_why(), "3 does not divide model.heads = 4"),
 	   "heads that share keys unevenly are refused");
 	chosen_experts();
+	decaying(models, HD_LEN(models));
+	decaying(routed, HD_LEN(routed));
+	only_matrices_decay("family = gpt2",
+			    gt_plan_of("[model]\nfamily = gpt2\nlayers = 1\nheads = 4\nembed = 16\nvocab = 19\n[data]\n"
+				       "train = none\n[train]\nseq = 8\nglobal_batch = 4\nsteps = 1\n",
+				       1, HD_DTYPE_F64));
 	for (size_t i = 0; i < HD_LEN(models); i++)
 		if (argc < 2 || strstr(models[i], argv[1]))
 			in_layouts(models[i], layouts, HD_LEN(layouts));

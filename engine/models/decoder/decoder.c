@@ -38,12 +38,11 @@ static struct tensor *norm_weight(struct hd_plan *p, const char *name, const cha
 	const char *weight = hd_plan_text(p, "%s.weight", name);
 	struct tensor *sum[2];
 
-	if (!p->model.norm_offset)
-		return hd_param(p, weight, dims, HD_INIT_ONE, 0);
-	sum[0] = hd_param(p, weight, dims, HD_INIT_ZERO, 0);
-	if (!sum[0])
-		return NULL;
-	sum[0]->decay = 0;
+	sum[0] = hd_param(p, weight, dims, p->model.norm_offset ? HD_INIT_ZERO : HD_INIT_ONE, 0);
+	if (sum[0])
+		sum[0]->decay = 0; /* whatever its dims */
+	if (!sum[0] || !p->model.norm_offset)
+		return sum[0];
 	sum[1] = hd_build_made(p, "constant", sum[0]->dims, sum[0]->v.ndim, "value=1");
 	return hd_op1(p, "add", sum, 2, "fp32=1");
 }
