@@ -26,6 +26,34 @@ like "... in a smaller one, and beside another plugin" "$(tr '\n' ' ' <out)" \
 fails "a text that is in no check's name is refused" heddle conform dp --only gpt3
 like "... with the text" "$(cat "$tmp/.ok")" "^heddle: conform: --only 'gpt3': no check has this in its name\$"
 
+# Experts without a limit work along one axis.  Along two they are compared with a limit, or it is said that none were.
+cat >both.c <<'E'
+#include <heddle/strategy.h>
+struct hd_strategy { const struct hd_host *h; const struct hd_axis *a[2]; };
+static int open_(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **s)
+{ if (!(*s = h->alloc(p, sizeof(**s)))) return HD_ENOMEM; (*s)->h = h; return HD_OK; }
+static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{ s->a[0] = hd_axis_new(s->h, p, "inner", size ? size : left); s->a[1] = hd_axis_new(s->h, p, "outer", 1); return s->h->status(p); }
+static int rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	if (NO_EXPERTS && s->h->dim(p, "expert")) return s->h->fail(p, HD_ENOTSUP, "no experts, please");
+	for (int i = 1; i >= 0; i--) hd_rule(s->h, p, "expert", s->a[i], NULL, 0), hd_rule(s->h, p, "batch", s->a[i], NULL, 0);
+	return s->h->status(p);
+}
+static const struct hd_strategy_ops ops = { .size = sizeof(ops), .open = open_, .mesh = mesh, .rules = rules };
+HD_PLUGIN("both", "1", &ops)
+E
+both() { ${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "-DNO_EXPERTS=$1" -o both.so both.c; }
+both 0
+says "experts along two axes are compared with a limit" '^ok [0-9]* - equals one rank, mixtral \(capacity_factor = 2\): both 2$' 0 ./both.so \
+	--only 'mixtral: both 2'
+like "... which is counted" "$(tail -2 out | head -1)" '^# compared with one rank: mixtral \([1-9][0-9]* of [0-9]+ layouts\)'
+says "... also where the layout is drawn" '^ok 1 - equals one rank, drawn 0, mixtral \(capacity_factor = 2\): ' 0 ./both.so --layouts 1 --only 'drawn 0, mixtral'
+both 1
+says "experts that are never compared are a warning" ' passed, 0 failed, [0-9]* skipped, 1 warning$' 0 ./both.so --layouts 0 --no-runs
+like "... with how many layouts" "$(tail -4 out | tr '\n' ' ')" \
+	'warning: none of the [0-9]+ layouts of mixtral was compared with one rank.*never compared: mixtral \(0 of [0-9]+ layouts\); beside ep '
+
 # Tables: what the loader takes, and an INI could not name or a user not read.  Options of all types are drawn, and given.
 cat >table.c <<'E'
 #include <heddle/strategy.h>

@@ -75,6 +75,7 @@ static void release(struct judge *j)
 		free(j->tasks[i].layout);
 	}
 	free(j->tasks), free(j->keys), free(j->given), free(j->others);
+	free(j->tried), free(j->compared), free(j->tried_beside), free(j->compared_beside);
 	json_decref(j->results), json_decref(j->warnings), json_decref(j->refusals);
 }
 
@@ -99,6 +100,10 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 		layout_exact(&j.keys, e->approximate);
 	j.results = json_array(), j.warnings = json_array(), j.refusals = json_object();
 	find_others(&j);
+	j.tried = hd_alloc((size_t)families_end(&j) * sizeof(int));
+	j.compared = hd_alloc((size_t)families_end(&j) * sizeof(int));
+	j.tried_beside = hd_alloc((size_t)(j.nothers + 1) * sizeof(int));
+	j.compared_beside = hd_alloc((size_t)(j.nothers + 1) * sizeof(int));
 	j.axes = e->strategy_slot ? judge_ask(&j, claims_axes, 1) : 0; /* a [plugin] has none, whatever ends it */
 	tables_add(&j);
 	families_add(&j);

@@ -95,6 +95,11 @@ void judge_limit(const struct judge *j)
 /* -- in the child --------------------------------------------------------------------------------- */
 #define STUCK "does not return"
 enum { TEXTS = 3 }; /* of an outcome: why, name, warnings */
+struct told_outcome {
+	int verdict, compared;
+	struct layout layout;
+	size_t length[TEXTS]; /* of what follows */
+};
 static int report_to;
 static char *warnings; /* of the check at work, as lines */
 
@@ -109,14 +114,14 @@ static void keep_warning(int level, const char *line)
 static void say(const struct outcome *o)
 {
 	const char *text[TEXTS] = { o->why ? o->why : "", o->name ? o->name : "", warnings ? warnings : "" };
-	uint32_t head[1 + TEXTS] = { (uint32_t)o->verdict };
+	struct told_outcome head = { .verdict = o->verdict, .compared = o->compared, .layout = o->layout };
 
 	for (int i = 0; i < TEXTS; i++)
-		head[1 + i] = (uint32_t)strlen(text[i]);
-	if (write(report_to, head, sizeof(head)) < 0)
+		head.length[i] = strlen(text[i]);
+	if (write(report_to, &head, sizeof(head)) < 0)
 		_exit(3);
 	for (int i = 0; i < TEXTS; i++)
-		if (write(report_to, text[i], head[1 + i]) < 0)
+		if (write(report_to, text[i], head.length[i]) < 0)
 			_exit(3);
 }
 
@@ -124,7 +129,7 @@ static void say(const struct outcome *o)
 static void on_signal(int sig)
 {
 	char where[200];
-	struct outcome o = { JUDGED_WRONG, NULL, NULL };
+	struct outcome o = { .verdict = JUDGED_WRONG };
 	char text[300];
 
 	hd_turn_where(where, sizeof(where));
@@ -143,7 +148,7 @@ static int at_work;
 static void on_exit_(void)
 {
 	char where[200], text[300];
-	struct outcome o = { JUDGED_WRONG, text, NULL };
+	struct outcome o = { .verdict = JUDGED_WRONG, .why = text };
 
 	if (!at_work)
 		return;
@@ -169,7 +174,7 @@ static void child(struct judge *j, size_t from)
 	hd_log_to(keep_warning);
 	dup2(2, 1); /* what a plugin prints is no result */
 	for (size_t i = from; i < j->n; i++) {
-		struct outcome o = { JUDGED_OK, NULL, NULL };
+		struct outcome o = { 0 };
 
 		judge_limit(j);
 		judge_waits(1);
@@ -198,15 +203,15 @@ static int all_of(int fd, void *to, size_t n)
 
 static int hear(int fd, struct outcome *o, char **warned)
 {
-	uint32_t head[1 + TEXTS];
+	struct told_outcome head = { 0 };
 	char *text[TEXTS];
-	int heard = all_of(fd, head, sizeof(head));
+	int heard = all_of(fd, (char *)&head, sizeof(head));
 
 	for (int i = 0; i < TEXTS; i++) {
-		text[i] = heard && head[1 + i] ? hd_alloc(head[1 + i] + 1) : NULL;
-		heard = heard && all_of(fd, text[i], head[1 + i]);
+		text[i] = heard && head.length[i] ? hd_alloc(head.length[i] + 1) : NULL;
+		heard = heard && all_of(fd, text[i], head.length[i]);
 	}
-	*o = (struct outcome){ heard ? (int)head[0] : JUDGED_OK, text[0], text[1] };
+	*o = (struct outcome){ heard ? head.verdict : JUDGED_OK, text[0], text[1], head.layout, head.compared };
 	*warned = text[2];
 	return heard;
 }
@@ -260,7 +265,7 @@ static void count_refusal(struct judge *j, const char *why)
 
 static void say_nothing_accepted(struct judge *j, FILE *out)
 {
-	struct outcome o = { JUDGED_OK, NULL, NULL };
+	struct outcome o = { 0 };
 	const char *reason, *most = NULL;
 	json_int_t count = 0;
 	json_t *n;
@@ -303,6 +308,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 			break;
 		tap_result(j, out, o.name ? o.name : j->tasks[done].name, &o);
 		tap_warnings(j, out, warned);
+		tap_compared(j, &o);
 		count_refusal(j, o.verdict == JUDGED_SKIPPED ? o.why : NULL);
 		j->accepted += o.verdict != JUDGED_SKIPPED && j->tasks[done].layout && j->tasks[done].number >= 0;
 		done++;
@@ -315,7 +321,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 	if (done < j->n && WIFEXITED(status) && WEXITSTATUS(status) == JUDGE_ENDED)
 		return done; /* the last one it told of is the one that ended it */
 	if (done < j->n) {
-		o = (struct outcome){ JUDGED_WRONG, NULL, NULL };
+		o = (struct outcome){ .verdict = JUDGED_WRONG };
 		outcome_set(&o, JUDGED_WRONG, "the process ended without a message (%s %d)",
 			    WIFSIGNALED(status) ? "signal" : "status",
 			    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
@@ -362,7 +368,7 @@ double loss_of(const struct hd_inprocess *r)
 
 void judge_all(struct judge *j, FILE *out)
 {
-	struct outcome o = { JUDGED_OK, NULL, NULL };
+	struct outcome o = { 0 };
 
 	patience = mmap(NULL, sizeof(*patience), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (patience == MAP_FAILED)

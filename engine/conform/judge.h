@@ -7,12 +7,28 @@
 #include "engine/conform/parts/parts.h"
 #include <jansson.h>
 
+/* -- layouts ------------------------------------------------------------------------------------------ */
+struct judge_piece {  /* a section of a strategy */
+	int other;    /* index among the other plugins; -1: the one that is judged */
+	int64_t size; /* 0: not said */
+	char keys[240];
+};
+struct layout {
+	int family, n;
+	int64_t layers; /* 0: four */
+	int odd;        /* sizes that 4 does not divide */
+	int limited;    /* experts have a capacity */
+	struct judge_piece piece[4];
+};
+
 /* -- a check, and what came of it --------------------------------------------------------------------- */
 enum { JUDGED_OK, JUDGED_WRONG, JUDGED_SKIPPED };
 struct outcome {
 	int verdict;
-	char *why;  /* lines; NULL: there is nothing to say */
-	char *name; /* of the check, where it is known only now; else NULL */
+	char *why;            /* lines; NULL: there is nothing to say */
+	char *name;           /* of the check, where it is known only now; else NULL */
+	struct layout layout; /* to be compared with one rank; of n = 0: the check compares none */
+	int compared;         /* it was */
 };
 
 struct judge {
@@ -31,10 +47,11 @@ struct judge {
 	json_t *warnings; /* of the engine, each once */
 	json_t *refusals; /* by reason: how many layouts */
 	int accepted;     /* checks that ran what the plugin has planned */
-	int printed, failed, skipped, stuck;
+	int printed, failed, skipped, stuck, warned;
+	int *tried, *compared;               /* with one rank: layouts of each family */
+	int *tried_beside, *compared_beside; /* of them, those with each other plugin */
 };
 
-struct layout;
 struct judge_task {
 	char *name;
 	void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o);
@@ -60,6 +77,7 @@ void outcome_set(struct outcome *o, int verdict, const char *fmt, ...) HD_PRINTF
 void tap_result(struct judge *j, FILE *out, const char *name, const struct outcome *o);
 /* Lines, malloc'ed or NULL: those that are new are printed. */
 void tap_warnings(struct judge *j, FILE *out, char *lines);
+void tap_compared(struct judge *j, const struct outcome *o); /* counts it */
 void tap_end(struct judge *j, FILE *out);
 
 /* -- layouts.c -------------------------------------------------------------------------------------------- */
@@ -68,17 +86,7 @@ enum { FAMILIES = 3 };
 int families_first(const struct judge *j);
 int families_end(const struct judge *j);
 const char *family_name(const struct judge *j, int family);
-struct judge_piece {  /* a section of a strategy */
-	int other;    /* index among the other plugins; -1: the one that is judged */
-	int64_t size; /* 0: not said */
-	char keys[240];
-};
-struct layout {
-	int family, n;
-	int64_t layers; /* 0: four */
-	int odd;        /* sizes that 4 does not divide */
-	struct judge_piece piece[4];
-};
+int family_has_experts(const struct judge *j, int family);
 /* The INI of the layout, or of the one rank that it is compared with (whose micro-batch is `batch` sequences). */
 char *layout_ini(const struct judge *j, const struct layout *l);
 char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch);

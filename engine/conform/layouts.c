@@ -63,8 +63,9 @@ int64_t layout_batch(const struct layout *l)
 	return has_thirds(l) ? 12 : 16;
 }
 
+#define LIMIT "capacity_factor = 2"
 /* Lines of [model]. */
-static char *model_of(const struct judge *j, const struct layout *l)
+static char *model_without_limit(const struct judge *j, const struct layout *l)
 {
 	long long layers = l->layers ? l->layers : 4;
 	int three = has_thirds(l);
@@ -89,6 +90,25 @@ static char *model_of(const struct judge *j, const struct layout *l)
 			 : three                                 ? "experts = 6\nexpert_mlp = 12\n"
 								 : "experts = 4\nexpert_mlp = 8\n",
 			 layers, sizes);
+}
+
+int family_has_experts(const struct judge *j, int family)
+{
+	const struct layout l = { .family = family };
+	char *model = model_without_limit(j, &l);
+	int has = strstr(model, "experts = ") != NULL;
+
+	free(model);
+	return has;
+}
+
+static char *model_of(const struct judge *j, const struct layout *l)
+{
+	char *model = model_without_limit(j, l);
+
+	if (l->limited)
+		hd_append(&model, LIMIT "\n");
+	return model;
 }
 
 char *layout_model_ini(const struct judge *j, const struct layout *l, int64_t global, int64_t micro)
@@ -170,7 +190,7 @@ char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batc
 
 char *layout_text(const struct judge *j, const struct layout *l)
 {
-	char *text = hd_format("%s:", family_name(j, l->family));
+	char *text = hd_format("%s%s:", family_name(j, l->family), l->limited ? " (" LIMIT ")" : "");
 
 	for (int i = 0; i < l->n; i++) {
 		const struct judge_piece *x = &l->piece[i];

@@ -276,14 +276,16 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 }
 
 /* -> 1: the layout was refused */
-static int same_layout(struct judge *j, const struct layout *l, struct outcome *o)
+static int same_or_refused(struct judge *j, const struct layout *l, struct outcome *o)
 {
 	struct hd_inprocess *r = NULL;
 	struct hd_err err = { 0 };
 	char *ini = layout_ini(j, l);
 	int planned, refused = 0;
 
-	if (hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0)
+	o->layout = *l;
+	o->compared = hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0;
+	if (o->compared)
 		judge_run(j, l, r, o);
 	else if (planned)
 		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
@@ -294,9 +296,30 @@ static int same_layout(struct judge *j, const struct layout *l, struct outcome *
 	return refused;
 }
 
+/* Experts without a limit go with few layouts.  What is refused with them is compared with experts that have one. */
+static int same_layout(struct judge *j, const struct layout *l, const char *drawn, struct outcome *o)
+{
+	int refused = same_or_refused(j, l, o);
+	struct outcome with = { 0 };
+	struct layout limited = *l;
+	char *text;
+
+	limited.limited = 1;
+	if (!refused || !family_has_experts(j, l->family) || same_or_refused(j, &limited, &with)) {
+		free(with.why);
+		return refused;
+	}
+	text = layout_text(j, &limited);
+	free(o->why), free(o->name);
+	*o = with;
+	o->name = hd_format("equals one rank, %s%s", drawn, text);
+	free(text);
+	return 0;
+}
+
 static void same(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
-	same_layout(j, t->layout, o);
+	same_layout(j, t->layout, "", o);
 }
 
 #define DRAWS 10
@@ -309,15 +332,15 @@ static void same_drawn(struct judge *j, const struct judge_task *t, struct outco
 
 	for (int again = 0; again < DRAWS && refused; again++) {
 		struct layout *l = layout_draw(j, t->layout->family, t->number, again);
-		char *text = layout_text(j, l);
+		char *text = layout_text(j, l), *drawn = hd_format("drawn %lld, ", (long long)t->number);
 
 		free(o->why), free(o->name);
-		*o = (struct outcome){ JUDGED_OK, NULL, NULL };
-		o->name = hd_format("equals one rank, drawn %lld, %s", (long long)t->number, text);
-		refused = same_layout(j, l, o);
+		*o = (struct outcome){ 0 };
+		o->name = hd_format("equals one rank, %s%s", drawn, text);
+		refused = same_layout(j, l, drawn, o);
 		if (refused && again + 1 < DRAWS)
 			hd_append(&before, "%s %s", before ? ";" : "", text);
-		free(text);
+		free(text), free(drawn);
 		free(l);
 	}
 	if (refused) {

@@ -75,19 +75,103 @@ void tap_warnings(struct judge *j, FILE *out, char *lines)
 	free(lines);
 }
 
+/* -- what was compared with one rank ---------------------------------------------------------------------- */
+void tap_compared(struct judge *j, const struct outcome *o)
+{
+	const struct layout *l = &o->layout;
+
+	if (!l->n)
+		return;
+	j->tried[l->family]++;
+	j->compared[l->family] += o->compared;
+	for (int k = 0; k < j->nothers; k++) {
+		int with = 0;
+
+		for (int i = 0; i < l->n; i++)
+			with |= l->piece[i].other == k;
+		j->tried_beside[k] += with;
+		j->compared_beside[k] += with && o->compared;
+	}
+}
+
+/* Families, and the plugins beside which it was: those that were compared, or those that were tried and never were. */
+static char *list_compared(const struct judge *j, int compared)
+{
+	char *text = NULL, *beside = NULL;
+
+	for (int f = 0; f < families_end(j); f++)
+		if (j->tried[f] && !j->compared[f] == !compared)
+			hd_append(&text, "%s%s (%d of %d layouts)", text ? ", " : "", family_name(j, f), j->compared[f],
+				  j->tried[f]);
+	for (int k = 0; k < j->nothers; k++)
+		if (j->tried_beside[k] && !j->compared_beside[k] == !compared)
+			hd_append(&beside, "%s%s", beside ? ", " : "beside ", j->others[k]->name);
+	if (beside)
+		hd_append(&text, "%s%s", text ? "; " : "", beside);
+	free(beside);
+	return text;
+}
+
+static void warn_of_experts(struct judge *j, FILE *out)
+{
+	for (int f = 0; f < families_end(j); f++) {
+		if (!j->tried[f] || j->compared[f] || j->options.only || !family_has_experts(j, f))
+			continue;
+		j->warned++;
+		tap_warnings(
+			j, out,
+			hd_format("none of the %d layouts of %s was compared with one rank, so nothing is known of "
+				  "its experts: each was refused, with model.capacity_factor too",
+				  j->tried[f], family_name(j, f)));
+	}
+}
+
+static void say_compared(struct judge *j, FILE *out)
+{
+	char *were = list_compared(j, 1), *were_not = list_compared(j, 0);
+
+	if (!j->options.json && (were || were_not))
+		fprintf(out, "# compared with one rank: %s%s%s\n", were ? were : "nothing",
+			were_not ? "; never compared: " : "", were_not ? were_not : "");
+	free(were), free(were_not);
+}
+
+static json_t *compared_json(const struct judge *j)
+{
+	json_t *all = json_object();
+
+	for (int f = 0; f < families_end(j); f++)
+		if (j->tried[f])
+			json_object_set_new(all, family_name(j, f),
+					    json_pack("{s:i, s:i}", "tried", j->tried[f], "compared", j->compared[f]));
+	for (int k = 0; k < j->nothers; k++)
+		if (j->tried_beside[k])
+			json_object_set_new(all, j->others[k]->name,
+					    json_pack("{s:i, s:i}", "tried", j->tried_beside[k], "compared",
+						      j->compared_beside[k]));
+	return all;
+}
+
 void tap_end(struct judge *j, FILE *out)
 {
 	int passed = j->printed - j->failed - j->skipped;
 	char *line;
 
+	warn_of_experts(j, out);
 	if (!j->options.json) {
-		fprintf(out, "1..%d\n# %s %s: %d passed, %d failed, %d skipped\n", j->printed, j->plugin->name,
-			j->plugin->version, passed, j->failed, j->skipped);
+		fprintf(out, "1..%d\n", j->printed);
+		say_compared(j, out);
+		fprintf(out, "# %s %s: %d passed, %d failed, %d skipped", j->plugin->name, j->plugin->version, passed,
+			j->failed, j->skipped);
+		if (j->warned)
+			fprintf(out, ", %d warning%s", j->warned, hd_plural(j->warned, "s"));
+		fprintf(out, "\n");
 		return;
 	}
-	line = hd_json_line(json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:O, s:O}", "plugin", j->plugin->name, "path",
-				      j->plugin->path, "version", j->plugin->version, "passed", passed, "failed",
-				      j->failed, "skipped", j->skipped, "checks", j->results, "warnings", j->warnings));
+	line = hd_json_line(json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o, s:O, s:O}", "plugin", j->plugin->name,
+				      "path", j->plugin->path, "version", j->plugin->version, "passed", passed,
+				      "failed", j->failed, "skipped", j->skipped, "compared", compared_json(j),
+				      "checks", j->results, "warnings", j->warnings));
 	fprintf(out, "%s\n", line);
 	free(line);
 }

@@ -80,7 +80,8 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 	    (h->dim != batch && w->dim != batch)) {
 		hd_plan_fail(p, HD_ENOTSUP,
 			     "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
-			     "%s to %s on %s. The axis that holds experts must shard the batch elsewhere",
+			     "%s to %s on %s. They work along one axis only, which shards the batch elsewhere: for "
+			     "other layouts, set model.capacity_factor",
 			     x->spec, hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at),
 			     n->reshard.axis->name);
 		return NULL;
