@@ -21,6 +21,11 @@ for n in 1 2; do
 	is "np $n: and its line is not there" "$(grep -c '"step": 2, ' m.jsonl)" 0
 done
 
+# Weights that an update has spoilt: the step behind it finds them, and no step was undone.
+said=$(heddle train tiny.ini --set train.lr=1e300 --set train.schedule=constant --set train.optimizer=sgd --set dp.size=auto 2>&1 | messages)
+like "an update that spoils the weights is named" "$said" \
+	'^heddle: step 2: loss nan, gradient norm nan\. The update of step 1 \(train.optimizer = sgd\) left [0-9]+ of the [0-9]+ values of [^ ]+ on rank 0 .*not finite$'
+
 # Not finite on one rank alone: its neighbours agree, and rank and coordinate are right.
 mesh=$build/t/plugins/.libs/mesh3.so
 if [ -f "$mesh" ]; then

@@ -6,23 +6,27 @@
 #include "engine/ops/movement.h"
 #include <math.h>
 
+static int64_t count_not_finite(const struct tensor *t, const void *data, int64_t n)
+{
+	int64_t bad = 0;
+
+	if (t->v.dtype == HD_DTYPE_F32)
+		for (int64_t i = 0; i < n; i++)
+			bad += !isfinite(((const float *)data)[i]);
+	if (t->v.dtype == HD_DTYPE_F64)
+		for (int64_t i = 0; i < n; i++)
+			bad += !isfinite(((const double *)data)[i]);
+	if (t->v.dtype == HD_DTYPE_BF16)
+		for (int64_t i = 0; i < n; i++)
+			bad += (((const uint16_t *)data)[i] & 0x7f80) == 0x7f80;
+	return bad;
+}
+
 static int all_finite(const struct hd_program *g, const struct command *c, const struct tensor *t, const void *data)
 {
 	int64_t n = t->ragged_counts ? hd_rows_used(g, c) * hd_ragged_row_elements(t) : hd_local_count(t);
 
-	if (t->v.dtype == HD_DTYPE_F32)
-		for (int64_t i = 0; i < n; i++)
-			if (!isfinite(((const float *)data)[i]))
-				return 0;
-	if (t->v.dtype == HD_DTYPE_F64)
-		for (int64_t i = 0; i < n; i++)
-			if (!isfinite(((const double *)data)[i]))
-				return 0;
-	if (t->v.dtype == HD_DTYPE_BF16)
-		for (int64_t i = 0; i < n; i++)
-			if ((((const uint16_t *)data)[i] & 0x7f80) == 0x7f80)
-				return 0;
-	return 1;
+	return !count_not_finite(t, data, n);
 }
 
 static void name_it(const struct command *c, const struct tensor *t, struct hd_err *err)
@@ -110,4 +114,22 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 		}
 	}
 	return HD_OK;
+}
+
+int hd_program_find_spoilt(const struct hd_program *g, struct hd_spoilt_weight *w)
+{
+	*w = (struct hd_spoilt_weight){ 0 };
+	for (size_t i = 0; i < g->plan->ntensors && !w->bad; i++) {
+		const struct tensor *p = g->plan->tensors[i], *t = hd_written(g, p);
+		void *data;
+
+		if (!t || p->v.node || p->v.what != HD_TENSOR_PARAM)
+			continue;
+		data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
+		w->n = hd_local_count(t);
+		w->bad = count_not_finite(t, data, w->n);
+		w->name = p->v.name;
+		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
+	}
+	return w->bad > 0;
 }

@@ -47,6 +47,22 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 }
 
 /* -- a step -------------------------------------------------------------------------------------------------------------------------- */
+/* Weights that the update of the step before has spoilt: whatever reads them is not finite either. */
+static int weights_not_finite(struct train_loop *l, int64_t step, double loss, double norm, const char *me)
+{
+	struct hd_spoilt_weight w;
+
+	if (l->at.step > l->first && hd_program_find_spoilt(l->g, &w))
+		hd_err_set(
+			l->err, HD_EINVAL,
+			"step %lld: loss %g, gradient norm %g. The update of step %lld (train.optimizer = %s) left %lld of the "
+			"%lld values of %s on %s not finite",
+			(long long)step, loss, norm, (long long)step - 1,
+			hd_section_str(hd_conf_section(l->j->conf, NULL, "train"), "optimizer"), (long long)w.bad,
+			(long long)w.n, w.name, me);
+	return hd_comm_agree(l->err);
+}
+
 static int not_finite(struct train_loop *l, struct hd_run *run, struct train_feed *f, double loss, double norm)
 {
 	struct hd_err where = { 0 };
@@ -55,6 +71,10 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 
 	loss = isnan(loss) ? fabs(loss) : loss; /* "nan", not "-nan" */
 	norm = isnan(norm) ? fabs(norm) : norm;
+	if (weights_not_finite(l, run->step, loss, norm, me) < 0) {
+		free(me);
+		return l->err->code;
+	}
 	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &received, &where));
 	for (int turn = 0; turn < 2 && !l->err->code; turn++) { /* where it began; else who was sent it first */
 		if (where.code && received <= turn)
@@ -492,6 +512,7 @@ static int begin(struct train_loop *l)
 		if (is_in_dir(l, resume))
 			l->newest = l->saved = l->at.step;
 	}
+	l->first = l->at.step;
 	/* What was read may be of another file on another host; and what a comparison needs is taken before the steps. */
 	if (l->j->train.hash_every || (l->j->world.size > 1 && (*load || resume)))
 		rc = hd_copies_check(l->j, l->at.step, *load || resume ? "they have read different files" : CHANGED,

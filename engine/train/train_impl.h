@@ -15,6 +15,7 @@ struct train_loop {
 	struct hd_plan *p;
 	struct hd_program *g;
 	struct hd_progress at;
+	int64_t first; /* the step that this run has begun behind */
 	struct hd_metrics *metrics;
 	struct hd_events *events;
 	struct hd_log_state metrics_say, events_say;
