@@ -110,6 +110,56 @@ for ms in 010 020 030 050 080 130; do
 	tap_result $? "asked to end after 0.$ms s: saved, status 0" || { note "status $rc"; tap_comment <out; }
 done
 
+# A signal in an evaluation of hours, or in a text as long: the run leaves it, saves and ends.  The run that goes on evaluates first.
+truncate -s 1G hours.bin
+until_said() { # TEXT: the run has printed it
+	for i in $(seq $((200 * slow))); do
+		grep -qs "$1" out && return
+		sleep 0.05
+	done
+}
+hours() { # N args...: as begin, until the line of its last step
+	n=$1
+	shift
+	rm -rf c m.jsonl out
+	slow=$(patience)
+	HD_TEST_SECONDS=$((30 * slow)) && export HD_TEST_SECONDS
+	# shellcheck disable=SC2086
+	if [ "$n" = 1 ]; then
+		timeout -k 5 $((30 * slow)) "$build/heddle" train "$@" </dev/null >out 2>&1 &
+	else
+		timeout -k 5 $((30 * slow)) mpirun -np "$n" --oversubscribe --bind-to none "$build/heddle" train "$@" </dev/null >out 2>&1 &
+	fi
+	shell=$!
+	until_said '^step 2/'
+	sleep 0.2
+	run=$(ps -o pid= --ppid $shell | tr -d ' ')
+	kill -USR1 "$run"
+	end
+}
+all="--set train.eval_batches=0 --set data.valid=hours.bin --set data.tokenizer=byte --set data.format=text"
+for n in 1 2; do
+	for steps in 2 5; do
+		hours $n tiny.ini $all --set train.steps=$steps --set train.eval_every=2 --set checkpoint.dir=c --set log.metrics=m.jsonl \
+			--set checkpoint.gradients=yes
+		is "in an evaluation, np $n, $steps steps: its status" $rc 0
+		is "... in which step" "$(printf '%s\n' "$said" | tail -1)" "heddle: asked to end after step 2; saved in c"
+		is "... and no loss" "$(grep -c valid_loss out m.jsonl | tr '\n' ' ')" "out:0 m.jsonl:0 "
+		[ -f c/step-00000002/heddle/state.json ]
+		tap_result $? "... whole"
+	done
+done
+out=$(heddle train tiny.ini --set train.steps=3 --set train.eval_every=2 --set checkpoint.dir=c --set checkpoint.resume=auto \
+	--set log.metrics=m.jsonl 2>&1)
+is "the run that goes on evaluates first" "$(grep -o '"step": [0-9]*\|"valid_loss"' m.jsonl | tr '\n' ' ')" \
+	'"step": 1 "step": 2 "step": 2 "valid_loss" "step": 3 "step": 3 "valid_loss" '
+for n in 1 2; do
+	hours $n tiny.ini --set train.steps=2 --set log.sample=1000000 --set checkpoint.dir=c --set data.valid_fraction=0
+	is "in a sample, np $n: its status" $rc 0
+	is "... saved" "$(printf '%s\n' "$said" | tail -1)" "heddle: asked to end after step 2; saved in c"
+	is "... and no sample" "$(grep -c '^sample' out)" 0
+done
+
 # Signals by the thousand within one step, which goes on: no handler may run on the stack of a thread that computes, because a library's
 # product may have put its stack pointer on the heap.
 rm -rf c out

@@ -65,6 +65,14 @@ static void show(const struct hd_job *j, const struct hd_judged *of, int64_t don
 		(long long)of->n, of->what, terminal && !last ? "  " : "\n");
 }
 
+/* Between two batches, all ranks alike: where one is asked to end, or has failed, all leave. */
+static int leave(const struct hd_judged *of, const struct feed *f, int64_t batch, int failed)
+{
+	if (!of->asked || f->first + batch >= of->n)
+		return 0;
+	return hd_comm_max((double)(failed || of->asked())) > 0;
+}
+
 int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_EVAL];
@@ -72,23 +80,31 @@ int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err)
 	struct feed f = { .of = of, .err = err };
 	struct hd_run run = { .seed = (uint64_t)j->train.seed };
 	double shown = hd_seconds();
-	int rc = HD_OK;
+	int rc = HD_OK, left = 0;
 
 	f.ids = hd_alloc((size_t)(g->plan->model.seq + 1) * sizeof(*f.ids));
-	for (; f.first < of->n && rc >= 0; f.first += batch) {
+	for (; f.first < of->n && rc >= 0 && !left; f.first += batch) {
 		rc = hd_program_compute(g, &run, fill, &f);
 		if (rc >= 0)
 			add_rows(g, &f);
 		show(j, of, f.first + batch, batch, &shown);
+		left = leave(of, &f, batch, rc < 0);
 	}
 	free(f.ids);
-	return rc >= 0 ? hd_comm_agree(err) : rc;
+	if (rc < 0 && !of->asked)
+		return rc;
+	if (rc < 0)
+		hd_err_set(err, rc, "the evaluation stopped");
+	HD_TRY(hd_comm_agree(err));
+	return left ? HD_JUDGE_LEFT : HD_OK;
 }
 
 /* -- the validation data ----------------------------------------------------------------------- */
 struct valid {
 	const struct hd_data *data;
 	int64_t set, whole, rest; /* whole sequences; targets of one behind them that is not */
+	int shows;
+	int (*asked)(void);
 	double sum;
 };
 
@@ -107,25 +123,32 @@ static void add(void *ctx, int64_t i, int64_t position, double loss)
 		v->sum += loss;
 }
 
-static int judge_valid(struct hd_job *j, struct valid *v, int shows, double *loss, int64_t *tokens, struct hd_err *err)
+static int judge_valid(struct hd_job *j, struct valid *v, double *loss, int64_t *tokens, struct hd_err *err)
 {
-	struct hd_judged all = {
-		.n = v->whole + (v->rest > 0), .what = "sequences", .get = get, .add = add, .ctx = v, .shows = shows
-	};
+	struct hd_judged all = { .n = v->whole + (v->rest > 0),
+				 .what = "sequences",
+				 .get = get,
+				 .add = add,
+				 .ctx = v,
+				 .shows = v->shows,
+				 .asked = v->asked };
 	int rc = hd_judge(j, &all, err);
 
+	if (rc == HD_JUDGE_LEFT)
+		return rc;
 	*tokens = v->whole * j->program[HD_JOB_EVAL]->plan->model.seq + v->rest;
 	*loss = hd_comm_sum(v->sum) / (double)(*tokens ? *tokens : 1);
 	return rc;
 }
 
-int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err)
+int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, int (*asked)(void), double *loss, int64_t *tokens,
+		struct hd_err *err)
 {
-	struct valid v = { .data = j->data, .set = set, .whole = hd_data_valid_samples(j->data, set) };
+	struct valid v = { .data = j->data, .set = set, .whole = hd_data_valid_samples(j->data, set), .asked = asked };
 
 	if (batches && batches * j->train.batch.full < v.whole)
 		v.whole = batches * j->train.batch.full;
-	return judge_valid(j, &v, 0, loss, tokens, err);
+	return judge_valid(j, &v, loss, tokens, err);
 }
 
 /* Losses that were kept are of whole windows.  A file that has none is one that is filled up: attention is causal, so nothing sees
@@ -144,10 +167,11 @@ int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, int64_t *l
 {
 	struct valid v = { .data = j->data,
 			   .whole = hd_data_valid_samples(j->data, 0),
-			   .rest = hd_data_valid_rest(j->data, 0) };
+			   .rest = hd_data_valid_rest(j->data, 0),
+			   .shows = 1 };
 
 	HD_TRY(check_rest(&j->program[HD_JOB_EVAL]->plan->model, &v, err));
 	*left = v.whole ? v.rest : 0;
 	v.rest -= *left;
-	return judge_valid(j, &v, 1, loss, tokens, err);
+	return judge_valid(j, &v, loss, tokens, err);
 }

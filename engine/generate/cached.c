@@ -119,9 +119,9 @@ int hd_cached_generate(struct hd_job *j, struct hd_ids *texts, int64_t n, int64_
 		.j = j, .texts = texts, .n = n, .ended = hd_alloc((size_t)n + 1), .left = n, .err = err
 	};
 	float *scratch = hd_alloc((size_t)j->plan[HD_JOB_NEXT]->model.vocab * sizeof(*scratch));
-	int role, rc = HD_OK;
+	int role, rc = HD_OK, left = 0;
 
-	for (int64_t k = 0; k < tokens && r.left && rc >= 0; k++) {
+	for (int64_t k = 0; k < tokens && r.left && rc >= 0 && !left; k++) {
 		double begin = hd_seconds();
 
 		rc = advance(&r, !k, &role);
@@ -131,10 +131,11 @@ int hd_cached_generate(struct hd_job *j, struct hd_ids *texts, int64_t n, int64_
 			times->prompt += hd_seconds() - begin;
 		else if (times)
 			times->next += hd_seconds() - begin, times->steps++;
+		left = hd_left(s, rc < 0);
 	}
 	free(scratch);
 	free(r.ended);
-	return rc;
+	return rc >= 0 && left ? HD_GENERATE_LEFT : rc;
 }
 
 int hd_cached_logits(struct hd_job *j, const struct hd_ids *texts, int64_t n, float *out, struct hd_err *err)

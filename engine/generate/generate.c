@@ -220,24 +220,42 @@ int hd_is_end(const struct hd_sampling *s, int32_t id)
 	return 0;
 }
 
+int hd_left(const struct hd_sampling *s, int failed)
+{
+	return s->asked && hd_comm_max((double)(failed || s->asked())) > 0;
+}
+
+/* -> 1: the text has ended. */
+static int add_token(struct hd_job *j, struct hd_ids *text, const struct hd_sampling *s, float *scratch,
+		     struct hd_err *err)
+{
+	float *z = next(j, text->at, (int64_t)text->n, err);
+	int32_t id;
+
+	if (!z)
+		return err->code;
+	id = hd_draw(z, j->program[HD_JOB_GENERATE]->plan->model.vocab, s, (int64_t)text->n, scratch);
+	done_with(j, z);
+	if (id < 0)
+		return hd_fail_draw((int64_t)text->n, err);
+	if (hd_is_end(s, id))
+		return 1;
+	hd_ids_add(text, id);
+	return HD_OK;
+}
+
 int hd_generate(struct hd_job *j, struct hd_ids *text, int64_t n, const struct hd_sampling *s, struct hd_err *err)
 {
 	int64_t vocab = j->program[HD_JOB_GENERATE]->plan->model.vocab;
 	float *scratch = hd_alloc((size_t)vocab * sizeof(*scratch));
-	float *z;
+	int rc = HD_OK, left = 0;
 
-	for (int64_t k = 0; k < n && (z = next(j, text->at, (int64_t)text->n, err)); k++) {
-		int32_t id = hd_draw(z, vocab, s, (int64_t)text->n, scratch);
-
-		done_with(j, z);
-		if (id < 0)
-			hd_fail_draw((int64_t)text->n, err);
-		if (id < 0 || hd_is_end(s, id))
-			break;
-		hd_ids_add(text, id);
+	for (int64_t k = 0; k < n && rc == HD_OK && !left; k++) {
+		rc = add_token(j, text, s, scratch, err);
+		left = hd_left(s, rc < 0);
 	}
 	free(scratch);
-	return err->code;
+	return rc < 0 ? rc : left ? HD_GENERATE_LEFT : HD_OK;
 }
 
 /* -- text -------------------------------------------------------------------------------------- */
@@ -334,16 +352,16 @@ unsigned hd_sample_roles(struct hd_job *j, const struct hd_log_config *log, int6
 	return 1u << HD_JOB_PROMPT | 1u << HD_JOB_NEXT;
 }
 
-static int add_sample(struct hd_job *j, struct hd_ids *ids, struct hd_err *err)
+static int add_sample(struct hd_job *j, struct hd_ids *ids, int (*asked)(void), struct hd_err *err)
 {
-	struct hd_sampling s = { .temperature = 0.8, .top_p = 1, .seed = j->train.seed };
+	struct hd_sampling s = { .temperature = 0.8, .top_p = 1, .seed = j->train.seed, .asked = asked };
 
 	if (hd_cached_rows(j))
 		return hd_cached_generate(j, ids, 1, j->log.sample, &s, NULL, err);
 	return hd_generate(j, ids, j->log.sample, &s, err);
 }
 
-int hd_sample(struct hd_job *j, struct hd_err *err)
+int hd_sample(struct hd_job *j, int (*asked)(void), struct hd_err *err)
 {
 	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
 	struct hd_ids ids = { 0 };
@@ -353,8 +371,10 @@ int hd_sample(struct hd_job *j, struct hd_err *err)
 		return HD_OK;
 	rc = sample_prompt(j, &j->log, &ids, err);
 	if (rc >= 0)
-		rc = add_sample(j, &ids, err);
-	if (rc >= 0 && j->world.rank == 0)
+		rc = add_sample(j, &ids, asked, err);
+	if (rc && hd_comm_agree(err) < 0) /* left by all ranks: asked, or since one has failed */
+		rc = err->code;
+	if (rc == HD_OK && j->world.rank == 0)
 		rc = print_sample(j, t, ids.at, (int64_t)ids.n, err);
 	hd_ids_release(&ids);
 	return rc;

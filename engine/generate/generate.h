@@ -10,7 +10,11 @@ struct hd_sampling {
 	double temperature, top_p; /* top_p: 0 as 1: all */
 	int64_t top_k, seed, text; /* text: which of several, from 0 */
 	const struct hd_ids *ends; /* ids behind which a text does not go on, and which it does not get; NULL: none */
+	int (*asked)(void);        /* on any rank: all leave between two tokens; NULL: nothing asks */
 };
+#define HD_GENERATE_LEFT 1 /* of hd_cached_generate, hd_generate and hd_sample: asked, and some tokens are not made */
+int hd_left(const struct hd_sampling *s,
+	    int failed); /* all ranks, behind each token: asked to end, or one has failed */
 int hd_is_end(const struct hd_sampling *s, int32_t id);
 /* One of n logits, drawn by softmax(z / temperature) among the top_k largest (0: all), and of those the fewest whose
  * probabilities sum to top_p; the likeliest at temperature 0.  A pure function of seed, text and position.  scratch: room for n.
@@ -54,6 +58,6 @@ int hd_prompt(const struct hd_tokenizer *t, const char *text, size_t *special, s
 int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, int readable, struct hd_err *err);
 /* log.sample: text from the model as it is.  The roles of its programs, a bit each; j->data and j->cache are for them. */
 unsigned hd_sample_roles(struct hd_job *j, const struct hd_log_config *log, int64_t seq, struct hd_err *err);
-int hd_sample(struct hd_job *j, struct hd_err *err);
+int hd_sample(struct hd_job *j, int (*asked)(void), struct hd_err *err);
 
 #endif

@@ -211,11 +211,12 @@ static void write_step(struct train_loop *l, struct hd_numbers *n)
 	hd_train_emit(l, o);
 }
 
-/* Each set by itself, and the mean over all their tokens, which is valid_loss. */
+/* Each set by itself, and the mean over all their tokens, which is valid_loss.  -> HD_JUDGE_LEFT: there is none. */
 static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t *tokens)
 {
 	int64_t sets = hd_data_valid_sets(l->j->data);
 	double sum = 0;
+	int rc;
 
 	*tokens = 0;
 	for (int64_t i = 0; i < sets; i++) {
@@ -223,7 +224,9 @@ static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t 
 		double one;
 		int64_t n;
 
-		HD_TRY(hd_evaluate(l->j, i, l->j->train.eval_batches, &one, &n, l->err));
+		rc = hd_evaluate(l->j, i, l->j->train.eval_batches, hd_asked, &one, &n, l->err);
+		if (rc)
+			return rc;
 		sum += one * (double)n;
 		*tokens += n;
 		if (sets > 1) {
@@ -240,6 +243,7 @@ static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t 
 	return HD_OK;
 }
 
+/* A run that is asked to end leaves its evaluation; the run that goes on makes it (evaluate_missed). */
 static int evaluate(struct train_loop *l)
 {
 	json_t *of_sets, *o;
@@ -251,7 +255,7 @@ static int evaluate(struct train_loop *l)
 		return HD_OK;
 	of_sets = json_object();
 	rc = evaluate_sets(l, of_sets, &loss, &tokens);
-	if (rc >= 0) {
+	if (rc == HD_OK) {
 		hd_show_eval(&l->show, l->at.step, loss, tokens);
 		o = json_pack("{s:I, s:o, s:o}", "step", (json_int_t)l->at.step, "time", hd_json_number(wall_clock()),
 			      "valid_loss", hd_json_number(loss));
@@ -275,11 +279,18 @@ static int pull(struct train_loop *l)
 	return HD_OK;
 }
 
-/* The work around a step that is done at intervals. */
+static int print_sample(struct train_loop *l)
+{
+	hd_show_line(&l->show);
+	return hd_sample(l->j, hd_asked, l->err);
+}
+
+/* The work around a step that is done at intervals.  -> 1: it was left, as all ranks are asked to end. */
 static int after_step(struct train_loop *l, int last)
 {
-	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every, sample = l->j->log.sample_every;
+	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every, texts = l->j->log.sample_every;
 	int64_t hash = l->j->train.hash_every;
+	int left = 0;
 
 	l->ends = last;
 	if (hash && (last || l->at.step % hash == 0)) /* before what is wrong is saved */
@@ -287,15 +298,13 @@ static int after_step(struct train_loop *l, int last)
 	/* First what an evaluation would overwrite: the step's gradients. */
 	if (hd_train_saves(l) && (last || (save && l->at.step % save == 0)))
 		HD_TRY(hd_train_save_once(l));
-	if (last || (eval && l->at.step % eval == 0) || (sample && l->at.step % sample == 0))
+	if (last || (eval && l->at.step % eval == 0) || (texts && l->at.step % texts == 0))
 		HD_TRY(pull(l));
 	if (last || (eval && l->at.step % eval == 0))
-		HD_TRY(evaluate(l));
-	if (last || (sample && l->at.step % sample == 0)) {
-		hd_show_line(&l->show);
-		HD_TRY(hd_sample(l->j, l->err));
-	}
-	return HD_OK;
+		HD_TRY(left = evaluate(l));
+	if (!left && (last || (texts && l->at.step % texts == 0)))
+		left = print_sample(l);
+	return left;
 }
 
 /* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
@@ -324,6 +333,18 @@ static int interrupted(struct train_loop *l)
 		   hd_train_saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
 		   hd_train_saves(l) ? l->j->checkpoint.dir : "");
 	return 1;
+}
+
+/* Behind an evaluation or a sample that was left.  What is not saved yet is saved without gradients, over which it has written. */
+static int end_early(struct train_loop *l)
+{
+	if (hd_train_saves(l) && l->j->checkpoint.gradients && l->saved != l->at.step) {
+		l->j->checkpoint.gradients = 0;
+		hd_log(HD_LOG_INFO,
+		       "step %lld is saved without checkpoint.gradients: an evaluation or a sample uses their memory",
+		       (long long)l->at.step);
+	}
+	return interrupted(l) ? l->err->code : HD_OK;
 }
 
 /* The ramp's next size is another program on the same weights. */
@@ -355,7 +376,8 @@ static int foresee(struct train_loop *l)
 	return HD_OK;
 }
 
-/* An evaluation that was due at the step that the run goes on from, before which the one that logged that step has ended. */
+/* An evaluation that was due at the step that the run goes on from, before which the one that logged that step has ended.
+ * -> as of evaluate. */
 static int evaluate_missed(struct train_loop *l)
 {
 	const char *path = l->j->log.metrics;
@@ -374,7 +396,7 @@ static int evaluate_missed(struct train_loop *l)
 /* No step is left.  Whoever reads checkpoint.dir next finds there what the run has gone on from elsewhere. */
 static int finish(struct train_loop *l)
 {
-	int saves = hd_train_saves(l) && l->saved != l->at.step;
+	int saves = hd_train_saves(l) && l->saved != l->at.step, left;
 
 	l->ends = 1;
 	if (saves) {
@@ -386,20 +408,23 @@ static int finish(struct train_loop *l)
 		hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to %s%s", (long long)l->at.step,
 		       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps,
 		       saves ? "train; saved in " : "do", saves ? l->j->checkpoint.dir : "");
-	HD_TRY(evaluate_missed(l));
-	return hd_sample(l->j, l->err);
+	HD_TRY(left = evaluate_missed(l));
+	if (!left)
+		HD_TRY(left = print_sample(l));
+	return left ? end_early(l) : HD_OK;
 }
 
 static int loop(struct train_loop *l)
 {
 	struct hd_numbers n;
+	int left;
 
 	if (l->at.step >= l->steps)
 		return finish(l);
 	if (interrupted(l))
 		return l->err->code;
-	HD_TRY(evaluate_missed(l));
-	while (l->at.step < l->steps) {
+	HD_TRY(left = evaluate_missed(l));
+	while (!left && l->at.step < l->steps) {
 		HD_TRY(resize(l));
 		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
 		HD_TRY(step(l, &n));
@@ -407,8 +432,10 @@ static int loop(struct train_loop *l)
 		HD_TRY(hd_train_look_after_saves(l));
 		if (interrupted(l))
 			return l->err->code;
-		HD_TRY(after_step(l, l->at.step == l->steps));
+		HD_TRY(left = after_step(l, l->at.step == l->steps));
 	}
+	if (left)
+		return end_early(l);
 	HD_TRY(hd_train_wait_for_saves(l));
 	HD_TRY(foresee(l));
 	return hd_trace_write(l->j, l->g, l->err);
