@@ -370,7 +370,7 @@ static void texts(void)
 	       "JSONL as text");
 	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == '{', "if that is said");
 	is_str(try_open("train = n.txt\nvalid_fraction = 0", 2, 0, 1),
-	       "x.ini:2: [data] train: n.txt: is no text: it has bytes that are 0; [data] tokenizer = byte, given explicitly, "
+	       "x.ini:2: [data] train: n.txt: is no text: its byte at offset 1 is 0; [data] tokenizer = byte, given explicitly, "
 	       "takes the bytes of any file",
 	       "no text");
 	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint16\norder = sequential", 4, 0, 1), "",

@@ -97,7 +97,50 @@ is "and leaves no parts" "$(ls cut.part* 2>/dev/null)" ""
 printf '\223NUMPY\001\000' >x.npy
 like ".npy" "$(refusal --out x x.npy)" 'x.npy: is an array of numpy \(.npy\); tokenize takes'
 printf 'a\000b' >x.dat
-like "bytes" "$(refusal --out y x.dat)" 'x.dat: is no text: it has bytes that are 0'
+like "bytes" "$(refusal --out y x.dat)" 'x.dat: is no text: its byte at offset 1 is 0; tokenize takes text'
+like "bytes, one by one" "$(refusal --ids x.dat)" 'x.dat: is no text: its byte at offset 1 is 0'
+{ yes 'a few words of text' | head -c 300000; printf '\000'; } >late.txt
+printf '[model]\nlayers = 1\nembed = 8\nheads = 2\n[data]\ntrain = late.txt\n[train]\nseq = 8\nglobal_batch = 1\nsteps = 1\n' >late.ini
+export XDG_CACHE_HOME="$tmp/cache"
+like "a late one" "$(refusal --out y late.txt)" 'late.txt: is no text: its byte at offset 300000 is 0'
+like "to --ids too" "$(refusal --ids late.txt)" 'late.txt: is no text: its byte at offset 300000 is 0'
+like "to check, where bytes are ids" "$("$heddle" check late.ini 2>&1)" 'late.txt: is no text: its byte at offset 300000 is 0; \[data\] tokenizer = byte'
+ok "which takes them" "$heddle" check late.ini --set data.tokenizer=byte
+
+# -- what is no UTF-8 ---------------------------------------------------------------------------------------------------------
+# As Python's errors="replace": one U+FFFD for each maximal piece.
+printf 'caf\351 and \360\237\230 x\n' >bad.txt
+printf 'caf\357\277\275 and \357\277\275 x\n' >good.txt
+printf '{"text": "caf\351 and \360\237\230 x\\n"}\n' >bad.jsonl
+printf '{"text": "caf\\ud83d and \\uDC00 x\\n"}\n' >half.jsonl
+printf '{"text": "\\\\ud800 \\ud83d\\ude00"}\n' >whole.jsonl
+tokenize --out good good.txt 2>err
+is "valid text: no warning" "$(grep -c ^heddle err)" 0
+for what in 'bad.txt: 4 of 15 (27%)' 'bad.jsonl: 4 of 29 (14%)' 'half.jsonl: 12 of 37 (32%)'; do
+	file=${what%%:*}
+	is "$file: one warning, with the count" "$(tokenize --out bad $file 2>&1 >/dev/null | grep ^heddle)" \
+		"heddle: $file: bytes that are not valid UTF-8 count as U+FFFD:${what#*:}; iconv converts text of another encoding"
+	ok "... and the ids of U+FFFD" cmp bad.bin good.bin
+done
+is "a whole pair, and a backslash before u" "$(tokenize --out whole whole.jsonl 2>&1 >/dev/null | grep -c ^heddle)" 0
+printf '\\ud800 \360\237\230\200' >whole.txt
+tokenize --out good whole.txt 2>/dev/null
+ok "... stay what they are" cmp whole.bin good.bin
+is "--ids: the same warning" "$(refusal --ids bad.txt)" \
+	"heddle: bad.txt: bytes that are not valid UTF-8 count as U+FFFD: 4 of 15 (27%); iconv converts text of another encoding"
+is "of several files those that have some" "$(tokenize --out bad good.txt bad.txt 1.txt half.jsonl 2>&1 >/dev/null | grep -c '^heddle: \(bad.txt\|half.jsonl\): bytes that')" 2
+yes "$(cat bad.txt)" | head -1000 >many.txt
+for verb in check train train; do
+	is "$verb: one warning, also where ids were made before" "$("$heddle" $verb late.ini --set data.train=many.txt --set data.tokenizer="$tokenizer" 2>&1 |
+		grep -c '^heddle: many.txt: bytes that are not valid UTF-8 count as U+FFFD: 4000 of 15000 (27%)')" 1
+done
+yes '{"text": "caf\ud800"}' | head -60000 >long-bad.jsonl
+(ulimit -f 400; OMP_NUM_THREADS=1 tokenize --out stopped bad.txt long-bad.jsonl) >/dev/null 2>&1
+[ -s stopped.part.json ]
+tap_result $? "a run that was stopped among them"
+OMP_NUM_THREADS=1 tokenize --out stopped bad.txt long-bad.jsonl >/dev/null 2>err
+like "... and went on" "$(cat err)" 'stopped: going on after [1-9]'
+is "... has counted all" "$(grep -o 'U+FFFD: [0-9]* of [0-9]*' err | tr '\n' ' ')" "U+FFFD: 4 of 15 U+FFFD: 360000 of $(wc -c <long-bad.jsonl | tr -d ' ') "
 printf '{"text": "a"}\n{"text": \n' >bad.jsonl
 like "a line that is not JSON is named" "$(refusal --out z bad.jsonl)" 'bad.jsonl:2: is not JSON'
 printf '{"text": 5}\n' >number.jsonl

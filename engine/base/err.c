@@ -80,6 +80,14 @@ void hd_log(int level, const char *fmt, ...)
 	free(line);
 }
 
+void hd_log_lines(int level, const char *text)
+{
+	for (size_t n; text && *text; text += n + (text[n] == '\n')) {
+		n = strcspn(text, "\n");
+		hd_log(level, "%.*s", (int)n, text);
+	}
+}
+
 void *hd_alloc(size_t bytes)
 {
 	void *p = calloc(1, bytes ? bytes : 1);

@@ -25,6 +25,7 @@ int hd_err_pass(struct hd_err *e, const struct hd_err *from);                   
 void hd_log_init(int speaks, int level);
 void hd_log_to(void (*to)(int level, const char *line)); /* in place of stderr; NULL: stderr again */
 void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
+void hd_log_lines(int level, const char *text); /* each line by itself; NULL: none */
 
 void *hd_alloc(size_t bytes); /* zeroed; a failure ends the process with one message (planning only, never in a step) */
 void *hd_grow(void *p, size_t count, size_t *cap, size_t item); /* room for count + 1 items, new ones zeroed */

@@ -336,6 +336,7 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 				       !hd_data_is_here(conf)
 			       ? HD_OK
 			       : hd_err_set(err, why.code, "%s", why.text);
+	hd_data_warn(d);
 	hd_data_close(d);
 	HD_TRY(hd_outputs_check(conf, err));
 	if (!against && hd_checkpoint_choose(conf, &resume, err) >= 0 && resume)

@@ -26,6 +26,8 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 		hd_err_set(err, HD_EINVAL, "eval: --no-special-tokens: with --data none are added");
 	else if (!err->code && hd_cli_str(c, "data", NULL))
 		hd_data_open_file(j->conf, hd_cli_str(c, "data", ""), t.seq, hd_section_int(m, "vocab"), &j->data, err);
+	if (j->data)
+		hd_data_warn(j->data);
 	return hd_comm_agree(err);
 }
 

@@ -17,12 +17,17 @@ static int print_ids(const struct hd_tokenizer *t, const char *path, struct hd_e
 	struct hd_encoder *e = hd_encoder_create(t);
 	struct hd_ids ids = { 0 };
 	size_t n = 0;
-	char *text = hd_file_slurp(path, &n);
+	char *text = hd_file_slurp(path, &n), *note = NULL;
 
 	if (!text)
 		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	else
+	else if (hd_check_text(path, text, n, 0, "--ids takes text", err) >= 0)
 		hd_encode(e, text, n, &ids, err);
+	if (!err->code && hd_utf8_bad(text, n))
+		note = hd_invalid_text(path, (int64_t)hd_utf8_bad(text, n), (int64_t)n);
+	if (note)
+		hd_log(HD_LOG_WARN, "%s", note);
+	free(note);
 	for (size_t i = 0; i < ids.n && !err->code; i++)
 		printf(i ? " %d" : "%d", ids.at[i]);
 	if (!err->code)
@@ -108,6 +113,7 @@ static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, st
 		.names = c->words, .nnames = (size_t)c->nwords, .tokenizer = t, .begin = -1, .end = -1, .shows = 1
 	};
 	struct hd_corpus_counts counts;
+	char *notes = NULL;
 	int begin = is_wanted(c, "prepend-bos", err), end = is_wanted(c, "append-eos", err);
 
 	HD_TRY(err->code);
@@ -122,7 +128,10 @@ static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, st
 		HD_TRY(find_begin(t, &corpus.begin, err));
 	if (end)
 		HD_TRY(find_end(t, &corpus.end, err));
-	HD_TRY(hd_corpus_tokenize(&corpus, &counts, err));
+	hd_corpus_tokenize(&corpus, &counts, &notes, err);
+	hd_log_lines(HD_LOG_WARN, notes);
+	free(notes);
+	HD_TRY(err->code);
 	printf("%s.bin: %lld document%s, %lld token%s, vocab %lld\n", out, (long long)counts.documents,
 	       hd_plural(counts.documents, "s"), (long long)counts.tokens, hd_plural(counts.tokens, "s"),
 	       (long long)hd_tokenizer_vocab(t));

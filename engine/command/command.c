@@ -63,6 +63,7 @@ int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	hd_comm_agree(err);
 	hd_comm_watchdog(wanted_watchdog(!err->code ? conf : NULL));
 	HD_TRY(err->code);
+	hd_data_warn(j->data);
 	return j->world.size > 1 ? hd_data_alike(j->data, err) : HD_OK;
 }
 

@@ -477,6 +477,15 @@ void hd_data_close(struct hd_data *d)
 	free(d);
 }
 
+void hd_data_warn(const struct hd_data *d)
+{
+	for (size_t i = 0; i < d->nsources; i++)
+		hd_log_lines(HD_LOG_WARN, d->sources[i].tokens->notes);
+	for (size_t i = 0; i < d->nvalid; i++)
+		if (!d->valid[i].shared)
+			hd_log_lines(HD_LOG_WARN, d->valid[i].tokens->notes);
+}
+
 /* -- samples ----------------------------------------------------------------------------------- */
 
 int64_t hd_data_seq(const struct hd_data *d)

@@ -23,6 +23,8 @@ int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else what toke
 /* What [data] tokenizer names, or NULL: it is byte, or not given, or ids have another kind of tokenizer. */
 const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d);
 int hd_data_is_text(const struct hd_data *d); /* not ids that another program has made */
+/* Warns of each file of text of which bytes count as U+FFFD. */
+void hd_data_warn(const struct hd_data *d);
 int64_t hd_data_tokens(const struct hd_data *d, int valid);
 /* The sets of validation, each evaluated by itself; their names in metrics, NULL where there is one alone. */
 int64_t hd_data_valid_sets(const struct hd_data *d);

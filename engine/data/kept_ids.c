@@ -22,7 +22,8 @@ static int is_kept_file(const char *name)
 /* The newest of a set's files: .idx, whose time is that of the last use, or what a run that was stopped left. */
 static time_t last_use(const char *dir, const char *name)
 {
-	static const char *const ends[] = { "idx", "bin", "lock", "part.bin", "part.idx", "part.json", "part.lengths" };
+	static const char *const ends[] = { "idx",      "bin",      "notes",     "lock",
+					    "part.bin", "part.idx", "part.json", "part.lengths" };
 	time_t last = 0;
 
 	for (size_t i = 0; i < HD_LEN(ends); i++) {

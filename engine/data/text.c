@@ -13,20 +13,18 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define LOOK (64 << 10) /* bytes in which a file must look like text */
+#define LOOK (1ll << 30) /* bytes of a mapped file in which a NUL is refused: more would delay every start */
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 static int open_bytes(struct hd_tokens *t, const char *path, const struct hd_tokens_how *how, struct hd_err *err)
 {
 	struct hd_mapping m;
-	const char *what;
 
 	HD_TRY(hd_tokens_map(t, path, &m, err));
-	what = how->any_bytes ? NULL : hd_not_text((const char *)m.at, m.bytes < LOOK ? m.bytes : LOOK);
-	if (what)
-		return hd_err_set(err, HD_EINVAL,
-				  "%s: is %s; [data] tokenizer = byte, given explicitly, takes the bytes of any file",
-				  path, what);
+	if (!how->any_bytes)
+		HD_TRY(hd_check_text_file(path, LOOK,
+					  "[data] tokenizer = byte, given explicitly, takes the bytes of any file",
+					  err));
 	hd_tokens_append(t, &m, 0, (int64_t)m.bytes, HD_IDS_U8);
 	t->vocab = 256;
 	return HD_OK;
@@ -79,6 +77,7 @@ static int make(const struct hd_files *f, const struct hd_tokens_how *how, const
 			       .shows = 1 };
 	const char **names = hd_alloc((f->n + 1) * sizeof(*names));
 	struct hd_corpus_counts counts;
+	char *notes = NULL, *file = hd_format("%s.notes", prefix);
 	int rc;
 
 	for (size_t i = 0; i < f->n; i++)
@@ -88,7 +87,11 @@ static int make(const struct hd_files *f, const struct hd_tokens_how *how, const
 	c.format = how->format == HD_DATA_TEXT    ? HD_FORMAT_TEXT
 		   : how->format == HD_DATA_JSONL ? HD_FORMAT_JSONL
 						  : HD_FORMAT_AUTO;
-	rc = hd_corpus_tokenize(&c, &counts, err);
+	rc = hd_corpus_tokenize(&c, &counts, &notes, err);
+	if (rc >= 0 && *notes)
+		rc = hd_file_write(file, notes, err);
+	free(notes);
+	free(file);
 	free(names);
 	return rc;
 }
@@ -118,6 +121,18 @@ static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, 
 	return rc;
 }
 
+/* Whoever made the ids has written them, and each run says them. */
+static void add_notes(struct hd_tokens *t, const char *prefix)
+{
+	struct hd_err none = { 0 };
+	char *path = hd_format("%s.notes", prefix), *text = hd_file_read(path, NULL, &none);
+
+	if (text)
+		hd_append(&t->notes, "%s", text);
+	free(text);
+	free(path);
+}
+
 static int open_made(struct hd_tokens *t, const struct hd_files *f, const struct hd_tokens_how *how, struct hd_err *err)
 {
 	char *prefix = cache_prefix(f, how), *bin = hd_format("%s.bin", prefix), *idx = hd_format("%s.idx", prefix);
@@ -126,6 +141,7 @@ static int open_made(struct hd_tokens *t, const struct hd_files *f, const struct
 	if (rc >= 0)
 		rc = hd_megatron_open(t, bin, idx, err);
 	hd_kept_ids_used(idx);
+	add_notes(t, prefix);
 	t->vocab = how->tokenizer ? hd_tokenizer_vocab(how->tokenizer) : 256;
 	free(prefix);
 	free(bin);

@@ -337,6 +337,7 @@ void hd_tokens_close(struct hd_tokens *t)
 	}
 	free(t->maps);
 	free(t->runs);
+	free(t->notes);
 	free(t);
 }
 

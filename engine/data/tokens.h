@@ -29,6 +29,7 @@ struct hd_tokens {
 	int64_t n;     /* of the stream */
 	int64_t vocab; /* 256 for bytes, the tokenizer's for text, what an llm.c file implies, else 0 */
 	int text;      /* not ids that another program has made */
+	char *notes;   /* of text: a line for each file of which bytes count as U+FFFD; NULL: none */
 };
 
 enum hd_data_format {

@@ -55,9 +55,10 @@ static void lines(const struct hd_batch *b, struct hd_buf *text)
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		struct hd_span json = { at, (size_t)((stop ? stop : end) - at) };
 		struct hd_err err = { 0 };
+		int64_t bad = 0;
 
 		text->n = 0;
-		hd_fuzz_judge(hd_document_text(b, line, json, "text", text, &err), &err);
+		hd_fuzz_judge(hd_document_text(b, line, json, "text", text, &bad, &err), &err);
 		at += json.n + 1;
 	}
 }

@@ -8,6 +8,7 @@
 #include "engine/file/same_file.h"
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define BATCH (1 << 20) /* bytes of a round for each thread */
@@ -20,7 +21,8 @@ struct corpus_run {
 	struct hd_encoders encoders;
 	struct hd_round round[2];
 	double started, shown;
-	int64_t began; /* bytes that an earlier run has done */
+	const char *of; /* the file whose bytes are being counted; NULL: none yet */
+	int64_t began;  /* bytes that an earlier run has done */
 };
 
 /* -- progress ---------------------------------------------------------------------------------- */
@@ -33,9 +35,10 @@ static void show(struct corpus_run *r, int last)
 	if (!r->c->shows || (!last && now - r->shown < (terminal ? 0.5 : 10)))
 		return;
 	r->shown = now;
-	fprintf(stderr, "%stokenize: %.1f of %.1f MB, %lld documents, %lld tokens, %.1f MB/s%s", terminal ? "\r" : "",
+	fprintf(stderr, "%stokenize: %.1f of %.1f MB, %lld document%s, %lld token%s, %.1f MB/s%s", terminal ? "\r" : "",
 		(double)done / 1e6, (double)r->files.bytes / 1e6, (long long)r->journal.counts.documents,
-		(long long)r->journal.counts.tokens, took > 0 ? (double)(done - r->began) / 1e6 / took : 0,
+		hd_plural(r->journal.counts.documents, "s"), (long long)r->journal.counts.tokens,
+		hd_plural(r->journal.counts.tokens, "s"), took > 0 ? (double)(done - r->began) / 1e6 / took : 0,
 		terminal && !last ? "  " : "\n");
 }
 
@@ -90,6 +93,37 @@ static void encode_and_read(struct corpus_run *r, struct hd_round *now, struct h
 	}
 }
 
+/* -- bytes that count as U+FFFD ------------------------------------------------------------------ */
+/* The file that was counted has ended.  JSON, in which the notes are kept, is UTF-8, and a path need not be. */
+static void end_count(struct corpus_run *r)
+{
+	struct hd_journal *j = &r->journal;
+
+	if (r->of && j->bad) {
+		char *text = hd_invalid_text(r->of, j->bad, j->text);
+		struct hd_buf valid = { 0 };
+
+		hd_utf8_repair(text, strlen(text), &valid);
+		hd_append(&j->notes, "%.*s\n", (int)valid.n, valid.at);
+		hd_buf_release(&valid);
+		free(text);
+	}
+	j->bad = j->text = 0;
+}
+
+static void count(struct corpus_run *r, const struct hd_round *now, const struct hd_corpus_place *behind)
+{
+	if (r->of != now->batch.path)
+		end_count(r);
+	r->of = now->batch.path;
+	r->journal.text += (int64_t)now->batch.text.n;
+	for (size_t i = 0; i < now->nparts; i++)
+		r->journal.bad += now->parts[i].bad;
+	if (!behind->byte)
+		end_count(r);
+}
+
+/* -- rounds ------------------------------------------------------------------------------------ */
 static int write_round(struct corpus_run *r, struct hd_round *now, const struct hd_corpus_place *behind,
 		       struct hd_err *err)
 {
@@ -100,6 +134,7 @@ static int write_round(struct corpus_run *r, struct hd_round *now, const struct 
 			return hd_err_set(err, p->err.code, "%s", p->err.text);
 		HD_TRY(hd_journal_add(&r->journal, &p->made, err));
 	}
+	count(r, now, behind);
 	return hd_journal_save(&r->journal, behind, err);
 }
 
@@ -185,6 +220,7 @@ static int start(struct corpus_run *r, struct hd_err *err)
 	for (int64_t i = 0; i < r->journal.at.file; i++)
 		r->documents.done += r->files.all[i].bytes;
 	r->began = r->documents.done;
+	r->of = r->journal.at.byte ? r->files.all[r->journal.at.file].path : NULL;
 	if (c->shows && r->journal.counts.documents)
 		hd_log(HD_LOG_INFO, "%s: going on after %lld documents", c->out,
 		       (long long)r->journal.counts.documents);
@@ -196,13 +232,14 @@ static int run(struct corpus_run *r, struct hd_err *err)
 {
 	HD_TRY(start(r, err));
 	HD_TRY(rounds(r, err));
+	end_count(r);
 	show(r, 1);
 	if (!r->journal.counts.documents)
 		return hd_err_set(err, HD_EINVAL, "%s: there is no text in them", r->c->names[0]);
 	return hd_journal_finish(&r->journal, err);
 }
 
-int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *counts, struct hd_err *err)
+int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *counts, char **notes, struct hd_err *err)
 {
 	struct corpus_run r = { .c = c, .journal = { .ids = -1, .lengths = -1 }, .started = hd_seconds() };
 
@@ -210,6 +247,7 @@ int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *count
 	if (run(&r, err) < 0)
 		hd_journal_drop_empty(&r.journal);
 	*counts = r.journal.counts;
+	*notes = hd_strdup(r.journal.notes ? r.journal.notes : "");
 	hd_round_release(&r.round[0]);
 	hd_round_release(&r.round[1]);
 	hd_encoders_destroy(&r.encoders);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/text/corpus/corpus.h - a corpus of text as files of ids: PREFIX.bin and PREFIX.idx, the indexed data set that engine/data reads.
  *
- *   files.c reader.c documents.c    where text comes from
+ *   files.c reader.c documents.c jsonl.c    where text comes from
  *   cut.c                           where a long text may be cut
  *   encode.c                        batches to ids, on all threads
  *   journal.c                       PREFIX.part.*: what is done, so that a run that was stopped goes on
@@ -26,7 +26,8 @@ struct hd_corpus {
 struct hd_corpus_counts {
 	int64_t documents, tokens;
 };
-int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *counts, struct hd_err *err);
+/* notes: a line for each file of which bytes count as U+FFFD; malloc'ed, "" if there is none. */
+int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *counts, char **notes, struct hd_err *err);
 
 /* -- batches to ids -- */
 /* Documents in a row. */
@@ -46,7 +47,8 @@ struct hd_round { /* a batch, cut into parts that threads take */
 	struct hd_part {
 		struct hd_span text;
 		int64_t line;
-		int begins; /* a text, or lines */
+		int begins;  /* a text, or lines */
+		int64_t bad; /* bytes that count as U+FFFD */
 		struct hd_encoded made;
 		struct hd_err err;
 	} * parts;
@@ -66,6 +68,8 @@ struct hd_journal {
 	struct hd_corpus_place at;
 	struct hd_corpus_counts counts, kept; /* kept: as the next run would find them */
 	int64_t open;                         /* tokens so far of a document that goes on */
+	int64_t bad, text;                    /* bytes of the file at hand that count as U+FFFD, and all so far */
+	char *notes;                          /* of earlier files, a line each; NULL: none */
 };
 int hd_journal_open(struct hd_journal *j, struct hd_err *err); /* at and counts: where an earlier run stopped */
 int hd_journal_add(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err); /* and closes what goes on */

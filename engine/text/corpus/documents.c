@@ -4,11 +4,9 @@
  */
 #include <config.h>
 #include "engine/text/corpus/documents.h"
-#include <jansson.h>
 #include <stdlib.h>
 
 #define LONGEST_LINE (1 << 30) /* bytes: a packed file of a few could unpack to one that fills the memory */
-#define LOOK (64 << 10)        /* bytes in which a file must look like text */
 
 static int open_file(struct hd_documents *d, struct hd_err *err)
 {
@@ -23,16 +21,6 @@ static void next_file(struct hd_documents *d)
 	d->rest.n = 0;
 	d->done += d->files->all[d->at.file].bytes;
 	d->at = (struct hd_corpus_place){ d->at.file + 1, 0, 0 };
-}
-
-static int check_text(const struct hd_batch *b, struct hd_err *err)
-{
-	const char *what = hd_not_text(b->text.at, b->text.n < LOOK ? b->text.n : LOOK);
-
-	return what ? hd_err_set(err, HD_EINVAL,
-				 "%s: is %s; tokenize takes text and JSONL, plain or compressed with gzip or zstd",
-				 b->path, what)
-		    : HD_OK;
 }
 
 /* What is behind the last cut waits for the next batch; a text that cannot be cut is read as a whole. */
@@ -54,8 +42,8 @@ static int read_text(struct hd_documents *d, size_t bytes, struct hd_batch *out,
 		cut = out->goes_on ? hd_cut_last(&d->cutter, b->at, 0, b->n) : b->n;
 		bytes = b->n > bytes ? b->n : bytes; /* so that a text that stays whole is copied a few times */
 	} while (out->goes_on && !cut);
-	if (!d->at.byte)
-		HD_TRY(check_text(out, err));
+	HD_TRY(hd_check_text(out->path, b->at, b->n, d->at.byte,
+			     "tokenize takes text and JSONL, plain or compressed with gzip or zstd", err));
 	if (!out->goes_on) {
 		next_file(d);
 		return HD_OK;
@@ -131,63 +119,4 @@ void hd_documents_close(struct hd_documents *d)
 	hd_buf_release(&d->rest);
 	hd_cutter_release(&d->cutter);
 	d->reader = NULL;
-}
-
-/* -- JSONL ------------------------------------------------------------------------------------- */
-static int is_array(const struct hd_batch *b, int64_t line, struct hd_err *err)
-{
-	return hd_err_set(err, HD_EINVAL,
-			  "%s:%lld: is no object but an array; each line must be an object, as jq -c '.[]' prints them",
-			  b->path, (long long)line + 1);
-}
-
-/* A file of one array often begins with a line that has its bracket alone. */
-static int not_json(const struct hd_batch *b, int64_t line, struct hd_span json, const char *why, struct hd_err *err)
-{
-	size_t first = 0;
-
-	while (first < json.n && strchr(" \t\r\n", json.at[first]))
-		first++;
-	if (first < json.n && json.at[first] == '[')
-		return is_array(b, line, err);
-	return hd_err_set(err, HD_EINVAL, "%s:%lld: is not JSON: %s; each line must be an object", b->path,
-			  (long long)line + 1, why);
-}
-
-static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const char *field, struct hd_err *err)
-{
-	json_t *have = json_object_get(o, field);
-	char *names = hd_strdup("");
-	const char *key;
-	json_t *value;
-
-	json_object_foreach(o, key, value)
-		hd_append(&names, "%s%s", *names ? ", " : "", key);
-	if (!json_is_object(o))
-		is_array(b, line, err);
-	else if (have)
-		hd_err_set(err, HD_EINVAL, "%s:%lld: the field %s is not a string", b->path, (long long)line + 1,
-			   field);
-	else
-		hd_err_set(err, HD_EINVAL, "%s:%lld: has no field %s; it has: %.400s", b->path, (long long)line + 1,
-			   field, names);
-	free(names);
-	return err->code;
-}
-
-int hd_document_text(const struct hd_batch *b, int64_t line, struct hd_span json, const char *field, struct hd_buf *out,
-		     struct hd_err *err)
-{
-	json_error_t at;
-	json_t *o = json_loadb(json.at, json.n, JSON_ALLOW_NUL, &at), *text = json_object_get(o, field);
-	int rc = HD_OK;
-
-	if (!o)
-		rc = not_json(b, line, json, at.text, err);
-	else if (!json_is_string(text))
-		rc = no_field(b, line, o, field, err);
-	else
-		hd_buf_add(out, json_string_value(text), json_string_length(text));
-	json_decref(o);
-	return rc;
 }

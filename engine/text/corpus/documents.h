@@ -34,8 +34,8 @@ int hd_documents_next(struct hd_documents *d, size_t bytes, struct hd_batch *out
 int64_t hd_documents_read(const struct hd_documents *d); /* bytes of the files, as the disk has them */
 void hd_documents_close(struct hd_documents *d);
 
-/* The text of a line of JSONL: its `field`, appended to out. */
+/* jsonl.c: the text of a line of JSONL: its `field`, appended to out.  bad: bytes of the line that count as U+FFFD. */
 int hd_document_text(const struct hd_batch *b, int64_t line, struct hd_span json, const char *field, struct hd_buf *out,
-		     struct hd_err *err);
+		     int64_t *bad, struct hd_err *err);
 
 #endif

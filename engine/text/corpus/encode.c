@@ -36,6 +36,7 @@ static struct hd_part *add_part(struct hd_round *r, struct hd_span text)
 	p->text = text;
 	p->line = 0;
 	p->begins = 1;
+	p->bad = 0;
 	p->made.ids.n = p->made.lengths.n = 0;
 	p->made.goes_on = 0;
 	p->err.code = 0;
@@ -103,6 +104,8 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 	for (size_t i = 0; !e && i < text.n; i++)
 		hd_ids_add(ids, (unsigned char)text.at[i]);
 	if (e)
+		p->bad += (int64_t)hd_utf8_bad(text.at, text.n);
+	if (e)
 		HD_TRY(hd_encode_piece(e, text.at, text.n, p->begins, ids, &p->err));
 	if (p->made.goes_on)
 		return HD_OK;
@@ -144,6 +147,7 @@ void hd_part_encode(const struct hd_corpus *c, const struct hd_round *r, struct 
 	for (size_t from = 0, to; from < p->text.n; from = to, line++) {
 		const char *end = memchr(p->text.at + from, '\n', p->text.n - from);
 		struct hd_span json;
+		int64_t bad = 0;
 
 		to = end ? (size_t)(end + 1 - p->text.at) : p->text.n;
 		json = (struct hd_span){ p->text.at + from, to - from };
@@ -152,9 +156,10 @@ void hd_part_encode(const struct hd_corpus *c, const struct hd_round *r, struct 
 		hd_buf_add(text, "", 0);
 		if (is_blank(json))
 			continue;
-		if (hd_document_text(&r->batch, line, json, c->field, text, &p->err) < 0 ||
+		if (hd_document_text(&r->batch, line, json, c->field, text, &bad, &p->err) < 0 ||
 		    encode_text(c, (struct hd_span){ text->at, text->n }, p, e) < 0)
 			return;
+		p->bad += bad;
 	}
 }
 

@@ -6,10 +6,12 @@
 #include "engine/base/hash.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int find(const char *path, struct hd_files *out, struct hd_err *err);
 
@@ -148,7 +150,7 @@ int hd_format_of(const char *path)
 											     : HD_FORMAT_TEXT;
 }
 
-const char *hd_not_text(const char *first, size_t n)
+static const char *other_format(const char *first, size_t n)
 {
 	static const struct {
 		const char *begins, *what;
@@ -174,5 +176,44 @@ const char *hd_not_text(const char *first, size_t n)
 	for (size_t i = 0; i < HD_LEN(known); i++)
 		if (n >= strlen(known[i].begins) && !memcmp(first, known[i].begins, strlen(known[i].begins)))
 			return known[i].what;
-	return memchr(first, 0, n) ? "no text: it has bytes that are 0" : NULL;
+	return NULL;
+}
+
+int hd_check_text(const char *path, const char *text, size_t n, int64_t at, const char *takes, struct hd_err *err)
+{
+	const char *what = at ? NULL : other_format(text, n), *nul = what ? NULL : memchr(text, 0, n);
+
+	if (what)
+		return hd_err_set(err, HD_EINVAL, "%s: is %s; %s", path, what, takes);
+	if (nul)
+		return hd_err_set(err, HD_EINVAL, "%s: is no text: its byte at offset %lld is 0; %s", path,
+				  (long long)(at + (nul - text)), takes);
+	return HD_OK;
+}
+
+int hd_check_text_file(const char *path, int64_t most, const char *takes, struct hd_err *err)
+{
+	enum { PIECE = 1 << 18 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC),
+	    rc = fd < 0 ? hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno)) : HD_OK;
+	char *piece = hd_alloc(PIECE);
+	ssize_t n = 1;
+
+	for (int64_t at = 0; rc >= 0 && n > 0 && at < most; at += n) {
+		n = read(fd, piece, PIECE);
+		if (n > 0)
+			rc = hd_check_text(path, piece, (size_t)n, at, takes, err);
+	}
+	free(piece);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+char *hd_invalid_text(const char *path, int64_t bad, int64_t bytes)
+{
+	return hd_format(
+		"%s: bytes that are not valid UTF-8 count as U+FFFD: %lld of %lld (%.2g%%); iconv converts text of "
+		"another encoding",
+		path, (long long)bad, (long long)bytes, 100 * (double)bad / (double)bytes);
 }

@@ -42,7 +42,11 @@ int64_t hd_reader_get(struct hd_reader *r, void *to, size_t n,
 int hd_reader_skip(struct hd_reader *r, int64_t bytes, struct hd_err *err);
 int64_t hd_reader_place(const struct hd_reader *r); /* in the file itself, for progress */
 
-/* What is certainly no text: its first bytes are those of another format, or have a NUL.  NULL: may be text. */
-const char *hd_not_text(const char *first, size_t n);
+/* Refuses text[0, n) of a file, from its byte `at` on, if it begins as another format does or has a NUL.  takes: what would do. */
+int hd_check_text(const char *path, const char *text, size_t n, int64_t at, const char *takes, struct hd_err *err);
+/* The same of a file's first `most` bytes, which are read and not mapped: they do not count as memory of the process. */
+int hd_check_text_file(const char *path, int64_t most, const char *takes, struct hd_err *err);
+/* The warning about bytes that count as U+FFFD; malloc'ed. */
+char *hd_invalid_text(const char *path, int64_t bad, int64_t bytes);
 
 #endif

@@ -26,14 +26,18 @@ static int io_fail(const struct hd_journal *j, const char *ending, struct hd_err
 static int read_state(struct hd_journal *j, const char *text, struct hd_err *err)
 {
 	json_t *o = json_loads(text, 0, NULL);
-	const char *identity = "";
+	const char *identity = "", *notes = "";
 	char ours[20];
-	json_int_t file = 0, byte = 0, line = 0, documents = 0, tokens = 0, part = 0;
+	json_int_t file = 0, byte = 0, line = 0, documents = 0, tokens = 0, part = 0, bad = 0, bytes = 0;
 
 	snprintf(ours, sizeof(ours), "%016llx", (unsigned long long)j->identity);
-	json_unpack(o, "{s:s, s:I, s:I, s:I, s:I, s:I, s?I}", "identity", &identity, "file", &file, "byte", &byte,
-		    "line", &line, "documents", &documents, "tokens", &tokens, "open", &part);
+	json_unpack(o, "{s:s, s:I, s:I, s:I, s:I, s:I, s?I, s?I, s?I, s?s}", "identity", &identity, "file", &file,
+		    "byte", &byte, "line", &line, "documents", &documents, "tokens", &tokens, "open", &part, "bad",
+		    &bad, "text", &bytes, "notes", &notes);
 	j->open = part;
+	j->bad = bad;
+	j->text = bytes;
+	hd_append(&j->notes, "%s", notes);
 	if (strcmp(identity, ours))
 		hd_err_set(
 			err, HD_EINVAL,
@@ -137,9 +141,11 @@ int hd_journal_save(struct hd_journal *j, const struct hd_corpus_place *at, stru
 	int rc;
 
 	snprintf(identity, sizeof(identity), "%016llx", (unsigned long long)j->identity);
-	o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "identity", identity, "file", (json_int_t)at->file, "byte",
-		      (json_int_t)at->byte, "line", (json_int_t)at->line, "documents", (json_int_t)j->counts.documents,
-		      "tokens", (json_int_t)j->counts.tokens, "open", (json_int_t)j->open);
+	o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "identity", identity, "file",
+		      (json_int_t)at->file, "byte", (json_int_t)at->byte, "line", (json_int_t)at->line, "documents",
+		      (json_int_t)j->counts.documents, "tokens", (json_int_t)j->counts.tokens, "open",
+		      (json_int_t)j->open, "bad", (json_int_t)j->bad, "text", (json_int_t)j->text, "notes",
+		      j->notes ? j->notes : "");
 	text = json_dumps(o, 0);
 	if (fdatasync(j->ids) || fdatasync(j->lengths))
 		rc = io_fail(j, ".part.bin", err);
@@ -242,6 +248,7 @@ void hd_journal_drop_empty(struct hd_journal *j)
 
 void hd_journal_close(struct hd_journal *j)
 {
+	free(j->notes);
 	if (j->ids >= 0)
 		close(j->ids);
 	if (j->lengths >= 0)

@@ -136,6 +136,18 @@ void hd_utf8_repair(const char *s, size_t n, struct hd_buf *out)
 	}
 }
 
+size_t hd_utf8_bad(const char *s, size_t n)
+{
+	size_t i = 0, bad = 0, k;
+
+	while ((i += hd_utf8_valid(s + i, n - i)) < n) {
+		k = (size_t)-piece((const unsigned char *)s + i, n - i);
+		bad += k;
+		i += k;
+	}
+	return bad;
+}
+
 int hd_utf8_white(uint32_t c)
 {
 	return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||

@@ -54,6 +54,7 @@ int hd_utf8_white(uint32_t c);                 /* Unicode's White_Space */
 /* Appends s with U+FFFD for every maximal piece that is no UTF-8, as Unicode recommends and as Python's
  * errors='replace' and Rust's from_utf8_lossy do. */
 void hd_utf8_repair(const char *s, size_t n, struct hd_buf *out);
+size_t hd_utf8_bad(const char *s, size_t n); /* bytes that it would replace */
 
 /* GPT-2's alphabet: each byte as a printable character. */
 uint32_t hd_byte_char(unsigned char byte);

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The text of a line of JSONL.  JSON is UTF-8: bytes that are not, and escapes of half a surrogate pair, count as U+FFFD, as in a
+ * file of text.
+ */
+#include <config.h>
+#include "engine/text/corpus/documents.h"
+#include <ctype.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+/* -- what is refused --------------------------------------------------------------------------- */
+static int is_array(const struct hd_batch *b, int64_t line, struct hd_err *err)
+{
+	return hd_err_set(err, HD_EINVAL,
+			  "%s:%lld: is no object but an array; each line must be an object, as jq -c '.[]' prints them",
+			  b->path, (long long)line + 1);
+}
+
+/* A file of one array often begins with a line that has its bracket alone. */
+static int not_json(const struct hd_batch *b, int64_t line, struct hd_span json, const char *why, struct hd_err *err)
+{
+	size_t first = 0;
+
+	while (first < json.n && strchr(" \t\r\n", json.at[first]))
+		first++;
+	if (first < json.n && json.at[first] == '[')
+		return is_array(b, line, err);
+	return hd_err_set(err, HD_EINVAL, "%s:%lld: is not JSON: %s; each line must be an object", b->path,
+			  (long long)line + 1, why);
+}
+
+static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const char *field, struct hd_err *err)
+{
+	json_t *have = json_object_get(o, field);
+	char *names = hd_strdup("");
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(o, key, value)
+		hd_append(&names, "%s%s", *names ? ", " : "", key);
+	if (!json_is_object(o))
+		is_array(b, line, err);
+	else if (have)
+		hd_err_set(err, HD_EINVAL, "%s:%lld: the field %s is not a string", b->path, (long long)line + 1,
+			   field);
+	else
+		hd_err_set(err, HD_EINVAL, "%s:%lld: has no field %s; it has: %.400s", b->path, (long long)line + 1,
+			   field, names);
+	free(names);
+	return err->code;
+}
+
+/* -- what counts as U+FFFD --------------------------------------------------------------------- */
+enum { NONE, HIGH, LOW };
+
+/* Which half of a pair the escape \ud800 to \udfff at s is. */
+static int surrogate(const char *s, size_t n)
+{
+	if (n < 6 || s[0] != '\\' || s[1] != 'u' || tolower((unsigned char)s[2]) != 'd' ||
+	    !isxdigit((unsigned char)s[4]) || !isxdigit((unsigned char)s[5]) || !s[3])
+		return NONE;
+	return strchr("89abAB", s[3]) ? HIGH : strchr("cdefCDEF", s[3]) ? LOW : NONE;
+}
+
+/* In place, as the escape of U+FFFD is as long.  -> bytes of the escapes that are no half of a pair. */
+static size_t replace_halves(char *s, size_t n)
+{
+	size_t bad = 0;
+
+	for (size_t i = 0; i + 1 < n;) {
+		int half = surrogate(s + i, n - i), pair = half == HIGH && surrogate(s + i + 6, n - i - 6) == LOW;
+
+		if (half && !pair) {
+			memcpy(s + i + 2, "fffd", 4);
+			bad += 6;
+		}
+		i += pair ? 12 : half ? 6 : s[i] == '\\' ? 2 : 1;
+	}
+	return bad;
+}
+
+/* The line as JSON, and how many of its bytes were replaced; NULL: it is none, and why. */
+static json_t *parse(struct hd_span json, int64_t *bad, json_error_t *why)
+{
+	struct hd_buf repaired = { 0 };
+	size_t halves = 0;
+	json_t *o;
+
+	*bad = (int64_t)hd_utf8_bad(json.at, json.n);
+	hd_utf8_repair(json.at, *bad ? json.n : 0, &repaired);
+	o = *bad ? json_loadb(repaired.at, repaired.n, JSON_ALLOW_NUL, why)
+		 : json_loadb(json.at, json.n, JSON_ALLOW_NUL, why);
+	if (!o && !*bad)
+		hd_buf_add(&repaired, json.at, json.n);
+	if (!o)
+		halves = replace_halves(repaired.at, repaired.n);
+	if (halves)
+		o = json_loadb(repaired.at, repaired.n, JSON_ALLOW_NUL, why);
+	*bad += (int64_t)halves;
+	hd_buf_release(&repaired);
+	return o;
+}
+
+int hd_document_text(const struct hd_batch *b, int64_t line, struct hd_span json, const char *field, struct hd_buf *out,
+		     int64_t *bad, struct hd_err *err)
+{
+	json_error_t at;
+	json_t *o = parse(json, bad, &at), *text = json_object_get(o, field);
+	int rc = HD_OK;
+
+	if (!o)
+		rc = not_json(b, line, json, at.text, err);
+	else if (!json_is_string(text))
+		rc = no_field(b, line, o, field, err);
+	else
+		hd_buf_add(out, json_string_value(text), json_string_length(text));
+	json_decref(o);
+	return rc;
+}
