@@ -238,6 +238,8 @@ static void refusals(void)
 	       "t.json: decoder is CTC; known: ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence",
 	       "decoder");
 	is_str(refusal("{\"model\":{\"type\":\"Unigram\"}}"), "t.json: model is Unigram; known: BPE", "model");
+	is_str(refusal("{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"type\":\"Unigram\"}}"),
+	       "t.json: model is Unigram; known: BPE", "its kind comes before its parts");
 	is_str(refusal("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}"),
 	       "t.json: model.merges: merge 0, a and b: both joined are not in model.vocab", "a merge without a token");
 	is_str(refusal("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL

@@ -121,7 +121,7 @@ static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, 
 	return rc;
 }
 
-/* Whoever made the ids has written them, and each run says them. */
+/* The run that made the ids wrote them, and each run prints them. */
 static void add_notes(struct hd_tokens *t, const char *prefix)
 {
 	struct hd_err none = { 0 };

@@ -56,16 +56,23 @@ static void spell_bytes(struct hd_steps *s)
 	}
 }
 
+/* Before all other parts: those of a Unigram or WordPiece are unknown here too, and not the reason. */
+static int check_type(json_t *root, struct hd_err *err)
+{
+	const char *type = json_string_value(json_object_get(json_object_get(root, "model"), "type"));
+
+	return type && strcmp(type, "BPE") ? hd_err_set(err, HD_ENOTSUP, "model is %.60s; known: BPE", type) : HD_OK;
+}
+
 static int load_model(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
 {
 	json_t *model = json_object_get(root, "model");
-	const char *type = json_string_value(json_object_get(model, "type"));
 
 	if (!json_is_object(model))
 		return hd_err_set(err, HD_EINVAL, "there is no model in it");
 	/* Early files have no type; those with merges are BPE. */
-	if (type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges"))
-		return hd_err_set(err, HD_ENOTSUP, "model is %.60s; known: BPE", type ? type : "without a type");
+	if (!json_string_value(json_object_get(model, "type")) && !json_object_get(model, "merges"))
+		return hd_err_set(err, HD_ENOTSUP, "model is without a type; known: BPE");
 	HD_TRY(hd_bpe_load(&t->bpe, model, ends_in_bytes(&t->pre_tokenizer), err));
 	if (!t->bpe.raw)
 		spell_bytes(&t->pre_tokenizer);
@@ -85,6 +92,7 @@ static int load(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
 {
 	json_t *decoder = json_object_get(root, "decoder");
 
+	HD_TRY(check_type(root, err));
 	HD_TRY(hd_normalizer_load(&t->normalizer, root, err));
 	HD_TRY(hd_pre_tokenizer_load(&t->pre_tokenizer, root, err));
 	HD_TRY(hd_decoder_load(&t->decoder, root, err));
