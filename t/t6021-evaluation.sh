@@ -71,7 +71,10 @@ like "experts with a limit take no file of less" "$(heddle eval limit --data res
 	'eval: 10 tokens; experts with a limit \(model\.capacity_factor = 1\) need train\.seq \+ 1 = 17$'
 
 # -- sets of their own: each as eval says, and valid_loss the mean over all tokens
-trained sets 1 "$@" --set data.valid=head.txt,tail.txt >out
+trained sets 1 "$@" --set data.valid=head.txt,tail.txt >/dev/null
+cp out out.sets
+like "the line of an evaluation names each set" "$(grep ' valid_loss ' out.sets)" \
+	'^step 1  valid_loss [0-9.]+  \(perplexity [0-9.]+, 960 tokens\)  head [0-9.]+  tail [0-9.]+$'
 mpirun_sets=$(trained sets3 3 "$@" --set data.valid=head.txt,tail.txt --set train.global_batch=9 --set dp.plugin=dp --set dp.size=3)
 near "three ranks" "$mpirun_sets" "$(sed -n 's/.*"valid_loss": *\([^,]*\),.*/\1/p' sets.jsonl)" "$tolerance"
 near "the mean of both" "$(sed -n 's/.*"valid_loss": *\([^,]*\),.*/\1/p' sets.jsonl)" "$one" "$tolerance"

@@ -226,13 +226,19 @@ void hd_show_line(struct hd_show *s)
 	fflush(stdout);
 }
 
-void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens)
+void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens, json_t *of_sets)
 {
+	const char *key;
+	json_t *one;
+
 	if (!s->speaks)
 		return;
 	hd_show_line(s);
-	printf("step %lld  valid_loss %.4f  (perplexity %.3f, %lld tokens)\n", (long long)step, loss, exp(loss),
+	printf("step %lld  valid_loss %.4f  (perplexity %.3f, %lld tokens)", (long long)step, loss, exp(loss),
 	       (long long)tokens);
+	json_object_foreach(of_sets, key, one)
+		printf("  %s %.4f", strchr(key, '.') + 1, json_number_value(one));
+	putchar('\n');
 	fflush(stdout);
 }
 

@@ -24,7 +24,8 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps);
 void hd_show_model(const struct hd_job *j); /* two lines: model and layout, and what a step takes */
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at);
 void hd_show_step(struct hd_show *s, struct hd_numbers *n); /* fills in memory, elapsed, left */
-void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens);
+/* of_sets: "valid_loss.NAME" of each set, where there are several. */
+void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens, json_t *of_sets);
 void hd_show_line(struct hd_show *s); /* ends the line that is being rewritten */
 void hd_show_end(struct hd_show *s);
 #define HD_PROGRESS_FIELDS 11

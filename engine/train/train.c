@@ -256,7 +256,7 @@ static int evaluate(struct train_loop *l)
 	of_sets = json_object();
 	rc = evaluate_sets(l, of_sets, &loss, &tokens);
 	if (rc == HD_OK) {
-		hd_show_eval(&l->show, l->at.step, loss, tokens);
+		hd_show_eval(&l->show, l->at.step, loss, tokens, of_sets);
 		o = json_pack("{s:I, s:o, s:o}", "step", (json_int_t)l->at.step, "time", hd_json_number(wall_clock()),
 			      "valid_loss", hd_json_number(loss));
 		json_object_update(o, of_sets);
