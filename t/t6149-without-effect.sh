@@ -35,6 +35,14 @@ idle train.beta1=0.8 'with train.optimizer = sgd' --set train.optimizer=sgd
 idle train.min_lr=1e-6 'with train.schedule = constant' --set train.schedule=constant
 idle train.min_lr=1e-6 'with train.warmup = 2: no step comes after it' --set train.warmup=2
 idle train.schedule=linear 'with train.warmup = 300: no step comes after it' --set train.warmup=300 --set train.schedule_unit=tokens
+ok "a warm-up that does not end" heddle check tiny.ini --set train.warmup=9
+is "... is named with both numbers" "$(grep 'train.warmup' "$tmp/.ok")" \
+	"heddle: train.warmup = 9 steps is beyond the end of the run at 3: no step has train.lr = 0.003"
+ok "... in tokens" heddle check tiny.ini --set train.warmup=769 --set train.schedule_unit=tokens
+is "... too" "$(grep 'train.warmup' "$tmp/.ok")" \
+	"heddle: train.warmup = 769 tokens is beyond the end of the run at 768: no step has train.lr = 0.003"
+ok "one that ends with the run" heddle check tiny.ini --set train.warmup=3
+is "... is none of that" "$(grep -c 'beyond the end' "$tmp/.ok")" 0
 idle train.decay=9 'with train.warmup = 1: no step comes after it' --set train.warmup=1
 idle train.schedule_unit=tokens 'without train.warmup, train.decay and train.global_batch_ramp'
 idle train.schedule_unit=tokens 'with train.schedule = constant and no train.warmup' --set train.schedule=constant
@@ -71,6 +79,13 @@ for what in "train.min_lr=0 --set train.warmup=3" "train.schedule_unit=tokens --
 	ok "check with $what" heddle check tiny.ini --set $what
 	is "... which does something" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 done
+
+# The layout of an INI whose run is there already: printed, and then the reason why train would refuse it.
+heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=there >/dev/null 2>&1
+fails "check of an INI whose run is there" heddle check tiny.ini --set train.steps=1 --set checkpoint.dir=there
+is "... prints the layout, and last the reason" "$(sed -n '1p;$p' "$tmp/.ok" | sed 's/already holds.*/already holds/')" \
+	"1 rank = dp 1 (1 apart)
+heddle: --set checkpoint.dir: there already holds"
 
 # Keys of strategies, named by their plugins in check, and not for each layout of a search.
 layout() { # WHY, or nothing; RANKS SETS...

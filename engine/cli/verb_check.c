@@ -324,8 +324,10 @@ static void print_precision(const struct hd_plan *p)
 
 /* The files of a run: what it reads, goes on from and writes.  Where its data are not, and need not be (model.vocab is
  * given), nothing is known of the others either: the run will be elsewhere.  What --against-one-rank trains is saved in a folder of
- * its own, so steps that a run has saved are not in its way. */
-static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, struct hd_err *err)
+ * its own, so steps that a run has saved are not in its way.  goes_on: what a run would be refused for by checkpoints that are there; the
+ * layout is right or wrong without it. */
+static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, struct hd_err *goes_on,
+		       struct hd_err *err)
 {
 	struct hd_data *d = NULL;
 	struct hd_err why = { 0 };
@@ -339,8 +341,8 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 	hd_data_warn(d);
 	hd_data_close(d);
 	HD_TRY(hd_outputs_check(conf, err));
-	if (!against && hd_checkpoint_choose(conf, &resume, err) >= 0 && resume)
-		hd_checkpoint_fits(p, resume, err);
+	if (!against && hd_checkpoint_choose(conf, &resume, goes_on) >= 0 && resume)
+		hd_checkpoint_fits(p, resume, goes_on);
 	free(resume);
 	return err->code;
 }
@@ -348,6 +350,7 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	const char *load;
+	struct hd_err goes_on = { 0 };
 	int64_t limit = 0;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
@@ -358,7 +361,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	if (*load)
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
 	HD_TRY(hd_foresight_check(*conf, err));
-	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), err));
+	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &goes_on, err));
 	hd_warn_without_effect(*p);
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);
@@ -371,7 +374,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 		fflush(stdout);
 		HD_TRY(hd_against_one_rank(&a, hd_cli_has(c, "json") ? stderr : stdout, err)); /* JSON is one line */
 	}
-	return HD_OK;
+	return goes_on.code ? hd_err_set(err, goes_on.code, "%s", goes_on.text) : HD_OK;
 }
 
 static int in_child(void *c)

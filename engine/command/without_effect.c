@@ -41,10 +41,24 @@ static void warn_unsaved(const struct hd_plan *p)
 			       keys[i]);
 }
 
-/* Of the last step; the decay begins behind the warm-up, and a step at its end has the last rate. */
+static int64_t last_of(const struct hd_train_config *t) /* the end of the run, in schedule_unit */
+{
+	return t->by_tokens ? hd_ramp_last(&t->batch, 0, t->steps) : t->steps;
+}
+
+/* Not refused: a run of more steps may go on from this one. */
+static void warn_of_warmup(const struct hd_train_config *t)
+{
+	if (t->steps && t->warmup > last_of(t))
+		hd_log(HD_LOG_WARN,
+		       "train.warmup = %lld %s is beyond the end of the run at %lld: no step has train.lr = %g",
+		       (long long)t->warmup, t->by_tokens ? "tokens" : "steps", (long long)last_of(t), t->lr);
+}
+
+/* The decay begins behind the warm-up, and a step at its end has the last rate. */
 static int never_decays(const struct hd_train_config *t)
 {
-	int64_t last = t->by_tokens ? hd_ramp_last(&t->batch, 0, t->steps) : t->steps;
+	int64_t last = last_of(t);
 
 	return t->steps && (t->warmup > last || (t->warmup == last && t->decay > last));
 }
@@ -79,6 +93,7 @@ static void warn_of_rates(const struct hd_plan *p)
 		warn(p->conf, &constant);
 	else if (never_decays(&p->config))
 		warn(p->conf, &warming);
+	warn_of_warmup(&p->config);
 	if (is_unit_idle(p))
 		warn(p->conf, is_constant ? &unit_of_constant : &unit);
 }
