@@ -62,6 +62,16 @@ static int has_section(const struct hd_plan *p, const struct axis *x)
 	return x && x->inst >= 0 && x->inst < p->ninst;
 }
 
+/* Dims, and before them the name of what has one; of a state, the plugin's too. */
+static const char *described(struct hd_plan *p, const struct tensor *t)
+{
+	const char *name = t->v.name ? t->v.name : "";
+
+	if (t->v.what == HD_TENSOR_STATE && t->inst > 0)
+		return hd_plan_text(p, "state %s (%s) of plugin %s", name, t->spec, p->inst[t->inst - 1].plugin->name);
+	return *name ? hd_plan_text(p, "%s (%s)", name, t->spec) : t->spec;
+}
+
 /* One axis alone may divide a dim that several together do not: all are named, at the section of the last. */
 static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 {
@@ -83,7 +93,7 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 	else
 		hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
 				"%s = %lld do not divide %s = %lld, which they shard in %s", all, (long long)product,
-				t->dims[i]->name, (long long)D(t->dims[i])->padded, t->spec);
+				t->dims[i]->name, (long long)D(t->dims[i])->padded, described(p, t));
 	free(all);
 }
 

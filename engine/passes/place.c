@@ -380,14 +380,15 @@ static int is_beside(const struct hd_plan *p, const struct tensor *t)
 	return (t->v.what == HD_TENSOR_STATE && !cache) || t->v.what == HD_TENSOR_MASTER;
 }
 
-/* Parameters, data and caches first; a state, or a master, lives with its parameter unless slot storage says otherwise. */
+/* Parameters, data and caches first; a state, or a master, lives with its parameter unless slot storage says otherwise.  A state
+ * that is like something else, as a mean over a dim of the parameter, lives where it is read. */
 int hd_pass_place_leaves(struct hd_plan *p)
 {
 	struct node **first = first_readers(p);
 	int rc = HD_OK;
 
 	for (size_t i = 0; i < p->ntensors && rc >= 0; i++)
-		if (!p->tensors[i]->v.node && !is_beside(p, p->tensors[i]))
+		if (!p->tensors[i]->v.node && (!is_beside(p, p->tensors[i]) || !p->tensors[i]->v.of))
 			rc = place_leaf(p, p->tensors[i], first[p->tensors[i]->id]);
 	free(first);
 	HD_TRY(rc);

@@ -237,7 +237,8 @@ struct hd_graph_api {
 	 * that of the stages runs on the stage of x, in the unit that made x. */
 	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
 				     const struct hd_place *to);
-	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`.  The
+	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`.  Before there are
+	 * placements, one like a parameter or its gradient lives with it, and another one where its first reader needs it.  The
 	 * checkpoint has it as section.name.parameter.  If `like` belongs to no parameter (a constant), the name alone must
 	 * differ from state to state, so put the parameter's name into it: x->of->name of a gradient x.  Names have letters,
 	 * digits, ".", "_" and "-".  One that is replicated or sharded is stored once.  A partial
