@@ -100,8 +100,9 @@ for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.'
 	printf '%s\n' "${each%|*}" >q.jsonl
 	no "q\\.jsonl:1: .*${each#*|}|q\\.jsonl:1: " eval ck --choices q.jsonl
 done
+# With several threads the program begins itself anew.
 for option in '--seed 2' '--top-k 3' '--top-p 0.5'; do
-	is "greedy, and $option: said once" "$(heddle generate ck --prompt a --tokens 1 --temperature 0 $option 2>&1 >/dev/null)" \
+	is "greedy, and $option: said once" "$(OMP_NUM_THREADS=2 "$build/heddle" generate ck --prompt a --tokens 1 --temperature 0 $option 2>&1 >/dev/null)" \
 		"heddle: generate: ${option% *} does nothing with --temperature 0"
 done
 no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
