@@ -112,12 +112,15 @@ static void keys(void)
 	is_str(verdict(X, NULL), "x.ini:1: [strategy x] size: missing; it has no default", "missing");
 	is_str(verdict("", NULL), "x.ini: [strategy x] size: missing; it has no default", "missing with its section");
 	is_str(verdict(X "size =\n", NULL), "x.ini:2: [strategy x] size: no value after the =", "empty");
-	is_str(verdict(X "size = 3.5\n", NULL), "x.ini:2: [strategy x] size: '3.5' is not a whole number", "int");
-	is_str(verdict(X "size = 3T\n", NULL), "x.ini:2: [strategy x] size: '3T' is not a whole number", "int, T");
+	is_str(verdict(X "size = 3.5\n", NULL),
+	       "x.ini:2: [strategy x] size: '3.5' is not a whole number (K, M or G may follow it)", "int");
+	is_str(verdict(X "size = 3T\n", NULL),
+	       "x.ini:2: [strategy x] size: '3T' is not a whole number (K, M or G may follow it)", "int, T");
 	is_str(verdict(X "size = 1K\n", NULL), "x.ini:2: [strategy x] size: 1K is not in 1..64", "int, K");
 	is_str(verdict(X "size = 65\n", NULL), "x.ini:2: [strategy x] size: 65 is not in 1..64", "range");
 	is_str(verdict(X "size = 99999999999999999999\n", NULL),
-	       "x.ini:2: [strategy x] size: '99999999999999999999' is not a whole number", "overflow");
+	       "x.ini:2: [strategy x] size: '99999999999999999999' is not a whole number (K, M or G may follow it)",
+	       "overflow");
 	is_str(verdict(X "size = 1\nchunks = -1\n", NULL), "x.ini:3: [strategy x] chunks: -1 is too small, at least 1",
 	       "half a range");
 	is_str(verdict(X "size = 1\nbucket = 2G", NULL), "x.ini:3: [strategy x] bucket: 2G is not in 1K..1G", "bytes");

@@ -122,7 +122,7 @@ unlike "before the first step" "$out" '^step '
 refused "resume = yes" '--set checkpoint\.resume: yes: write auto to go on from the newest checkpoint in dir' --set checkpoint.resume=yes
 sed 's/^layers = .*/layers = 2 # two/' tiny.ini >slip.ini
 like "a comment with #" "$(heddle check slip.ini 2>&1)" \
-	"slip\.ini:3: \[model\] layers: '2 # two' is not a whole number \(a comment behind a value begins with ;\)\$"
+	"slip\.ini:3: \[model\] layers: '2 # two' is not a whole number \(K, M or G may follow it\) \(a comment behind a value begins with ;\)\$"
 sed 's/^family = .*/family = "gpt2"/' tiny.ini >slip.ini
 like "a value in quotes" "$(heddle check slip.ini 2>&1)" 'slip\.ini:2: \[model\] family: .*\(values are written without quotes\)$'
 sed 's/^train = .*/train = "text.txt"/' tiny.ini >slip.ini

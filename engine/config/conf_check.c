@@ -208,7 +208,7 @@ static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_opti
 		   struct hd_err *err)
 {
 	static const char *const what[] = {
-		[HD_OPT_INT] = "a whole number",
+		[HD_OPT_INT] = "a whole number (K, M or G may follow it)",
 		[HD_OPT_BOOL] = "yes or no",
 		[HD_OPT_BYTES] = "a size (a whole number, then K, M or G)",
 		[HD_OPT_NUM] = "a number",
