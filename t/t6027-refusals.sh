@@ -35,7 +35,7 @@ no 'model\.norm: the family gpt2 does not have it' check tiny.ini --set model.no
 no 'more than 24 strategies and plugins' check many.ini
 no 'blocks are dealt to p already' check tiny.ini --ranks 2 --set dp.size=1 --set p.plugin=pp --set p.size=2 --set q.plugin=pp --set q.size=1
 no 'which [0-9]+ does not divide|is not a multiple of|does not divide' check tiny.ini --ranks 3 --set dp.size=1 --set cp.plugin=cp --set cp.size=3
-no 'rank 2, a server, needs [0-9]+ bytes of memory, and --memory is 650000' check tiny.ini --ranks 3 --set dp.sync=server \
+no 'rank 2, a server, needs [0-9.]+ KB of memory, and --memory is 650\.0 KB\. This helps: ' check tiny.ini --ranks 3 --set dp.sync=server \
 	--set dp.servers=1 --set train.micro_batch=1 --memory 650000
 no '/nowhere/x\.json: No such file' train tiny.ini --set log.trace=/nowhere/x.json
 

@@ -18,6 +18,7 @@
 #include "engine/process/launch.h"
 #include "engine/passes/passes.h"
 #include "engine/program/match.h"
+#include "engine/run/job.h"
 #include "engine/run/run.h"
 #include <malloc.h>
 #include <omp.h>
@@ -214,17 +215,32 @@ static json_t *plan_json(const struct hd_plan *p, const struct hd_stage_line *s,
 			 hd_stage_lines_json(p, s, p->ncoords), "bytes", sent);
 }
 
+/* who: "rank 3" */
+static int too_large(const struct hd_plan *p, const char *who, int64_t need, int64_t limit, struct hd_err *err)
+{
+	struct hd_human text[2];
+	char *keys = hd_memory_advice(p);
+
+	hd_human_two((double)need, (double)limit, text);
+	hd_err_set(err, HD_EINVAL, "%s needs %s of memory, and --memory is %s. This helps: %s", who, text[0].text,
+		   text[1].text, keys);
+	free(keys);
+	return err->code;
+}
+
 /* Stages up to the first that needs more than the limit; -> how many, at least one. */
 static int64_t within(const struct hd_plan *p, const struct hd_stage_line *s, int64_t limit, struct hd_err *err)
 {
 	int64_t n = 0;
+	char *who;
 
 	while (n < p->ncoords && !(limit && hd_stage_line_bytes(&s[n]) > limit))
 		n++;
 	if (n == p->ncoords)
 		return n;
-	hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld", (long long)s[n].rank,
-		   (long long)hd_stage_line_bytes(&s[n]), (long long)limit);
+	who = hd_format("rank %lld", (long long)s[n].rank);
+	too_large(p, who, hd_stage_line_bytes(&s[n]), limit, err);
+	free(who);
 	return n + 1;
 }
 
@@ -250,12 +266,16 @@ static void print_servers(const struct servers *s, int exact)
 	printf("%s)\n", hd_human_bytes((double)s->most.transient).text);
 }
 
-static int within_servers(const struct servers *s, int64_t limit, struct hd_err *err)
+static int within_servers(const struct hd_plan *p, const struct servers *s, int64_t limit, struct hd_err *err)
 {
+	char *who;
+
 	if (!limit || !s->n || err->code || hd_stage_line_bytes(&s->most) <= limit)
 		return HD_OK;
-	return hd_err_set(err, HD_EINVAL, "rank %lld, a server, needs %lld bytes of memory, and --memory is %lld",
-			  (long long)s->most.rank, (long long)hd_stage_line_bytes(&s->most), (long long)limit);
+	who = hd_format("rank %lld, a server,", (long long)s->most.rank);
+	too_large(p, who, hd_stage_line_bytes(&s->most), limit, err);
+	free(who);
+	return err->code;
 }
 
 static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct hd_stage_line *s,
@@ -264,7 +284,7 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 	int exact = hd_cli_has(c, "all");
 	int64_t n = within(p, s, limit, err), parameters = count_parameters(p, s);
 
-	within_servers(servers, limit, err);
+	within_servers(p, servers, limit, err);
 	if (hd_cli_has(c, "json")) {
 		json_t *o = plan_json(p, s, parameters, t);
 		char *line;

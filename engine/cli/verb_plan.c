@@ -11,6 +11,7 @@
 #include "engine/train/metrics.h"
 #include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
+#include "engine/run/job.h"
 #include "engine/search/command.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +147,21 @@ static void print_slow(const struct hd_machine *m, const struct hd_prediction *r
 		       (long long)m->slow_rank, m->slow, hd_human_step(r->step).text, hd_human_step(alike).text);
 }
 
+static void print_memory(const struct hd_plan *p, const struct hd_machine *m, double bytes)
+{
+	struct hd_human text[2];
+	char *keys;
+
+	if (m->memory <= 0 || bytes <= m->memory) {
+		printf("memory of a rank: %s%s\n", hd_human_bytes(bytes).text, m->memory > 0 ? ", fits" : "");
+		return;
+	}
+	keys = hd_memory_advice(p);
+	hd_human_two(bytes, m->memory, text);
+	printf("memory of a rank: %s, more than its %s. This helps: %s\n", text[0].text, text[1].text, keys);
+	free(keys);
+}
+
 static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
@@ -164,10 +180,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	       hd_human_seconds(t.idle).text, t.idle_ratio);
 	if (r->host > 0)
 		printf("the host begins a step and waits for its end: %s\n", hd_human_seconds(r->host).text);
-	printf("memory of a rank: %s%s\n", hd_human_bytes(t.memory).text,
-	       m->memory <= 0         ? ""
-	       : t.memory > m->memory ? ", more than it has"
-				      : ", fits");
+	print_memory(p, m, t.memory);
 	fputs(hd_memory_is_largest(p) ? hd_memory_is_largest_text : "", stdout);
 	if (t.host > 0)
 		printf("in host memory of a rank: %s; in a step %s go there and %s come back\n",

@@ -30,6 +30,21 @@ struct hd_human hd_human_bytes(double bytes)
 	return h;
 }
 
+void hd_human_two(double a, double b, struct hd_human text[2])
+{
+	static const char *const units[] = { "bytes", "KB", "MB", "GB", "TB", "PB", "EB" };
+	double least = a < b ? a : b, scale = 1;
+	int u = 0, digits;
+
+	for (; u < 6 && least / scale >= 999.95; u++)
+		scale *= 1000;
+	digits = u > 0;
+	while (digits < 3 * u && a != b && fabs(a - b) / scale < pow(10, -digits))
+		digits++;
+	snprintf(text[0].text, sizeof(text[0].text), "%.*f %s", digits, a / scale, units[u]);
+	snprintf(text[1].text, sizeof(text[1].text), "%.*f %s", digits, b / scale, units[u]);
+}
+
 struct hd_human hd_human_count(double n)
 {
 	static const char *const units[] = { " K", " M", " G", " T" };

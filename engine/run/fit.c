@@ -39,16 +39,14 @@ static void advise_options(const struct inst *in, char **text)
 	}
 }
 
-/* The keys that make a rank smaller and have not been turned yet. */
-static char *advice(const struct hd_job *j)
+char *hd_memory_advice(const struct hd_plan *p)
 {
-	const struct hd_plan *p = hd_job_any_plan(j);
-	int trains = j->program[HD_JOB_TRAIN] != NULL;
+	int trains = p->train;
 	char *text = NULL;
 
 	if (trains && p->micro_batch > 1)
 		hd_append(&text, "a smaller train.micro_batch (it is %lld)", (long long)p->micro_batch);
-	if (trains && j->train.recompute != HD_RECOMPUTE_FULL)
+	if (trains && p->config.recompute != HD_RECOMPUTE_FULL)
 		hd_append(&text, "%strain.recompute = full", text ? ", " : "");
 	for (int i = 0; trains && i < p->ninst; i++)
 		advise_options(&p->inst[i], &text);
@@ -58,7 +56,8 @@ static char *advice(const struct hd_job *j)
 
 static int refuse(const struct hd_job *j, const struct memory_wish *all, struct hd_err *err)
 {
-	char *keys = advice(j), *ranks = hd_strdup(""), *more = hd_strdup("");
+	char *keys = hd_memory_advice(j->program[HD_JOB_TRAIN] ? j->plan[HD_JOB_TRAIN] : hd_job_any_plan(j)),
+	     *ranks = hd_strdup(""), *more = hd_strdup("");
 
 	if (j->world.local_size > 1)
 		hd_append(&ranks, " by the %d ranks of this host", j->world.local_size);
