@@ -68,9 +68,19 @@ done
 out=$(heddle check tiny.ini --ranks 4 --set train.micro_batch=1)
 like "check: the layout" "$out" '^4 ranks = dp 4 \(1 apart\)$'
 like "check: what a replica does" "$out" '^4 replicas x 2 micro-batches of 1 sequence of 32 tokens; bubble 0\.000$'
+pipe="--set dp.size=1 --set pp.plugin=pp --set pp.size=2"
+like "check: micro-batches that leave stages idle" "$(heddle check tiny.ini $pipe --set train.micro_batch=8)" \
+	'^hint: 1 micro-batch for 2 stages: some are idle; train\.micro_batch = 4 makes 2$'
+like "train says it too" "$(heddle_mpi 2 train tiny.ini $pipe --set train.micro_batch=8 --set train.steps=0)" \
+	'^hint: 1 micro-batch for 2 stages: some are idle; train\.micro_batch = 4 makes 2$'
+like "and plan" "$(heddle plan tiny.ini $pipe --ranks 2 --machine dgx-a100 --set train.global_batch=1 --set train.micro_batch=1)" \
+	'^hint: 1 micro-batch for 2 stages: some are idle; train\.global_batch = 2 makes 2$'
+unlike "as many as stages: nothing is said" "$(heddle check tiny.ini $pipe --set train.micro_batch=4)" hint
+like "plan: too little memory: both numbers, and what helps" "$(heddle plan tiny.ini --machine dgx-a100 --memory 100K)" \
+	'^memory of a rank: [0-9.]+ KB, more than its 102\.4 KB\. This helps: .*train\.recompute = full, .*more hosts'
 ok "check: enough memory" heddle check tiny.ini --memory 1G
 like "check: too little" "$(heddle check tiny.ini --memory 100K 2>&1)" \
-	'^heddle: rank 0 needs [0-9]+ bytes of memory, and --memory is 102400$'
+	'^heddle: rank 0 needs [0-9.]+ KB of memory, and --memory is 102\.4 KB\. This helps: .*train\.recompute = full, .*more hosts, in a layout that shards the model$'
 ok "check: with vocab the data need not exist" heddle check tiny.ini --set data.train=none --set model.vocab=256
 like "check: else they must" "$(heddle check tiny.ini --set data.train=none 2>&1)" '^heddle: .*none: No such file'
 

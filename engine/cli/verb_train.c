@@ -103,8 +103,10 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, str
 	hd_job_open(j, conf, roles, picks, err);
 	free(picks);
 	HD_TRY(err->code);
-	if (j->world.rank == 0)
+	if (j->world.rank == 0) {
 		hd_warn_without_effect(j->plan[HD_JOB_TRAIN]);
+		hd_batch_hint_print(j->plan[HD_JOB_TRAIN]);
+	}
 	hd_comm_watchdog(j->train.watchdog);
 	if (j->train.watchdog > 0)
 		hd_asked_watchdog(j->train.watchdog, hd_comm_stuck);

@@ -221,6 +221,15 @@ void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype)
 const char hd_memory_is_largest_text[] =
 	"memory is that of the largest case, in which all tokens choose experts of one rank; model.capacity_factor limits it\n";
 
+void hd_batch_hint_print(const struct hd_plan *p)
+{
+	char *hint = hd_plan_batch_hint(p);
+
+	if (hint)
+		printf("%s\n", hint);
+	free(hint);
+}
+
 void hd_mesh_print(const struct hd_plan *p)
 {
 	printf("%lld rank%s", (long long)p->ranks, hd_plural(p->ranks, "s"));
@@ -233,6 +242,7 @@ void hd_mesh_print(const struct hd_plan *p)
 	printf("\n%lld replica%s x %lld micro-batch%s of %lld sequence%s of %lld tokens; bubble %.3f\n",
 	       (long long)p->replicas, hd_plural(p->replicas, "s"), (long long)p->micros, hd_plural(p->micros, "es"),
 	       (long long)p->micro_batch, hd_plural(p->micro_batch, "s"), (long long)p->model.seq, hd_plan_bubble(p));
+	hd_batch_hint_print(p);
 }
 
 int hd_cli_program_options(struct hd_plan *p, struct hd_program_options *o, struct hd_err *err)

@@ -52,7 +52,8 @@ void hd_warn_of_recompute(const struct hd_plan *p); /* of them, train.recompute 
 void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype);
 /* Memory is that of more rows than equal choices of experts would give a rank: there is no capacity limit. */
 int hd_memory_is_largest(const struct hd_plan *p);
-extern const char hd_memory_is_largest_text[]; /* a line */
-void hd_mesh_print(const struct hd_plan *p);   /* axes, replicas, micro-batches and the bubble */
+extern const char hd_memory_is_largest_text[];     /* a line */
+void hd_batch_hint_print(const struct hd_plan *p); /* hd_plan_batch_hint, if there is one */
+void hd_mesh_print(const struct hd_plan *p);       /* axes, replicas, micro-batches and the bubble */
 
 #endif

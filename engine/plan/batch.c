@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/plan/plan_impl.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* Members along the axes that shard the batch: of replicas, or (inside) of the micro-batch of one.  A rule that holds only
@@ -94,6 +95,36 @@ int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 		b->micro_batch = each > inside ? (each + inside - 1) / inside * inside : inside;
 	}
 	return HD_OK;
+}
+
+/* Whether a micro-batch of k sequences makes so many micro-batches that no stage is idle for the want of them. */
+static int fills_stages(const struct hd_plan *p, int64_t k, int in_rounds)
+{
+	int64_t stages = p->stages->v.n, inside = cuts_of_batch(p, 1),
+		micros = p->config.batch.full / (k * p->replicas);
+
+	return k % inside == 0 && fits(&p->config.batch, k * p->replicas) && micros >= stages &&
+	       (!in_rounds || micros % stages == 0);
+}
+
+char *hd_plan_batch_hint(const struct hd_plan *p)
+{
+	int64_t stages = p->stages ? p->stages->v.n : 1, k = 0;
+
+	if (!p->train || p->micros >= stages)
+		return NULL;
+	for (int in_rounds = 1; in_rounds >= 0 && !k; in_rounds--) /* some schedules need whole rounds */
+		for (k = p->micro_batch - 1; k > 0 && !fills_stages(p, k, in_rounds); k--)
+			;
+	if (k > 0)
+		return hd_format(
+			"hint: %lld micro-batch%s for %lld stages: some are idle; train.micro_batch = %lld makes %lld",
+			(long long)p->micros, hd_plural(p->micros, "es"), (long long)stages, (long long)k,
+			(long long)(p->config.batch.full / (k * p->replicas)));
+	return hd_format(
+		"hint: %lld micro-batch%s for %lld stages: some are idle; train.global_batch = %lld makes %lld",
+		(long long)p->micros, hd_plural(p->micros, "es"), (long long)stages, (long long)(stages * p->batch),
+		(long long)stages);
 }
 
 /* Every size of the ramp must have an order of its units. */

@@ -30,6 +30,8 @@ struct hd_plan_options {
 	const char *after; /* the last pass that runs; NULL: all */
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
+/* A line that names the key and the number with which no stage is idle for the want of micro-batches; malloc'ed.  NULL: none is. */
+char *hd_plan_batch_hint(const struct hd_plan *p);
 void hd_plan_destroy(struct hd_plan *p);
 void hd_plan_hash_node(struct hd_plan *p, const struct node *n, uint64_t *h); /* mixes what it computes into h */
 const char *hd_plan_pass(size_t i); /* the name of pass i, in the order in which they run; NULL: there are no more */
