@@ -162,7 +162,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	if (j->world.rank == 0 && !json)
 		hd_show_model(j);
 	if (j->world.rank == 0 && !json)
-		printf("%s: %.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s = %.0f%% of the matmul rate\n"
+		printf("%s: %.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s of all ranks = %.0f%% of the matmul rate\n"
 		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
 		       "ready after %.2f s\n",
 		       j->compute_dtype ? "bf16" : "fp32", tokens / b->middle.seconds, b->middle.seconds, b->n,
