@@ -124,6 +124,12 @@ for each in powersgd/powersgd diloco/diloco sparse-sums/sparse_sums int8-boundar
 	changed "${each%/*}" "${each#*/}" 's/^//'
 	says "${each#*/} trains what its serial definition says" ' [1-9] passed, 0 failed, 0 skipped' 0 "./${each#*/}.so" --only 'serial definition'
 done
+${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -o gossip.so "$src/t/plugins/gossip.c"
+says "what is exact with 2 members alone is approximate" ' 2 passed, 0 failed' 0 ./gossip.so --only 'serial definition, gpt2'
+sed 's/^plugin = dp/plugin = .\/gossip.so/' tiny.ini >gossip.ini
+heddle_mpi 2 train gossip.ini --set checkpoint.dir=c --set dp.size=2 --set train.steps=1 >/dev/null 2>&1
+like "a state that begins anew with other members is told of" "$(heddle_mpi 4 train gossip.ini --set checkpoint.dir=c --set checkpoint.resume=auto --set dp.size=4 2>&1)" \
+	"[0-9]+ states of members' own begin anew: .* was saved by 2, this run has 4"
 serial "powersgd without error feedback" powersgd powersgd '/g->assign(p, late,/d' "$apart"
 serial "powersgd whose factor begins anew" powersgd powersgd '/g->assign(p, q,/d' "$apart"
 serial "top-k without error feedback" sparse-sums sparse_sums '/g->assign(p, late,/d' "$apart"
@@ -227,6 +233,8 @@ says "... and with 3" '^#   .*schedule: stage 0 runs B0 before B1, but stage 1' 
 stages -DW_DROP
 says "a micro-batch that is left out" '^#   .*schedule: stage 0 has no F' 1 ./stages.so --only 'equals one rank, gpt2: stages 2'
 
+wrong '-DW_RULES=printf("here\n")' -include stdio.h
+says "what a slot prints" '^#   a slot prints to the standard output, which is the program.s: here' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 2'
 wrong -DW_CRASH
 says "a crash is told of its slot" 'a crash: .* in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2'
 says "... and the checks behind it are made" '^ok .* gpt2: replicas 8$' 1 ./replicas.so --only 'plans or refuses, gpt2'

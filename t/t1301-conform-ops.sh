@@ -36,6 +36,10 @@ says "an op that is linear in each of its inputs" ' [1-9][0-9]* passed, 0 failed
 fault "... and is not linear in all together" 'product of .*: its .linear is 0xf*, and output 0 is not linear in all inputs' '-DW_LINEAR=~0ull'
 fault "... or not in one of them" 'product of .*: its .linear is 0x3, and output 0 is not linear in input 1: f\(a \+ b\) - f\(a\)' -DW_LINEAR=3 \
 	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] = x[i] * z[i] * z[i]; return 0'
+fault "... because of the step" 'its results depend on the step' -DW_LINEAR=3 '-DW_LAST=y[0] += a->step->step'
+fault "an op without outputs" '.*product: slot shape says 0 outputs' '-DW_NOUT=0'
+wrong -DW_REF_ALONE
+says "kernels for ref alone" '^#   it has no kernels for the cpu' 1 --only "keep to their operands, gpt2 on cpu"
 fault "memory that each run keeps" 'product of .*: each run keeps [0-9]* bytes more' '-DW_LAST=static void *volatile kept; kept = malloc(100)'
 fault "memory that each prepare keeps" 'each time that its kernels are prepared and released, [0-9]* bytes stay' \
 	'-DW_PREPARED=static void *volatile kept; kept = malloc(100000)'

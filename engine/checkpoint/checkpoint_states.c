@@ -156,6 +156,9 @@ struct reading {
 	const char *path;
 	const struct tensor *t;
 	char *data;
+	int64_t anew,
+		members; /* states of members' own that begin anew, and how many members saved the first of them */
+	const struct tensor *first;
 };
 
 static int check_shape(const struct reading *r, const char *name, struct hd_err *err)
@@ -235,13 +238,15 @@ static int fold(const struct reading *r, struct hd_err *err)
 	return rc;
 }
 
-static int in_other_layout(const struct reading *r, int64_t there, int *anew, struct hd_err *err)
+static int in_other_layout(struct reading *r, int64_t there, int *anew, struct hd_err *err)
 {
 	if (r->t->on_reshard == HD_RESHARD_REFUSE)
 		return hd_err_set(err, HD_EINVAL,
 				  "%s: %s was saved by %lld members, this run has %lld, and its plugin refuses that",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
 	*anew = r->t->on_reshard == HD_RESHARD_ZERO;
+	if (*anew && !r->anew++)
+		r->first = r->t, r->members = there;
 	if (*anew || copy_of_rank(r->g->plan, r->t, r->g->rank))
 		return HD_OK;
 	return fold(r, err);
@@ -261,7 +266,7 @@ static int missing(const struct reading *r, struct hd_err *err)
 }
 
 /* absent: it begins as in a new run. */
-static int read_state(const struct reading *r, int *absent, struct hd_err *err)
+static int read_state(struct reading *r, int *absent, struct hd_err *err)
 {
 	int same;
 	int64_t there = copies_there(r, &same);
@@ -280,6 +285,15 @@ static int read_state(const struct reading *r, int *absent, struct hd_err *err)
 	return rc;
 }
 
+static void tell_anew(const struct reading *r)
+{
+	if (r->anew)
+		hd_log(HD_LOG_INFO,
+		       "%s: %lld state%s of members' own begin%s anew: %s was saved by %lld, this run has %lld",
+		       r->path, (long long)r->anew, hd_plural(r->anew, "s"), r->anew == 1 ? "s" : "", r->first->v.name,
+		       (long long)r->members, (long long)copies(r->g->plan, r->first));
+}
+
 int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *err)
 {
 	struct reading r = { .g = g, .path = path };
@@ -296,5 +310,7 @@ int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *
 			hd_init_state(g, r.t, g->plan->config.seed);
 	}
 	hd_tensorfile_close(r.f);
+	if (rc >= 0)
+		tell_anew(&r);
 	return rc;
 }

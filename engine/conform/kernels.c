@@ -282,6 +282,25 @@ static void compare_sums(const struct hd_trial t[3], uint64_t mixed, struct outc
 	}
 }
 
+/* Whether what a node makes of the same inputs is another thing in another step. */
+static int depends_on_step(const struct device_plan *b, const struct node *n)
+{
+	struct hd_trial t[2];
+	struct hd_err err = { 0 };
+	int differs = 0;
+
+	for (int k = 0; k < 2; k++) {
+		t[k] = (struct hd_trial){ .program = b->program, .node = n, .later = k };
+		if (!err.code)
+			hd_trial_run(&t[k], &err);
+	}
+	for (uint32_t k = 0; k < n->v.nout && !err.code; k++)
+		differs |= is_read(b->program, n->outs[k]) && differs_at(&t[0], &t[1], k) >= 0;
+	for (int k = 0; k < 2; k++)
+		hd_trial_release(&t[k]);
+	return differs;
+}
+
 static void try_linear_in(const struct device_plan *b, const struct node *n, uint64_t mixed, struct outcome *o)
 {
 	struct hd_trial t[3];
@@ -294,6 +313,14 @@ static void try_linear_in(const struct device_plan *b, const struct node *n, uin
 	}
 	if (o->verdict == JUDGED_OK)
 		compare_sums(t, mixed, o);
+	if (o->verdict == JUDGED_WRONG && !err.code && depends_on_step(b, n)) {
+		char *why = o->why;
+
+		o->why = NULL;
+		outcome_set(o, JUDGED_WRONG,
+			    "%s\nits results depend on the step: the same inputs give others in step 2", why);
+		free(why);
+	}
 	for (int k = 0; k < 3; k++)
 		hd_trial_release(&t[k]);
 }
@@ -383,6 +410,20 @@ static void try_nodes(const struct judge *j, const struct device_plan *b, const 
 	}
 }
 
+/* A run on the cpu would be refused, whatever its sizes are. */
+static int computes_on_cpu(const struct judge *j)
+{
+	const struct hd_kernel_ops *const *k = j->plugin->kernels;
+	int others = 0;
+
+	for (; k && *k; k++) {
+		if (!strcmp((*k)->device, "cpu"))
+			return 1;
+		others++;
+	}
+	return !others;
+}
+
 static void kernels(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	int place = (int)(-2 - t->number);
@@ -393,6 +434,9 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 
 	if (open_device(ini, place, &b, &err) < 0 && !b.planned)
 		outcome_refused(j, &err, o);
+	else if (err.code && place == ON_CPU && !computes_on_cpu(j))
+		outcome_set(o, JUDGED_WRONG, "it has no kernels for the cpu, so nobody can train with it there: %s",
+			    err.text);
 	else if (err.code)
 		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text);
 	else if (place != ON_REF && open_device(ini, ON_REF, &exact, &none) < 0)

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/base/hash.h"
 #include "engine/conform/judge.h"
+#include "engine/conform/parts/habits.h"
 #include "engine/process/launch.h"
 #include "engine/program/match.h"
 #include "engine/run/run.h"
@@ -111,12 +112,25 @@ static void plan_elsewhere(const struct judge *j, const char *ini, int role, str
 		munmap(shared, sizeof(*shared));
 }
 
+/* The same, and a slot that prints to what is the program's is told of. */
+static void plan_quietly(const struct judge *j, const char *ini, int role, struct told *t, struct outcome *o)
+{
+	struct hd_output output;
+	char said[80];
+
+	hd_output_keep(&output);
+	plan(j, ini, role, t, o);
+	if (hd_output_said(&output, said, sizeof(said)) && o->verdict == JUDGED_OK)
+		outcome_set(o, JUDGED_WRONG, "a slot prints to the standard output, which is the program's: %s", said);
+	hd_output_return(&output);
+}
+
 static void twice(const struct judge *j, const char *ini, int role, struct outcome *o)
 {
 	static const char *const roles[] = { "training", "evaluation", "generation" };
 	struct told a, b;
 
-	plan(j, ini, role, &a, o);
+	plan_quietly(j, ini, role, &a, o);
 	if (o->verdict == JUDGED_OK)
 		plan_elsewhere(j, ini, role, &b, o);
 	if (o->verdict == JUDGED_OK && a.hash == b.hash && a.recorded != b.recorded)

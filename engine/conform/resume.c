@@ -65,14 +65,26 @@ static int64_t ranks_of(const char *ini, int *apart)
 	return n;
 }
 
-/* What was printed last by us, not by mpirun. */
+/* What a run says of itself before its first step is no reason. */
+static int is_reason(const char *line)
+{
+	static const char *const notes[] = { "initial weights ", "resumed from " };
+
+	for (size_t i = 0; i < HD_LEN(notes); i++)
+		if (!strncmp(line, notes[i], strlen(notes[i])))
+			return 0;
+	return 1;
+}
+
+/* The first reason that we have printed, not mpirun; or the last that names a plugin or what differs. */
 static void say_why(const char *output, int64_t ranks, struct hd_err *err)
 {
 	struct hd_err none = { 0 };
 	char *text = hd_file_read(output, NULL, &none), *said = NULL;
 
 	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
-		if (!strncmp(line, "heddle: ", 8) && (!said || strstr(line, "plugin") || strstr(line, "differ")))
+		if (!strncmp(line, "heddle: ", 8) && is_reason(line + 8) &&
+		    (!said || strstr(line, "plugin") || strstr(line, "differ")))
 			said = line;
 	hd_err_set(err, HD_EIO, "training on %lld rank%s failed: %s", (long long)ranks, hd_plural(ranks, "s"),
 		   said ? said + 8 : "it printed no message");
@@ -218,7 +230,7 @@ static int beside(const struct judge *j, struct layout *b)
 /* Both layouts, of the first family that takes them. */
 static void resume(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
-	for (int f = families_first(j); f < families_end(j); f++) {
+	for (int f = families_first(j); f < families_end(j) && (j->axes || t->number == BESIDE); f++) {
 		struct layout *a = layout_alone(f, !j->axes               ? 0
 						   : t->number == SMALLER ? 4
 									  : 2),
@@ -233,7 +245,9 @@ static void resume(struct judge *j, const struct judge_task *t, struct outcome *
 		if (found)
 			return;
 	}
-	outcome_set(o, JUDGED_SKIPPED, "no two of its layouts are accepted");
+	outcome_set(o, JUDGED_SKIPPED, "%s",
+		    !j->axes && t->number != BESIDE ? "it claims no axis, so it has no size"
+						    : "no two of its layouts are accepted");
 }
 
 void resume_add(struct judge *j)

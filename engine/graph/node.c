@@ -166,6 +166,8 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 	if (n->inst >= 0)
 		rc = hd_op_slot_returned(p, op, rc);
 	hd_slot_end(p, was);
+	if (rc >= 0 && n->inst >= 0 && !nout)
+		rc = hd_plan_fail(p, HD_EINVAL, "%s: slot shape says 0 outputs: an op has one at least", op->name);
 	if (rc >= 0 && p->slot.inst >= 0)
 		rc = hd_shapes_check(p, op, nin, outs, nout);
 	if (rc < 0) {

@@ -84,6 +84,12 @@ static uint32_t never(const struct recorder *r, const struct launch *l)
 	return all->n > 1 && all->v[all->n - 2].target == l->target ? 0 : HD_NEVER_ADDS;
 }
 
+/* What is behind the op's name, where the kernel's text begins with it too. */
+static const char *behind_name(const char *text, const char *op)
+{
+	return !strncmp(text, op, strlen(op)) && !strncmp(text + strlen(op), ": ", 2) ? text + strlen(op) + 2 : text;
+}
+
 static int prepare(struct recorder *r, struct launch *l, const char *name, const char *attr)
 {
 	struct hd_view *v = hd_plan_alloc(r->g->plan, (l->nin + l->nout + 1) * sizeof(*v));
@@ -110,7 +116,8 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 		l->kernel->prepare(&d, &l->prep, &why);
 	if (why.code)
 		return hd_err_set(r->err, why.code, "%s%s%s: %s", r->node->v.op->name,
-				  r->node->v.block[0] ? " of " : "", r->node->v.block, why.text);
+				  r->node->v.block[0] ? " of " : "", r->node->v.block,
+				  behind_name(why.text, r->node->v.op->name));
 	return HD_OK;
 }
 
@@ -544,6 +551,17 @@ static int record_node(struct recorder *r, struct node *n)
 	return rc < 0 ? rc : r->err->code;
 }
 
+/* The state that a node reads, or else the parameter; "": none. */
+static const char *subject(const struct node *n)
+{
+	const char *name = "";
+
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (!n->ins[i]->v.node && (!*name || n->ins[i]->v.what == HD_TENSOR_STATE))
+			name = n->ins[i]->v.name;
+	return name;
+}
+
 static int failed(struct hd_program *g, const struct node *n, int rc, struct hd_err *err)
 {
 	const struct inst *by = n->made_by >= 0 ? &g->plan->inst[n->made_by] : NULL;
@@ -553,8 +571,8 @@ static int failed(struct hd_program *g, const struct node *n, int rc, struct hd_
 	if (g->plan->err->code)
 		hd_err_set(err, rc, "%s", g->plan->err->text);
 	else if (by)
-		hd_err_set(err, rc, "[%s %s]: %s (of a node that plugin %s made)", hd_inst_section(by), by->name, text,
-			   by->plugin->name);
+		hd_err_set(err, rc, "[%s %s]: %s (of a node that plugin %s made%s%s)", hd_inst_section(by), by->name,
+			   text, by->plugin->name, *subject(n) ? ", with " : "", subject(n));
 	else
 		hd_err_set(err, rc, "%s", text);
 	free(text);

@@ -118,7 +118,7 @@ static void fill_scratch(const struct hd_trial *t, const struct launch *l)
 
 static int run_launch(const struct hd_trial *t, const struct launch *l, struct hd_err *err)
 {
-	const struct hd_run run = { .seed = 5, .step = 1, .train = 1, .lr = 0.1, .loss_scale = 1 };
+	const struct hd_run run = { .seed = 5, .step = t->later ? 2 : 1, .train = 1, .lr = 0.1, .loss_scale = 1 };
 	void *in[HD_MAX_INS + HD_MAX_OUTS], *out[HD_MAX_OUTS];
 
 	for (uint32_t i = 0; i < l->nin; i++)

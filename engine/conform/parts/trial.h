@@ -14,6 +14,7 @@ struct hd_trial {
 	int threads;    /* that the program's kernels were told, for messages; 0: 1 */
 	uint64_t mixed; /* these inputs are others: */
 	enum { HD_MIX_FIRST, HD_MIX_SECOND, HD_MIX_SUM } mix; /* ... and their sum with the first ones */
+	int later;                                            /* in the step behind */
 	int in_place; /* results stand where the op says that they may (hd_op.inplace) */
 	struct hd_guarded in[HD_MAX_INS], out[HD_MAX_OUTS];
 	int changed; /* the first input that the node writes although no result stands there; -1: none */
