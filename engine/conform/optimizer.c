@@ -3,11 +3,15 @@
  *
  *   lr      with a rate of 0 no parameter changes; with a small one the loss of the same samples falls
  *   clip    each new value reads the factor of clipping, but of parameters that it freezes: their new value is the old one
+ *   scale   a loss of another scale has clipped gradients that are the same, and so are the parameters
+ *   decay   a weight decay changes something, or is refused
  *   layout  some steps lead to the same parameters in each layout, also where states are sharded
+ *   fp32    from the same gradients, fp32 leads to the parameters that double leads to; in bf16 with fp32 masters too
  *   finite  so are they all
  */
 #include <config.h>
 #include "engine/conform/judge.h"
+#include "kernels/ref/ref.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,21 +21,27 @@
 #define TOLERANCE 1e-6
 /* What is smaller, of the largest gradient, may be rounding alone, and an optimizer of signs moves it by as much as others. */
 #define NOISE 1e-6
+/* Half of the digits of fp32 are left for what an optimizer divides by and cancels, as serial.c leaves those of double.  A parameter is
+ * rounded in each step: some units in the last place are beside that. */
+#define TOLERANCE_FP32 0x1p-12
+#define UNIT_FP32 0x1p-24
+#define DECAY "0.1"
 
 /* The layout with this optimizer, and gradients that are clipped. */
-static char *ini_of(const struct judge *j, const struct layout *l)
+static char *ini_of(const struct judge *j, const struct layout *l, const char *decay)
 {
-	static const char was[] = "optimizer = sgd\nclip = 0\n";
-	char *ini = layout_ini(j, l), *at = strstr(ini, was), *with;
+	static const char was[] = "optimizer = sgd\nclip = 0\n", none[] = "weight_decay = 0\n";
+	char *ini = layout_ini(j, l), *at = strstr(ini, was), *behind = strstr(ini, none), *with;
 
-	with = hd_format("%.*soptimizer = x\nclip = 0.001\n%s", (int)(at - ini), ini, at + strlen(was));
+	with = hd_format("%.*soptimizer = x\nclip = 0.001\n%.*sweight_decay = %s\n%s", (int)(at - ini), ini,
+			 (int)(behind - at - (ptrdiff_t)strlen(was)), at + strlen(was), decay, behind + strlen(none));
 	free(ini);
 	return with;
 }
 
 static struct hd_inprocess *begin(const struct judge *j, const struct layout *l, struct outcome *o)
 {
-	char *ini = ini_of(j, l);
+	char *ini = ini_of(j, l, "0");
 	struct hd_inprocess *r = NULL;
 	struct hd_err err = { 0 };
 	int planned;
@@ -234,8 +244,14 @@ static void mark_noise(const struct hd_inprocess *one, char **noise)
 		}
 }
 
-static void compare(struct hd_inprocess *one, struct hd_inprocess *r, double **was, char *const *noise,
-		    struct outcome *o)
+/* Parameters of two runs.  unit: of each value itself, so much may be rounding beside a tolerance of the largest change. */
+struct comparing {
+	double tolerance, unit;
+	const char *off; /* "%s: what is wrong if it is off by %.3g, and the largest change is %.3g" in two parts */
+};
+
+static void compare(const struct comparing *c, struct hd_inprocess *one, struct hd_inprocess *r, double **was,
+		    char *const *noise, struct outcome *o)
 {
 	double moved = 0;
 
@@ -243,24 +259,28 @@ static void compare(struct hd_inprocess *one, struct hd_inprocess *r, double **w
 		for (size_t i = 0; i < one->plan->ntensors && o->verdict == JUDGED_OK; i++) {
 			const struct tensor *t = one->plan->tensors[i],
 					    *mine = was[i] ? hd_inprocess_param(r, t->v.name) : NULL;
-			double *a = was[i] ? values(one, t) : NULL, *b = mine ? values(r, mine) : NULL, off = 0;
+			double *a = was[i] ? values(one, t) : NULL,
+			       *b = mine ? values(r, mine->master ? mine->master : mine) : NULL, off = 0;
 
 			if (!pass)
 				moved = fmax(moved, change_of(t, was[i], a));
-			for (int64_t k = 0; pass && a && b && k < hd_global_count(t); k++)
-				if (!(noise[i] && noise[i][k]) && !(fabs(a[k] - b[k]) <= off))
-					off = isnan(a[k] - b[k]) ? INFINITY : fabs(a[k] - b[k]);
-			if (off > TOLERANCE * moved)
-				outcome_set(
-					o, JUDGED_WRONG,
-					"%s behind step %d differs from one rank's by %.3g, and the largest change is %.3g",
-					t->v.name, STEPS, off, moved);
+			for (int64_t k = 0; pass && a && b && k < hd_global_count(t); k++) {
+				double apart = fabs(a[k] - b[k]) - c->unit * fabs(a[k]);
+
+				if (!(noise && noise[i] && noise[i][k]) && !(apart <= off))
+					off = isnan(apart) ? INFINITY : apart;
+			}
+			if (off > c->tolerance * moved)
+				outcome_set(o, JUDGED_WRONG,
+					    "%s behind step %d %s by %.3g, and the largest change is %.3g", t->v.name,
+					    STEPS, c->off, off, moved);
 			free(a), free(b);
 		}
 }
 
 static void layouts(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
+	static const struct comparing c = { .tolerance = TOLERANCE, .off = "differs from one rank's" };
 	struct layout *alone = layout_alone(t->layout->family, j->axes ? 1 : 0);
 	struct hd_inprocess *r = begin(j, t->layout, o), *one = r ? begin(j, alone, o) : NULL;
 	double **was = one ? all_values(one) : NULL;
@@ -270,7 +290,7 @@ static void layouts(struct judge *j, const struct judge_task *t, struct outcome 
 		if (step(one, k, 0.01, o) && step(r, k, 0.01, o))
 			mark_noise(one, noise);
 	if (one && o->verdict == JUDGED_OK)
-		compare(one, r, was, noise, o);
+		compare(&c, one, r, was, noise, o);
 	for (size_t i = 0; one && i < one->plan->ntensors; i++)
 		free(noise[i]);
 	free(noise);
@@ -279,6 +299,181 @@ static void layouts(struct judge *j, const struct judge_task *t, struct outcome 
 	hd_inprocess_close(one);
 	hd_inprocess_close(r);
 	free(alone);
+}
+
+/* -- clipping and decay, in numbers --------------------------------------------------------------------------------- */
+/* Powers of two, so that gradient x factor is the same number but for the last bit, however the loss is scaled. */
+static void scaled(struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	static const struct comparing c = {
+		.tolerance = TOLERANCE,
+		.off = "depends on the scale of the loss, though gradients are clipped to the "
+		       "same norm (hd_update.gradient x hd_update.factor): it differs"
+	};
+	static const double scale[STEPS] = { 1, 4, 0.5 };
+	struct hd_inprocess *one = begin(j, t->layout, o), *r = one ? begin(j, t->layout, o) : NULL;
+	double **was = r ? all_values(one) : NULL, unscaled = one ? one->run.loss_scale : 1;
+	char **noise = r ? hd_alloc((one->plan->ntensors + 1) * sizeof(*noise)) : NULL;
+
+	for (int64_t k = 1; r && k <= STEPS && o->verdict == JUDGED_OK; k++) {
+		r->run.loss_scale = unscaled * scale[k - 1];
+		if (step(one, k, 0.01, o) && step(r, k, 0.01, o))
+			mark_noise(one, noise);
+	}
+	if (r && o->verdict == JUDGED_OK)
+		compare(&c, one, r, was, noise, o);
+	for (size_t i = 0; r && i < one->plan->ntensors; i++)
+		free(noise[i]);
+	free(noise);
+	if (r)
+		free_values(was, one->plan->ntensors);
+	hd_inprocess_close(one);
+	hd_inprocess_close(r);
+}
+
+static void decays(struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	char *ini = ini_of(j, t->layout, DECAY);
+	struct hd_inprocess *one = begin(j, t->layout, o), *r = NULL;
+	struct hd_err err = { 0 };
+	int planned, differs = 0;
+
+	if (one && hd_inprocess_open(ini, 0, &r, &planned, &err) < 0 && outcome_refused(j, &err, o))
+		o->verdict = JUDGED_OK; /* as it should be, of an optimizer without decay */
+	if (r && step(one, 1, 0.01, o) && step(r, 1, 0.01, o)) {
+		for (size_t i = 0; i < one->plan->ntensors; i++) {
+			const struct tensor *p = one->plan->tensors[i];
+			double *a = is_param(p) ? values(one, p) : NULL,
+			       *b = a ? values(r, hd_inprocess_param(r, p->v.name)) : NULL;
+
+			differs |= change_of(p, a, b) > 0;
+			free(a), free(b);
+		}
+		if (!differs)
+			outcome_set(
+				o, JUDGED_WRONG,
+				"train.weight_decay = " DECAY " is accepted and does nothing: a step leads to the same "
+				"parameters as with 0. Use hd_update.weight_decay, or refuse another value than 0 in slot "
+				"update");
+	}
+	hd_inprocess_close(one);
+	hd_inprocess_close(r);
+	free(ini);
+}
+
+/* -- precision ------------------------------------------------------------------------------------------------------ */
+/* The run in double goes on from the gradients of the other one, so only the optimizer's own arithmetic differs.  They are kept when they
+ * are whole: an update may take their memory. */
+struct kept_gradients {
+	double **of; /* by the tensors of the plan that they are kept from */
+	double norm, factor;
+};
+
+static void keep_gradients(void *ctx, struct hd_inprocess *r, int rank)
+{
+	struct kept_gradients *k = ctx;
+	const struct hd_plan *p = r->plan;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *g = is_param(p->tensors[i]) ? hd_inprocess_gradient(r, p->tensors[i]) : NULL;
+
+		free(k->of[i]);
+		k->of[i] = g ? values(r, g) : NULL;
+	}
+	k->norm = hd_inprocess_scalar(r, p->norm, rank);
+	k->factor = hd_inprocess_scalar(r, p->factor, rank);
+}
+
+struct low_precision { /* a run, and what it had */
+	struct hd_inprocess *r;
+	struct kept_gradients kept;
+};
+
+static void take_gradients(void *ctx, struct hd_inprocess *exact, int rank)
+{
+	const struct low_precision *low = ctx;
+	const struct hd_plan *p = exact->plan;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i], *g = is_param(t) ? hd_inprocess_gradient(exact, t) : NULL,
+				    *mine = g ? hd_inprocess_param(low->r, t->v.name) : NULL;
+
+		if (mine && low->kept.of[mine->id])
+			memcpy(hd_inprocess_address(exact, g, rank), low->kept.of[mine->id],
+			       (size_t)hd_global_count(g) * sizeof(double));
+	}
+	*hd_inprocess_address(exact, p->norm, rank) = low->kept.norm;
+	*hd_inprocess_address(exact, p->factor, rank) = low->kept.factor;
+}
+
+static const char *precision_name(const struct judge_task *t)
+{
+	return t->number ? "bf16 with fp32 masters" : "fp32";
+}
+
+static void judge_finite(const struct judge_task *t, const struct hd_inprocess *r, int64_t number, struct outcome *o)
+{
+	for (size_t i = 0; i < r->plan->ntensors && o->verdict == JUDGED_OK; i++) {
+		const struct tensor *p = r->plan->tensors[i];
+		double *x = is_param(p) ? values(r, p->master ? p->master : p) : NULL;
+
+		for (int64_t k = 0; x && k < hd_global_count(p) && o->verdict == JUDGED_OK; k++)
+			if (!isfinite(x[k]))
+				outcome_set(
+					o, JUDGED_WRONG,
+					"%s is not finite behind step %lld in %s, and it is in double: does a product or a "
+					"square underflow to 0, or overflow?",
+					p->v.name, (long long)number, precision_name(t));
+		free(x);
+	}
+}
+
+static struct hd_inprocess *begin_low(const struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	char *ini = ini_of(j, t->layout, "0");
+	struct hd_inprocess *r = NULL;
+	struct hd_err err = { 0 };
+	int planned = 0;
+
+	if (hd_device_cpu()->open(1, &err) >= 0)
+		hd_inprocess_open_on(ini, hd_device_cpu(), t->number ? HD_DTYPE_BF16 : 0, &r, &planned, &err);
+	if (!r && planned)
+		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
+	else if (!r)
+		outcome_refused(j, &err, o);
+	free(ini);
+	return r;
+}
+
+static void precise(struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	const struct comparing c = {
+		.tolerance = TOLERANCE_FP32,
+		.unit = 2 * STEPS * UNIT_FP32,
+		.off = t->number ? "differs in bf16 with fp32 masters from double, which had the same "
+				   "gradients,"
+				 : "differs in fp32 from double, which had the same gradients,"
+	};
+	struct low_precision low = { .r = begin_low(j, t, o) };
+	struct hd_inprocess *exact = low.r ? begin(j, t->layout, o) : NULL;
+	double **was = exact ? all_values(exact) : NULL;
+
+	if (exact) {
+		low.kept.of = hd_alloc((low.r->plan->ntensors + 1) * sizeof(*low.kept.of));
+		low.r->normed = keep_gradients, low.r->ctx = &low.kept;
+		exact->normed = take_gradients, exact->ctx = &low;
+	}
+	for (int64_t k = 1; exact && k <= STEPS && o->verdict == JUDGED_OK; k++)
+		if (step(low.r, k, 0.01, o) && step(exact, k, 0.01, o))
+			judge_finite(t, low.r, k, o);
+	if (exact && o->verdict == JUDGED_OK)
+		compare(&c, exact, low.r, was, NULL, o);
+	if (exact) {
+		free_values(was, exact->plan->ntensors);
+		free_values(low.kept.of, low.r->plan->ntensors);
+	}
+	hd_inprocess_close(exact);
+	hd_inprocess_close(low.r);
 }
 
 static void add_beside(struct judge *j, int family, int other, const char *keys)
@@ -319,6 +514,14 @@ void optimizer_add(struct judge *j)
 	if (!j->plugin->optimizer)
 		return;
 	judge_add(j, obeys, layout_alone(f, j->axes ? 1 : 0), 0, "its optimizer obeys lr and clip, %s",
+		  family_name(j, f));
+	judge_add(j, scaled, layout_alone(f, j->axes ? 1 : 0), 0, "its optimizer uses clipped gradients, %s",
+		  family_name(j, f));
+	judge_add(j, decays, layout_alone(f, j->axes ? 1 : 0), 0, "its optimizer uses weight_decay or refuses it, %s",
+		  family_name(j, f));
+	judge_add(j, precise, layout_alone(f, j->axes ? 1 : 0), 0, "its optimizer works in fp32, %s",
+		  family_name(j, f));
+	judge_add(j, precise, layout_alone(f, j->axes ? 1 : 0), 1, "its optimizer works in bf16 with fp32 masters, %s",
 		  family_name(j, f));
 	for (int k = 0; k < j->nothers; k++)
 		add_beside(j, f, k, "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/inprocess/inprocess.h - a layout with all its ranks in this process, in double on the reference device: exact, the
- * same every time, and without MPI.
+ * same every time, and without MPI.  Or in another precision, on a device that computes in the host's memory.
  *
  *	hd_inprocess_open(ini, 0, &r, &planned, &err)
  *	hd_inprocess_step(r, &err)			up to the gradients and their norm
@@ -35,10 +35,18 @@ struct hd_inprocess {
 	int looks;               /* keep what is computed: by rank, tensor and micro-batch in `seen` */
 	struct hd_seen *seen;    /* [rank][tensor][micro-batch, then HD_STEP] */
 	struct hd_err failed;    /* of a rank, in a step */
+	const struct hd_device_ops *device;
+	void (*normed)(void *ctx, struct hd_inprocess *r,
+		       int rank); /* the norm is there, and no update has begun; or NULL */
+	void *ctx;
 };
 
 /* ranks 0: as many as the layout says.  *planned: there was a plan, so what failed should have been refused before. */
 int hd_inprocess_open(const char *ini, int64_t ranks, struct hd_inprocess **out, int *planned, struct hd_err *err);
+/* In fp32, with as many ranks as the layout says, on a device that is open.  compute_dtype is that of struct hd_plan_options.
+ * hd_inprocess_scalar and hd_inprocess_whole convert to double, hd_inprocess_address does not. */
+int hd_inprocess_open_on(const char *ini, const struct hd_device_ops *device, uint32_t compute_dtype,
+			 struct hd_inprocess **out, int *planned, struct hd_err *err);
 void hd_inprocess_close(struct hd_inprocess *r); /* NULL is allowed */
 int hd_inprocess_step(struct hd_inprocess *r, struct hd_err *err);
 int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err); /* with r->run.lr */
@@ -49,8 +57,9 @@ int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err);
 const struct hd_seen *hd_inprocess_seen(const struct hd_inprocess *r, const struct tensor *t, int rank, int64_t micro);
 
 double hd_inprocess_scalar(const struct hd_inprocess *r, const struct tensor *t, int rank);
-double *hd_inprocess_address(const struct hd_inprocess *r, const struct tensor *t, int rank); /* NULL: not there */
-struct tensor *hd_inprocess_param(const struct hd_inprocess *r, const char *name);            /* NULL: there is none */
+/* NULL: not there */
+double *hd_inprocess_address(const struct hd_inprocess *r, const struct tensor *t, int rank);
+struct tensor *hd_inprocess_param(const struct hd_inprocess *r, const char *name); /* NULL: there is none */
 /* What the update reads of it; NULL: it has none. */
 struct tensor *hd_inprocess_gradient(const struct hd_inprocess *r, const struct tensor *param);
 

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/inprocess/inprocess.h"
+#include "engine/base/half.h"
 #include "engine/base/rng.h"
 #include "engine/graph/placement.h"
 #include "engine/run/commands.h"
@@ -12,12 +13,14 @@
 #include <string.h>
 
 /* -- plan ----------------------------------------------------------------------------------------- */
-static int make_plan(struct hd_inprocess *r, int64_t ranks, struct hd_err *err)
+static int make_plan(struct hd_inprocess *r, int64_t ranks, uint32_t compute_dtype, struct hd_err *err)
 {
 	int64_t needs = 0;
-	struct hd_plan_options o = {
-		.ranks = ranks ? ranks : 1, .train = 1, .master_dtype = HD_DTYPE_F64, .needs = ranks ? NULL : &needs
-	};
+	struct hd_plan_options o = { .ranks = ranks ? ranks : 1,
+				     .train = 1,
+				     .master_dtype = r->device == hd_device_ref() ? HD_DTYPE_F64 : 0,
+				     .compute_dtype = compute_dtype,
+				     .needs = ranks ? NULL : &needs };
 	struct hd_err why = { 0 };
 
 	if (hd_plan_create(r->conf, &o, &r->plan, &why) >= 0)
@@ -42,7 +45,8 @@ static struct hd_communicator *join(struct hd_inprocess *r, const struct group *
 }
 
 struct data_filling {
-	double *w;
+	char *w;
+	uint32_t dtype;
 	uint64_t key;
 	int one; /* of one dim: around 1, as the weights of norms are */
 };
@@ -51,22 +55,33 @@ static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	const struct data_filling *f = ctx;
 
-	for (int64_t i = 0; i < count; i++)
-		f->w[local + i] = f->one + 0.4 * hd_random_normal(f->key, (uint64_t)(global + i));
+	for (int64_t i = 0; i < count; i++) {
+		double d = f->one + 0.4 * hd_random_normal(f->key, (uint64_t)(global + i));
+		float s = (float)d;
+		uint16_t h = hd_bf16_of(s);
+
+		if (f->dtype == HD_DTYPE_F64)
+			memcpy(f->w + 8 * (local + i), &d, 8);
+		else if (f->dtype == HD_DTYPE_F32)
+			memcpy(f->w + 4 * (local + i), &s, 4);
+		else
+			memcpy(f->w + 2 * (local + i), &h, 2);
+	}
 }
 
 static void init(struct hd_inprocess *r, int rank)
 {
 	for (size_t i = 0; i < r->plan->ntensors; i++) {
 		const struct tensor *t = r->plan->tensors[i];
-		struct data_filling f = { .one = t->v.ndim == 1 };
+		struct data_filling f = { .dtype = t->v.dtype, .one = t->v.ndim == 1 };
+		int weight = t->v.what == HD_TENSOR_PARAM || t->v.what == HD_TENSOR_MASTER;
 
 		if (t->v.node || !hd_tensor_here(r->program[rank], t) || t->v.what == HD_TENSOR_DATA)
 			continue;
 		f.w = hd_program_address(r->program[rank], t, HD_STEP);
 		memset(f.w, 0, (size_t)hd_local_bytes(t));
 		f.key = hd_key(7, t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name, 0);
-		if ((t->v.what == HD_TENSOR_PARAM || t->v.what == HD_TENSOR_MASTER) && t->v.dtype == HD_DTYPE_F64)
+		if (weight && (t->v.dtype == HD_DTYPE_F64 || t->v.dtype == HD_DTYPE_F32 || t->v.dtype == HD_DTYPE_BF16))
 			hd_slice_runs(r->program[rank], t, fill_run, &f);
 	}
 	hd_init_states(r->program[rank], 7); /* some begin as their parameter */
@@ -74,8 +89,8 @@ static void init(struct hd_inprocess *r, int rank)
 
 static int open_rank(struct hd_inprocess *r, int rank, struct hd_err *err)
 {
-	struct hd_program_options o = { .rank = rank, .device = hd_device_ref(), .keep_gradients = 1 };
-	struct hd_bind b = { .device = hd_device_ref() };
+	struct hd_program_options o = { .rank = rank, .device = r->device, .keep_gradients = 1 };
+	struct hd_bind b = { .device = r->device };
 	struct hd_program *g;
 	size_t bytes;
 
@@ -95,11 +110,12 @@ static int open_rank(struct hd_inprocess *r, int rank, struct hd_err *err)
 	return HD_OK;
 }
 
-static int open_all(struct hd_inprocess *r, const char *ini, int64_t ranks, int *planned, struct hd_err *err)
+static int open_all(struct hd_inprocess *r, const char *ini, int64_t ranks, uint32_t compute_dtype, int *planned,
+		    struct hd_err *err)
 {
 	*planned = 0;
 	HD_TRY(hd_conf_parse("layout", ini, NULL, 0, &r->conf, err));
-	HD_TRY(make_plan(r, ranks, err));
+	HD_TRY(make_plan(r, ranks, compute_dtype, err));
 	*planned = 1;
 	r->n = (int)r->plan->ranks;
 	r->net = hd_net_in_open(r->n);
@@ -113,15 +129,29 @@ static int open_all(struct hd_inprocess *r, const char *ini, int64_t ranks, int 
 	return HD_OK;
 }
 
-int hd_inprocess_open(const char *ini, int64_t ranks, struct hd_inprocess **out, int *planned, struct hd_err *err)
+static int open_on(const char *ini, int64_t ranks, const struct hd_device_ops *device, uint32_t compute_dtype,
+		   struct hd_inprocess **out, int *planned, struct hd_err *err)
 {
 	struct hd_inprocess *r = hd_alloc(sizeof(*r));
-	int rc = open_all(r, ini, ranks, planned, err);
+	int rc;
 
+	r->device = device;
+	rc = open_all(r, ini, ranks, compute_dtype, planned, err);
 	*out = rc < 0 ? NULL : r;
 	if (rc < 0)
 		hd_inprocess_close(r);
 	return rc;
+}
+
+int hd_inprocess_open(const char *ini, int64_t ranks, struct hd_inprocess **out, int *planned, struct hd_err *err)
+{
+	return open_on(ini, ranks, hd_device_ref(), 0, out, planned, err);
+}
+
+int hd_inprocess_open_on(const char *ini, const struct hd_device_ops *device, uint32_t compute_dtype,
+			 struct hd_inprocess **out, int *planned, struct hd_err *err)
+{
+	return open_on(ini, 0, device, compute_dtype, out, planned, err);
 }
 
 static size_t slots(const struct hd_inprocess *r)
@@ -237,6 +267,8 @@ static int step_of_rank(void *ctx, int rank)
 		rc = hd_run_command(g, c, &run, fill, r);
 		if (c->type == CMD_START)
 			started[c->request] = (struct started){ c->node, c->micro };
+		if (r->normed && rc >= 0 && c->node && r->plan->norm && &c->node->v == r->plan->norm->v.node)
+			r->normed(r->ctx, r, rank);
 		if (r->looks && rc >= 0 && c->type == CMD_RUN)
 			look_behind(r, rank, c->node, c->micro);
 		if (r->looks && rc >= 0 && c->type == CMD_WAIT)

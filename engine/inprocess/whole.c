@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/inprocess/inprocess.h"
+#include "engine/base/half.h"
 #include "engine/run/job.h"
 #include <math.h>
 #include <stdlib.h>
@@ -13,11 +14,20 @@ double *hd_inprocess_address(const struct hd_inprocess *r, const struct tensor *
 	return hd_tensor_here(r->program[rank], t) ? hd_program_address(r->program[rank], t, 0) : NULL;
 }
 
+static double number_of(const struct tensor *t, const void *x, int64_t i)
+{
+	switch (t->v.dtype) {
+	case HD_DTYPE_F32: return (double)((const float *)x)[i];
+	case HD_DTYPE_BF16: return (double)hd_of_bf16(((const uint16_t *)x)[i]);
+	default: return ((const double *)x)[i];
+	}
+}
+
 double hd_inprocess_scalar(const struct hd_inprocess *r, const struct tensor *t, int rank)
 {
-	const double *x = t ? hd_inprocess_address(r, t, rank) : NULL;
+	const void *x = t ? hd_inprocess_address(r, t, rank) : NULL;
 
-	return x ? *x : NAN;
+	return x ? number_of(t, x, 0) : NAN;
 }
 
 struct tensor *hd_inprocess_param(const struct hd_inprocess *r, const char *name)
@@ -46,7 +56,8 @@ struct tensor *hd_inprocess_gradient(const struct hd_inprocess *r, const struct 
 enum { SUM, MAX, COPY };
 struct putting {
 	double *whole, apart;
-	const double *part;
+	const struct tensor *of;
+	const void *part;
 	char *there; /* by element */
 	int how;
 };
@@ -56,7 +67,7 @@ static void put_run(void *ctx, int64_t global, int64_t local, int64_t count)
 	struct putting *u = ctx;
 
 	for (int64_t i = 0; i < count; i++) {
-		double x = u->part[local + i], *w = &u->whole[global + i];
+		double x = number_of(u->of, u->part, local + i), *w = &u->whole[global + i];
 
 		if (u->how == COPY) {
 			double off = fabs(x - *w);
@@ -86,7 +97,7 @@ static int reduction(const struct hd_plan *p, const struct tensor *t, int *parti
 	return how;
 }
 
-static const double *part_of(const struct hd_inprocess *r, const struct tensor *t, int rank, const int64_t *micro)
+static const void *part_of(const struct hd_inprocess *r, const struct tensor *t, int rank, const int64_t *micro)
 {
 	const struct hd_seen *s = micro ? hd_inprocess_seen(r, t, rank, *micro) : NULL;
 
@@ -98,7 +109,9 @@ static const double *part_of(const struct hd_inprocess *r, const struct tensor *
 double *hd_inprocess_whole(const struct hd_inprocess *r, const struct tensor *t, const int64_t *micro, double *apart)
 {
 	int64_t n = hd_global_count(t);
-	struct putting u = { .whole = hd_alloc((size_t)n * sizeof(double) + 1), .there = hd_alloc((size_t)n + 1) };
+	struct putting u = { .whole = hd_alloc((size_t)n * sizeof(double) + 1),
+			     .of = t,
+			     .there = hd_alloc((size_t)n + 1) };
 	int partial, how = reduction(r->plan, t, &partial), all = 1;
 
 	for (int copies = 0; copies < (partial ? 1 : 2); copies++)

@@ -355,6 +355,8 @@ static inline struct hd_tensor *hd_comm_permute(const struct hd_graph_api *g, st
 	return g->comm(p, &a);
 }
 
+/* dtype: a state like a parameter mostly takes the parameter's (u->param->dtype).  That is fp64 on the reference device, which computes
+ * no other type. */
 static inline struct hd_tensor *hd_state(const struct hd_graph_api *g, struct hd_plan *p, const char *name,
 					 struct hd_tensor *like, uint32_t dtype, uint32_t relayout)
 {

@@ -30,7 +30,9 @@ struct hd_update { /* view: one parameter's */
 	struct hd_tensor *param;    /* the tensor to update; for a parameter of low precision its fp32 master */
 	struct hd_tensor *gradient; /* of the whole step, not clipped */
 	struct hd_tensor *factor;   /* a tensor without dims; the gradient times this is the clipped one (train.clip) */
-	double weight_decay;        /* train.weight_decay; 0 for parameters that do not decay: biases, norms */
+	/* train.weight_decay; 0 for parameters that do not decay: biases, norms.  An optimizer without decay refuses others
+	 * (h->fail), so that no setting is ignored. */
+	double weight_decay;
 };
 
 struct hd_optimizer_ops { /* static const data */

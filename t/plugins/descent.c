@@ -6,7 +6,10 @@
 #include <string.h>
 
 #ifndef W_VALUE
-#define W_VALUE "a - d * e"
+#define W_VALUE "a - d * (e + %.17g * a)"
+#endif
+#ifndef W_DTYPE
+#define W_DTYPE u->param->dtype
 #endif
 #ifndef W_MEAN
 #define W_MEAN "0.9 * e + b * c"
@@ -21,15 +24,19 @@ static int update(struct hd_strategy *s, struct hd_plan *p, const struct hd_upda
 	struct hd_tensor *factor = u->factor;
 #endif
 	struct hd_tensor *in[] = { u->param, u->gradient, factor, g->scalar(p, HD_SCALAR_LR, NULL),
-				   hd_state(g, p, "mean", u->param, u->param->dtype, HD_RESHARD_ZERO) };
+				   hd_state(g, p, "mean", u->param, W_DTYPE, HD_RESHARD_ZERO) };
 	struct hd_tensor *mean = in[4];
 
 	(void)s;
-	in[4] = g->map(p, (struct hd_tensor *[]){ u->gradient, u->gradient, factor, factor, mean }, 5, W_MEAN);
+#ifdef W_REFUSES
+	if (u->weight_decay != 0)
+		return u->h->fail(p, HD_ENOTSUP, "weight_decay: it has none");
+#endif
+	in[4] = g->map(p, (struct hd_tensor *[]){ mean, u->gradient, factor, factor, mean }, 5, W_MEAN);
 #ifndef W_UNASSIGNED
 	g->assign(p, mean, in[4]);
 #endif
-	*value = g->map(p, in, 5, W_VALUE);
+	*value = g->map(p, in, 5, W_VALUE, u->weight_decay);
 #ifdef W_SKIP
 	if (strstr(u->name, W_SKIP))
 #ifdef W_COPY
