@@ -74,7 +74,7 @@ like "check: micro-batches that leave stages idle" "$(heddle check tiny.ini $pip
 like "train says it too" "$(heddle_mpi 2 train tiny.ini $pipe --set train.micro_batch=8 --set train.steps=0)" \
 	'^hint: 1 micro-batch for 2 stages: some are idle; train\.micro_batch = 4 makes 2$'
 like "and plan" "$(heddle plan tiny.ini $pipe --ranks 2 --machine dgx-a100 --set train.global_batch=1 --set train.micro_batch=1)" \
-	'^hint: 1 micro-batch for 2 stages: some are idle; train\.global_batch = 2 makes 2$'
+	'^hint: 1 micro-batch for 2 stages: some are idle; train\.global_batch = 2 with train\.micro_batch = 1 makes 2$'
 unlike "as many as stages: nothing is said" "$(heddle check tiny.ini $pipe --set train.micro_batch=4)" hint
 like "plan: too little memory: both numbers, and what helps" "$(heddle plan tiny.ini --machine dgx-a100 --memory 100K)" \
 	'^memory of a rank: [0-9.]+ KB, more than its 102\.4 KB\. This helps: .*train\.recompute = full, .*more hosts'
@@ -145,6 +145,9 @@ vocabs() { # --set ...: bytes that bench plans, and those that it plans with the
 }
 is "bench: the vocabulary of a tokenizer" "$(vocabs --set "data.tokenizer=$src/t/data/tokenizers/gpt2")" 1
 is "bench: that of ids" "$(vocabs --set "data.train=$src/t/data/ids-llmc.bin" --set data.format=llmc)" 1
+echo '{"text": "light"}' >lines.jsonl
+XDG_CACHE_HOME=$tmp/empty heddle bench tiny.ini --steps 1 --set data.train=lines.jsonl >/dev/null
+is "bench: no ids are made of text" "$(find "$tmp/empty" -name 'tokens-*' | wc -l)" 0
 out=$(heddle bench tiny.ini --json --steps 1 --bound)
 ok "bench --bound: the step takes longer than its products at their best, in any layout too" awk \
 	-v a="$(json "$out" bound_share)" -v b="$(json "$out" bound_any_layout_share)" 'BEGIN { exit !(a < 1 && b > 0 && b <= a) }'

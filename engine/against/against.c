@@ -134,11 +134,14 @@ static void take_all_exact(const struct hd_plan *p, struct against_files *f)
 static int run(const struct hd_against *a, const struct against_files *f, const char *name, int64_t ranks,
 	       struct hd_err *err)
 {
-	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + f->nexact + (size_t)a->nsets)) * sizeof(*argv));
+	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 4 + f->nexact + (size_t)a->nsets)) * sizeof(*argv));
 	char *output = hd_format("%s/%s.out", f->dir, name);
-	char *own[3] = { hd_format("train.steps=%d", STEPS), hd_format("checkpoint.dir=%s/%s", f->dir, name),
+	char *own[4] = { hd_format("train.steps=%d", STEPS), hd_format("checkpoint.dir=%s/%s", f->dir, name),
 			 hd_format("log.metrics=%s/%s.jsonl", f->dir, name) };
-	int n = 0, one = !strcmp(name, "one");
+	int n = 0, one = !strcmp(name, "one"), nown = 3;
+
+	if (one && a->plan->own_loss) /* it need not add up over micro-batches: they must be those of the layout */
+		own[nown++] = hd_format("train.micro_batch=%lld", (long long)a->plan->batch);
 
 	argv[n++] = f->program;
 	argv[n++] = "train";
@@ -149,11 +152,11 @@ static int run(const struct hd_against *a, const struct against_files *f, const 
 		argv[n++] = "--set", argv[n++] = f->exact[i];
 	for (size_t i = 0; i < HD_LEN(settings); i++)
 		argv[n++] = "--set", argv[n++] = settings[i];
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < nown; i++)
 		argv[n++] = "--set", argv[n++] = own[i];
 	if (hd_launch_run(ranks, 5, n, (char **)(uintptr_t)argv, output))
 		hd_compare_said(f->dir, name, err);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < nown; i++)
 		free(own[i]);
 	free(argv), free(output);
 	return err->code;

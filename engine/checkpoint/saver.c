@@ -152,6 +152,7 @@ static int save_beside(struct hd_saver *s, struct hd_err *err)
 	s->saving.agree = hd_comm_beside_agree;
 	s->saving.sum = hd_comm_beside_sum;
 	hd_saving_gather(&s->saving, err);
+	hd_program_forget_copies(s->saving.g);
 	s->is.copy = hd_seconds() - from;
 	rc = hd_comm_agree(err);
 	s->flying = rc >= 0;
@@ -183,6 +184,7 @@ int hd_saver_save(struct hd_saver *s, const struct hd_progress *at, struct hd_er
 		return save_beside(s, err);
 	if (rc >= 0)
 		rc = hd_saving_write(&s->saving, err);
+	hd_program_forget_copies(s->saving.g);
 	s->end = hd_seconds();
 	end(s);
 	s->told = rc < 0;

@@ -313,7 +313,7 @@ static int vocabulary(struct hd_job *j, struct hd_conf *conf, struct hd_err *err
 	if (t) {
 		j->text_vocab = hd_tokenizer_vocab(t);
 		hd_tokenizer_close(t);
-	} else if (hd_data_is_here(conf)) { /* ids may have a tokenizer that this program does not know */
+	} else if (hd_data_has_ids(conf)) { /* which may have a tokenizer that this program does not know */
 		rc = hd_cli_data(conf, &d, &why);
 		j->text_vocab = d ? hd_data_vocab(d) : 0;
 		hd_data_close(d);

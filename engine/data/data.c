@@ -422,6 +422,17 @@ int hd_data_is_here(struct hd_conf *c)
 	return here;
 }
 
+int hd_data_has_ids(struct hd_conf *c)
+{
+	struct hd_section *s = hd_conf_section(c, NULL, "data");
+	struct hd_tokens_how how = { 0 };
+
+	if (!s || !hd_data_is_here(c))
+		return 0;
+	how.format = format_of(s);
+	return !hd_tokens_are_text(hd_section_str(s, "train"), &how);
+}
+
 static int open_file(struct hd_data *d, struct hd_conf *c, const char *path, struct hd_err *err)
 {
 	struct hd_section *s = hd_conf_section(c, NULL, "data");

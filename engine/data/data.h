@@ -18,6 +18,7 @@ int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, s
 		 struct hd_err *err);
 void hd_data_close(struct hd_data *d);
 int hd_data_is_here(struct hd_conf *c);         /* a file, directory or pattern of [data] train is on this machine */
+int hd_data_has_ids(struct hd_conf *c);         /* and it is ids, not text, as far as names tell */
 int64_t hd_data_seq(const struct hd_data *d);   /* tokens of a sample, less one */
 int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else what tokenizer or data say, 0: unknown */
 /* What [data] tokenizer names, or NULL: it is byte, or not given, or ids have another kind of tokenizer. */

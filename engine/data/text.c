@@ -13,7 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define LOOK (1ll << 30) /* bytes of a mapped file in which a NUL is refused: more would delay every start */
+#define LOOK (64ll << 20) /* bytes of a mapped file in which a NUL is refused: more would delay every start */
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 static int open_bytes(struct hd_tokens *t, const char *path, const struct hd_tokens_how *how, struct hd_err *err)

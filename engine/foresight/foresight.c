@@ -2,6 +2,9 @@
  * Predicted beside measured.
  */
 #include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "engine/bench/bench.h"
 #include "engine/foresight/foresight.h"
 #include "engine/foresight/timeline.h"
@@ -11,6 +14,7 @@
 #include "engine/predict/work.h"
 #include "engine/run/commands.h"
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -131,8 +135,11 @@ int hd_foresight_check(struct hd_conf *c, struct hd_err *err)
 static void say_if_moved(const struct hd_job *j, const struct hd_machine *m)
 {
 	double then = hd_machine_is_host(m) ? m->rates->exchange : 0, now;
+	cpu_set_t mine;
+	int cores = sched_getaffinity(0, sizeof(mine), &mine) ? 0 : CPU_COUNT(&mine);
 
-	if (!(then > 0))
+	/* Only threads of one rank exchange lines, and of fewer cores than were measured some may be nearer. */
+	if (!(then > 0) || hd_comm_max(j->threads > 1 ? 0 : 1) > 0 || hd_comm_max(cores < m->rates->cores ? 1 : 0) > 0)
 		return;
 	now = hd_bench_exchange(j);
 	if (j->world.rank == 0 && now > 0 && (now > MOVED * then || then > MOVED * now))

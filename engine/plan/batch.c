@@ -121,10 +121,10 @@ char *hd_plan_batch_hint(const struct hd_plan *p)
 			"hint: %lld micro-batch%s for %lld stages: some are idle; train.micro_batch = %lld makes %lld",
 			(long long)p->micros, hd_plural(p->micros, "es"), (long long)stages, (long long)k,
 			(long long)(p->config.batch.full / (k * p->replicas)));
-	return hd_format(
-		"hint: %lld micro-batch%s for %lld stages: some are idle; train.global_batch = %lld makes %lld",
-		(long long)p->micros, hd_plural(p->micros, "es"), (long long)stages, (long long)(stages * p->batch),
-		(long long)stages);
+	return hd_format("hint: %lld micro-batch%s for %lld stages: some are idle; train.global_batch = %lld with "
+			 "train.micro_batch = %lld makes %lld",
+			 (long long)p->micros, hd_plural(p->micros, "es"), (long long)stages,
+			 (long long)(stages * p->batch), (long long)p->micro_batch, (long long)stages);
 }
 
 /* Every size of the ramp must have an order of its units. */

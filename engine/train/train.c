@@ -243,7 +243,7 @@ static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t 
 	return HD_OK;
 }
 
-/* A run that is asked to end leaves its evaluation; the run that goes on makes it (evaluate_missed). */
+/* A run that is asked to end leaves its evaluation.  The run that goes on makes it, if metrics say that it is missing (evaluate_missed). */
 static int evaluate(struct train_loop *l)
 {
 	json_t *of_sets, *o;
@@ -261,6 +261,10 @@ static int evaluate(struct train_loop *l)
 			      "valid_loss", hd_json_number(loss));
 		json_object_update(o, of_sets);
 		hd_train_emit(l, o);
+	} else if (rc > 0) {
+		hd_log(HD_LOG_INFO, "the evaluation after step %lld is left; %s", (long long)l->at.step,
+		       *l->j->log.metrics ? "the run that goes on makes it"
+					  : "without log.metrics the run that goes on does not know of it");
 	}
 	json_decref(of_sets);
 	return rc;
