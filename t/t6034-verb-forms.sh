@@ -18,7 +18,7 @@ fails "servers that need more than there is" heddle check tiny.ini --ranks 4 $se
 out=$(heddle check tiny.ini --ranks 2 --memory 1K --json 2>err)
 is "check --json with too little memory fails" $? 1
 like "... and prints the layout with the limit" "$out" '^\{"ranks": 2,.*"memory_limit_bytes": 1024, "fits": false\}$'
-like "... and says which rank" "$(cat err)" '^heddle: rank 0 needs [0-9]+ bytes of memory, and --memory is 1024$'
+like "... and says which rank" "$(cat err)" '^heddle: rank 0 needs [0-9.]+ KB of memory, and --memory is 1\.0 KB\. This helps: '
 like "... enough fits" "$(heddle check tiny.ini --ranks 2 --memory 1G --json 2>&1)" '"memory_limit_bytes": 1073741824, "fits": true\}$'
 
 # plan: one rank that is slow, memory that is given.

@@ -109,7 +109,7 @@ fi
 
 # Ranks share the memory of the host, in a search too: four have half of what each of the two had that measured.
 printf '[model]\nlayers = 2\nembed = 32\nheads = 4\nvocab = 64\n[data]\ntrain = none\n[train]\nseq = 16\nglobal_batch = 8\nsteps = 1\n' >four.ini
-search4() { heddle plan four.ini --ranks 4 --search --tries 0 --machine "$@" 2>&1; }
+search4() { heddle plan four.ini --ranks 4 --search --tries 5 --machine "$@" 2>&1; }
 least=$(search4 "$src/t/data/two-cores.ini" --json | tr '{' '\n' | sed -n 's/.*"memory_bytes": *\([0-9]*\).*/\1/p' | sort -n | head -1)
 for share in 180 1000; do
 	sed "s/^memory = .*/memory = $((least * share / 100))/" "$src/t/data/two-cores.ini" >little.ini
