@@ -67,7 +67,7 @@ as_in_the_file() { # SECONDS in which a core hands a line to another, "" where t
 }
 measured_less() { # ROUNDS: a layout has been measured less often
 	for i in $(seq 0 $((n - 1))); do
-		[ "$(wc -l <"$tmp/measured.$i" 2>/dev/null || echo 0)" -ge "$1" ] || return 0
+		[ "$(cat "$tmp/measured.$i" 2>/dev/null | wc -l)" -ge "$1" ] || return 0
 	done
 	return 1
 }
