@@ -32,6 +32,8 @@ double hd_bench_memory_rate(int64_t bytes);
 /* Seconds in which a core hands a cache line to another, in the mean of the cores that the first rank of a host may use.  All ranks;
  * on the worst host.  0: a GPU, or one core.  Takes a tenth of a second at most for each of eight pairs of cores. */
 double hd_bench_exchange(const struct hd_job *j);
+/* Of two such times, 0 where one is not known: whether the cores exchange through something else now. */
+int hd_bench_cores_moved(double then, double now);
 
 struct hd_bench_kind { /* all launches of one kind of kernel in a step of this rank */
 	const char *name;

@@ -18,6 +18,7 @@ enum {
 	TRIPS = 500, /* there and back, of a sample */
 	PAIRS = 8    /* the first core with some of the others */
 };
+#define MOVED 2     /* times as far */
 #define LONGEST 0.1 /* seconds of a pair: then a core has other work */
 
 struct core_pair {
@@ -124,4 +125,9 @@ double hd_bench_exchange(const struct hd_job *j)
 
 	hd_comm_barrier(); /* the others wait, and leave it the cores */
 	return hd_comm_max(measures ? measure() : 0);
+}
+
+int hd_bench_cores_moved(double then, double now)
+{
+	return then > 0 && now > 0 && (now > MOVED * then || then > MOVED * now);
 }

@@ -134,7 +134,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	double planned = hd_comm_max((double)(j->arena_bytes + j->scratch_bytes)), startup = hd_comm_max(b->startup);
 	double scratch = hd_comm_max((double)((j->device->scratch ? j->device->scratch() : 0) +
 					      hd_program_plugin_bytes(j->program[HD_JOB_TRAIN])));
-	double counted = hd_comm_max(b->sent), exchange = hd_bench_exchange(j);
+	double counted = hd_comm_max(b->sent), exchange = json ? hd_bench_exchange(j) : 0;
 	json_t *bytes = bytes_by_axis(j, b), *o;
 	char *line;
 
@@ -159,15 +159,15 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	line = hd_json_line(o);
 	if (j->world.rank == 0 && json)
 		puts(line);
-	if (j->world.rank == 0 && !json)
+	if (j->world.rank == 0 && !json) {
 		hd_show_model(j);
-	if (j->world.rank == 0 && !json)
 		printf("%s: %.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s of all ranks = %.0f%% of the matmul rate\n"
 		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
 		       "ready after %.2f s\n",
 		       j->compute_dtype ? "bf16" : "fp32", tokens / b->middle.seconds, b->middle.seconds, b->n,
 		       flops / 1e9, 100 * share, b->middle.exposed, b->middle.hidden, planned / 1e6, peak / 1e6,
 		       startup);
+	}
 	if (j->world.rank == 0 && !json && b->with_products)
 		printf("the step's matmuls alone: %.4f s = %.0f%% of the step\n", b->products_median,
 		       100 * b->products_median / b->middle.seconds);

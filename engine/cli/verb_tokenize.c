@@ -16,15 +16,16 @@ static int print_ids(const struct hd_tokenizer *t, const char *path, struct hd_e
 {
 	struct hd_encoder *e = hd_encoder_create(t);
 	struct hd_ids ids = { 0 };
-	size_t n = 0;
+	size_t n = 0, bad;
 	char *text = hd_file_slurp(path, &n), *note = NULL;
 
 	if (!text)
 		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	else if (hd_check_text(path, text, n, 0, "--ids takes text", err) >= 0)
 		hd_encode(e, text, n, &ids, err);
-	if (!err->code && hd_utf8_bad(text, n))
-		note = hd_invalid_text(path, (int64_t)hd_utf8_bad(text, n), (int64_t)n);
+	bad = err->code ? 0 : hd_utf8_bad(text, n);
+	if (bad)
+		note = hd_invalid_text(path, (int64_t)bad, (int64_t)n);
 	if (note)
 		hd_log(HD_LOG_WARN, "%s", note);
 	free(note);

@@ -278,26 +278,37 @@ static void compare(const struct comparing *c, struct hd_inprocess *one, struct 
 		}
 }
 
+/* Steps of both, which are closed then.  NULL: one that has not begun.  scale: of r's loss in each step; NULL: as it is. */
+static void both_lead_to(const struct comparing *c, struct hd_inprocess *one, struct hd_inprocess *r,
+			 const double *scale, struct outcome *o)
+{
+	int begun = one && r;
+	double **was = begun ? all_values(one) : NULL, unscaled = begun ? r->run.loss_scale : 1;
+	char **noise = begun ? hd_alloc((one->plan->ntensors + 1) * sizeof(*noise)) : NULL;
+
+	for (int64_t k = 1; begun && k <= STEPS && o->verdict == JUDGED_OK; k++) {
+		r->run.loss_scale = unscaled * (scale ? scale[k - 1] : 1);
+		if (step(one, k, 0.01, o) && step(r, k, 0.01, o))
+			mark_noise(one, noise);
+	}
+	if (begun && o->verdict == JUDGED_OK)
+		compare(c, one, r, was, noise, o);
+	for (size_t i = 0; begun && i < one->plan->ntensors; i++)
+		free(noise[i]);
+	free(noise);
+	if (begun)
+		free_values(was, one->plan->ntensors);
+	hd_inprocess_close(one);
+	hd_inprocess_close(r);
+}
+
 static void layouts(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	static const struct comparing c = { .tolerance = TOLERANCE, .off = "differs from one rank's" };
 	struct layout *alone = layout_alone(t->layout->family, j->axes ? 1 : 0);
 	struct hd_inprocess *r = begin(j, t->layout, o), *one = r ? begin(j, alone, o) : NULL;
-	double **was = one ? all_values(one) : NULL;
-	char **noise = one ? hd_alloc((one->plan->ntensors + 1) * sizeof(*noise)) : NULL;
 
-	for (int64_t k = 1; one && k <= STEPS && o->verdict == JUDGED_OK; k++)
-		if (step(one, k, 0.01, o) && step(r, k, 0.01, o))
-			mark_noise(one, noise);
-	if (one && o->verdict == JUDGED_OK)
-		compare(&c, one, r, was, noise, o);
-	for (size_t i = 0; one && i < one->plan->ntensors; i++)
-		free(noise[i]);
-	free(noise);
-	if (one)
-		free_values(was, one->plan->ntensors);
-	hd_inprocess_close(one);
-	hd_inprocess_close(r);
+	both_lead_to(&c, one, r, NULL, o);
 	free(alone);
 }
 
@@ -312,23 +323,8 @@ static void scaled(struct judge *j, const struct judge_task *t, struct outcome *
 	};
 	static const double scale[STEPS] = { 1, 4, 0.5 };
 	struct hd_inprocess *one = begin(j, t->layout, o), *r = one ? begin(j, t->layout, o) : NULL;
-	double **was = r ? all_values(one) : NULL, unscaled = one ? one->run.loss_scale : 1;
-	char **noise = r ? hd_alloc((one->plan->ntensors + 1) * sizeof(*noise)) : NULL;
 
-	for (int64_t k = 1; r && k <= STEPS && o->verdict == JUDGED_OK; k++) {
-		r->run.loss_scale = unscaled * scale[k - 1];
-		if (step(one, k, 0.01, o) && step(r, k, 0.01, o))
-			mark_noise(one, noise);
-	}
-	if (r && o->verdict == JUDGED_OK)
-		compare(&c, one, r, was, noise, o);
-	for (size_t i = 0; r && i < one->plan->ntensors; i++)
-		free(noise[i]);
-	free(noise);
-	if (r)
-		free_values(was, one->plan->ntensors);
-	hd_inprocess_close(one);
-	hd_inprocess_close(r);
+	both_lead_to(&c, one, r, scale, o);
 }
 
 static void decays(struct judge *j, const struct judge_task *t, struct outcome *o)

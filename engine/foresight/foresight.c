@@ -129,8 +129,6 @@ int hd_foresight_check(struct hd_conf *c, struct hd_err *err)
 	return err->code;
 }
 
-#define MOVED 2 /* times as far: what cores exchange through is another */
-
 /* Some hosts move the cores of a virtual machine: then a rank's threads take longer or less long than the file says. */
 static void say_if_moved(const struct hd_job *j, const struct hd_machine *m)
 {
@@ -142,7 +140,7 @@ static void say_if_moved(const struct hd_job *j, const struct hd_machine *m)
 	if (!(then > 0) || hd_comm_max(j->threads > 1 ? 0 : 1) > 0 || hd_comm_max(cores < m->rates->cores ? 1 : 0) > 0)
 		return;
 	now = hd_bench_exchange(j);
-	if (j->world.rank == 0 && now > 0 && (now > MOVED * then || then > MOVED * now))
+	if (j->world.rank == 0 && hd_bench_cores_moved(then, now))
 		hd_log(HD_LOG_INFO,
 		       "%s: a core handed a cache line to another in %.0f ns when this was measured, and does in %.0f ns now. "
 		       "The host has moved the cores; a rank's threads take %s than predicted",

@@ -164,8 +164,6 @@ static int print(const struct hd_measuring *m, const struct hd_rate_points *memo
 	return err->code;
 }
 
-#define MOVED 2 /* times as far: what cores exchange through is another */
-
 /* Three times that should be one.  Rates of ranks with several threads belong to one of them, or to a mixture. */
 static void warn_if_moved(const double *exchange)
 {
@@ -175,7 +173,7 @@ static void warn_if_moved(const double *exchange)
 		least = exchange[i] > 0 ? fmin(least, exchange[i]) : least;
 		most = fmax(most, exchange[i]);
 	}
-	if (most > MOVED * least)
+	if (hd_bench_cores_moved(least, most))
 		hd_log(HD_LOG_WARN,
 		       "machine: a core handed a cache line to another in %.0f ns at one time, and in %.0f ns at another. "
 		       "The host has moved this machine's cores; steps of ranks with several threads vary so. Measure again",

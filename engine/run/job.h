@@ -78,7 +78,7 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 /* fit.c: whether the bytes of each rank of this host fit into what it has left; all ranks. */
 int64_t hd_job_planned(const struct hd_job *j); /* bytes of this rank, in the memory that its device computes in */
 int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);
-/* The keys that make a rank smaller and have not been turned yet; malloc'ed. */
+/* The text names the keys that would lower a rank's memory and are not set so yet; malloc'ed. */
 char *hd_memory_advice(const struct hd_plan *p);
 
 char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; malloc'ed */
