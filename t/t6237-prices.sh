@@ -244,6 +244,22 @@ share "messages: large ones at half their bandwidth, the loss at a quarter" "$(d
 machine ranks_per_node=2 cards=1 $slow
 plan 4 --set dp.size=4 --set dp.sync=allreduce
 near "a node's ranks share its card" "$(comm)" 168.198 1e-9
+# 4 nodes of one: 1.5 times what a rank has, at half of a byte a second, and no faster with other numbers of nodes.
+whole="--set dp.size=4 --set dp.sync=allreduce --set dp.bucket=1G"
+machine ranks_per_node=1 node_bandwidth=1 network_bandwidth=1e30
+plan 4 $whole
+share "an all-reduce of whole nodes: at most at the node's bandwidth" "$(comm)" 168198
+for shares in 0.5 4:0.5,8:0.1 2:0.9,4:0.5; do
+	machine ranks_per_node=1 node_bandwidth=1 network_bandwidth=1e30 all_reduce_efficiency=$shares
+	plan 4 $whole
+	share "at $shares of it" "$(comm)" 336396
+done
+machine ranks_per_node=4 node_bandwidth=1 network_bandwidth=1e30 all_reduce_efficiency=0.5
+plan 4 $whole
+share "within a node: as without" "$(comm)" 168198
+machine ranks_per_node=4 node_bandwidth=1e30 network_bandwidth=1e30 all_reduce_efficiency=1e-30
+plan 8 $whole --set tp.size=2
+near "of parts of nodes: as without" "$(comm)" 0 1e-20
 machine ranks_per_node=1 $slow
 plan 4 --set dp.size=4 --set dp.sync=server
 one=$(comm)

@@ -199,6 +199,18 @@ passed() {			# RECOMPUTE: milliseconds that pass = 1e-3 adds
 }
 is "pass: of each layer and micro-batch, forward and backward" "$(passed none)" 64.000
 is "and of a layer made again" "$(passed full)" 96.000
+# Ranks 0 and 1 are a tensor group, on one node or on two; replicas and stages are on several in both.
+sed 's/^ranks_per_node.*/ranks_per_node = 1/' "$src/conf/machines/dgx-a100.ini" >apart.ini
+sed 's/^ranks_per_node.*/ranks_per_node = 2/' "$src/conf/machines/dgx-a100.ini" >pairs.ini
+stepped() {			# MACHINE: milliseconds that step = 0.25 adds
+	printf '[style]\n' >one.style
+	without=$(heddle plan s.ini --ranks 8 --machine "$1" --style ./one.style --json | sed 's/"stages".*//')
+	printf '[style]\nstep = 0.25\n' >one.style
+	with=$(heddle plan s.ini --ranks 8 --machine "$1" --style ./one.style --json | sed 's/"stages".*//')
+	awk -v a="$(json "$with" step_seconds)" -v b="$(json "$without" step_seconds)" 'BEGIN { printf "%.3f", 1000 * (a - b) }'
+}
+is "step: once where tensor groups are on two nodes" "$(stepped ./apart.ini)" 250.000
+is "not where they are within a node" "$(stepped ./pairs.ini)" 0.000
 under megatron-2020
 like "a style that is none: refused, with those that there are" "$said" 'megatron-2020: .*megatron-202'
 printf '[style]\nattention = sparse\n' >one.style

@@ -38,6 +38,8 @@ static const struct hd_option keys[] = {
 	{ "network_latency", HD_OPT_NUM, 0, "0", "0..", "seconds of a message between nodes" },
 	{ "network_efficiency", HD_OPT_STR, 0, "1", NULL,
 	  "share of network_bandwidth, by the bytes that a rank sends at once: BYTES:SHARE, ..." },
+	{ "all_reduce_efficiency", HD_OPT_STR, 0, "1", NULL,
+	  "share of node_bandwidth that an all-reduce of whole nodes reaches, by their number: NODES:SHARE, ..." },
 	{ "incast", HD_OPT_NUM, 0, "1", "0.01..1",
 	  "share of its bandwidth that a card keeps while several send to it" },
 	{ "host_link_bandwidth", HD_OPT_NUM, 0, "25e9", "1..",
@@ -80,6 +82,7 @@ static int take_curves(struct hd_conf *c, struct hd_section *s, struct hd_machin
 	HD_TRY(hd_curve_read(c, s, "efficiency", &m->efficiency, err));
 	HD_TRY(hd_curve_read(c, s, "extent_efficiency", &m->extent, err));
 	HD_TRY(hd_curve_read(c, s, "memory_efficiency", &m->transfer, err));
+	HD_TRY(hd_curve_read(c, s, "all_reduce_efficiency", &m->all_reduce, err));
 	HD_TRY(hd_curve_read(c, s, "node_efficiency", &m->links[HD_LINK_NODE].efficiency, err));
 	return hd_curve_read(c, s, "network_efficiency", &m->links[HD_LINK_NETWORK].efficiency, err);
 }

@@ -30,6 +30,7 @@ struct hd_machine {
 	struct hd_size_curve transfer;   /* share of it, by the bytes that a kernel moves */
 	double kernel_latency;           /* seconds that each kernel costs besides */
 	double overlap_cost;             /* share of the compute units that a movement under way takes */
+	struct hd_size_curve all_reduce; /* of a node's bandwidth that sums over whole nodes reach, by their number */
 	double incast;                   /* share of its bandwidth that a card keeps while several send to it */
 	double host_link,
 		host_memory_bandwidth; /* bytes per second: device to host and back, each way; of its kernels there */

@@ -233,6 +233,8 @@ static int32_t movement(struct making *b, const struct entry *x)
 	e = event_start(b, at->kind, price_here(b, n, at, &took));
 	for (int i = 0; i < HD_LINKS; i++)
 		b->sum->sent[i] += at->sent[i];
+	b->sum->between_nodes |=
+		e->kind == HD_EVENT_START && n->v.phase & (HD_UNIT_F | HD_UNIT_B) && at->sent[HD_LINK_NETWORK] > 0;
 	if (e->kind != HD_EVENT_START)
 		e->key = (uint32_t)(s->index[maker->id] * (s->p->micros + 1) + x->micro + 1);
 	if (e->kind == HD_EVENT_START || e->kind == HD_EVENT_MEET)

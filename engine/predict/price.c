@@ -308,6 +308,14 @@ static double tree_latency(const struct hd_pricing *x, struct hd_spread s)
 	       ceil(log2((double)s.nodes)) * x->m->links[HD_LINK_NETWORK].latency;
 }
 
+/* Rings and trees of whole nodes, which hinder each other: at most what the machine was seen to reach. */
+static double seconds_of_nodes(const struct hd_machine *m, struct hd_spread s, double sent)
+{
+	if (s.nodes < 2 || s.here < m->ranks_per_node)
+		return 0;
+	return sent / (m->links[HD_LINK_NODE].bandwidth * hd_curve_at(&m->all_reduce, (double)s.nodes));
+}
+
 static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
 					   double sent)
 {
@@ -317,7 +325,9 @@ static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const str
 	ring.seconds += 2 * round_latency(x, members, s);
 	tree.seconds += 2 * tree_latency(x, s);
 	memcpy(tree.sent, ring.sent, sizeof(tree.sent));
-	return ring.seconds < tree.seconds ? ring : tree;
+	ring = ring.seconds < tree.seconds ? ring : tree;
+	ring.seconds = fmax(ring.seconds, seconds_of_nodes(x->m, s, sent));
+	return ring;
 }
 
 /* A server's link carries what all workers send it, at once, or what it sends to each: the others wait for that one.  Tensors

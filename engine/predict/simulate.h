@@ -18,6 +18,7 @@ struct hd_stage_price { /* of one rank of each stage, seconds of a step */
 	double kinds[HD_WORK_KINDS]; /* of them, by kind of work */
 	double exposed;              /* waits for collectives and sends under way */
 	double idle;                 /* waits for other stages */
+	int between_nodes;           /* forward or backward has collectives between nodes */
 	double collective;           /* collectives' own time, exposed or not */
 	double more_flops;           /* of products: what the style computes besides the plan */
 	double sent[HD_LINKS];       /* bytes on each class of links */

@@ -17,6 +17,8 @@ static const struct hd_option keys[] = {
 	  "how many times as long kernels of its own take as the bytes that they move; fitted to runs" },
 	{ "pass", HD_OPT_NUM, 0, "0", "0..1",
 	  "seconds more of each pass over a layer of a micro-batch: forward, forward made again, backward; fitted to runs" },
+	{ "step", HD_OPT_NUM, 0, "0", "0..10",
+	  "seconds more of each step whose forward and backward have collectives between nodes; fitted to runs" },
 	{ "elementwise", HD_OPT_CHOICE, 0, "heddle", "heddle|own",
 	  "own: all kernels without products are the framework's own, one for each operator" },
 	{ "attention", HD_OPT_CHOICE, 0, "fused", "fused|scores",
@@ -61,6 +63,7 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	snprintf(out->name, sizeof(out->name), "%s", name[0] ? name : path);
 	out->kernels = hd_section_num(s, "kernels");
 	out->pass = hd_section_num(s, "pass");
+	out->step = hd_section_num(s, "step");
 	out->attention = is(s, "attention", "scores") ? HD_ATTENTION_SCORES : HD_ATTENTION_FUSED;
 	out->attention_share[0] = hd_section_num(s, "attention_forward");
 	out->attention_share[1] = hd_section_num(s, "attention_backward");

@@ -11,6 +11,7 @@ struct hd_style {
 	char name[80];
 	double kernels; /* how many times as long kernels of its own take as the bytes that they move; fitted to runs, or: */
 	double pass;   /* seconds more of each pass over a layer: forward, forward made again, backward */
+	double step;   /* seconds more of each step whose forward and backward have collectives between nodes */
 	int attention; /* HD_ATTENTION_SCORES: the s x s scores are written, masked, dropped out and read */
 	/* of the peak of older instructions, what its fused attention reaches in forward and backward; 0: as the machine's
 	 * products */
