@@ -149,6 +149,29 @@ static void failures(const struct hd_comparison *c)
 	ok(strstr(err.text, "/nowhere.jsonl: no step was written") != NULL, "a run that never was");
 }
 
+/* Beside what rounding made of one rank: eight times that is none of the layout's. */
+static void again(struct hd_comparison c)
+{
+	static const char header[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+	static const float seen[] = { 1 + 0x1p-20 }, at[] = { 1 + 0x1p-17 }, beyond[] = { 1 + 0x1.1p-17 };
+
+	c.again = 1;
+	make_run("again", 1 + 0x1p-20);
+	ok(is_alike(&c, 0x1p-17), "a loss eight times as far as one rank from itself");
+	ok(!is_alike(&c, 0x1.1p-17), "a loss further off");
+	make_run("again", 1);
+	ok(is_alike(&c, 0x1p-24), "one rank that rounding leaves alone: a loss at the bound");
+	ok(!is_alike(&c, 0x1.1p-24), "a loss beyond it");
+	make_run("one", 1), make_run("many", 1);
+	write_gradients("again", header, seen, 4);
+	write_gradients("many", header, at, 4);
+	ok(agree(&c), "a gradient eight times as far");
+	write_gradients("many", header, beyond, 4);
+	ok(!agree(&c), "a gradient further off");
+	write_text("again", ".jsonl", "");
+	ok(!agree(&c), "without that run nothing is alike");
+}
+
 int main(void)
 {
 	/* two orders of a sum of three terms: u^2 3 / 3 of its square */
@@ -162,6 +185,7 @@ int main(void)
 	ok(is_alike(&c, 0x1p-24), "a loss at the bound");
 	ok(!is_alike(&c, 0x1.1p-24), "a loss beyond it");
 	failures(&c);
+	again(c);
 	hd_dir_remove(dir, &err);
 	return done();
 }

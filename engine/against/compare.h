@@ -12,6 +12,10 @@
  * error of one step makes at most twice itself of each later one, 1 + 4 i such squares.  A tensor's error is compared to its
  * own square, or to a thousandth of the mean square of all. One that is zero but for rounding is made of terms of the others'
  * size.
+ *
+ * Where values nearly cancel and are divided by their size, as in a norm of few elements, rounding makes more than that. So a
+ * layout that exceeds the bounds is compared with what rounding makes on one rank (`again`). Its weights differ in their last bits,
+ * and so does all that is computed of them. Eight times a difference that was seen there is none of the layout.
  */
 #ifndef HD_ENGINE_AGAINST_COMPARE_H
 #define HD_ENGINE_AGAINST_COMPARE_H
@@ -19,7 +23,7 @@
 #include "engine/base/err.h"
 
 struct hd_comparison {
-	int bf16, steps;
+	int bf16, steps, again;
 	int64_t layers, terms, tokens;
 };
 /* Of a loss or norm of the step (0: the first), relative to itself. */
