@@ -94,6 +94,17 @@ else
 	skip "the plugin dp is not built"
 fi
 
+# Gradients are saved behind the update.  One made of several ops (examples/muon) may not compute in their memory.
+"${CC:-cc}" -std=gnu11 -O1 -fPIC -shared -fvisibility=hidden -I"$src/include" -o muon.so "$src/examples/muon/muon.c" -lm
+sed 's/^dropout.*//' run.ini >made.ini
+printf '\n[plugin muon]\nfile = ./muon.so\n' >>made.ini
+made="--set checkpoint.gradients=yes --set train.steps=1 --set train.clip=0"
+for o in adamw muon; do
+	ok "gradients of a step of $o" train of.$o made.ini $made --set train.optimizer=$o
+done
+ok "an optimizer of a plugin leaves them as they are" \
+	cmp of.adamw/step-00000001/heddle/gradients.safetensors of.muon/step-00000001/heddle/gradients.safetensors
+
 # The initial model, and a model that does not fit.
 ok "steps = 0 writes the initial model" train zero run.ini --set train.steps=0
 is "as step 0" "$(cat zero/latest)" step-00000000

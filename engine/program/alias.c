@@ -305,6 +305,9 @@ int hd_alias(struct hd_program *g)
 			g->at[keep[i]->id].last_read = FOREVER;
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		g->at[p->moe_stats[i]->id].last_read = FOREVER;
+	for (size_t i = 0; g->keep_gradients && i < g->ntensors; i++) /* a save reads them behind the update */
+		if (hd_is_gradient(g->tensors[i]))
+			g->at[g->tensors[i]->id].last_read = FOREVER;
 	for (size_t i = 0; i < g->ntensors; i++)
 		for (int k = 0; k < 2; k++) {
 			const struct tensor *v = k ? g->tensors[i]->then : g->tensors[i]->assign;
