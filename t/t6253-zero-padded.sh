@@ -70,4 +70,18 @@ trained 3 sum $six --set train.reduce=rank_order
 trained 3 server $six --set train.reduce=rank_order --set dp.sync=server
 cmp -s sum/step-00000004/model.safetensors server/step-00000004/model.safetensors
 tap_result $? "three servers leave the weights of an all-reduce"
+# Two sections that cut: the second looks for another dim than the first has cut, or pads what is left.
+both="--set model.heads=2 --set train.steps=2 --set dp.size=2 --set dpb.plugin=dp --set dpb.size=2 --set dpb.sync=allreduce"
+second() { sed -n 's/.*"step": 2, "loss": \([0-9.]*\).*/\1/p' "$1.jsonl"; }
+trained 4 both00 $both
+for zeros in "1 1" "1 3"; do
+	cuts=both${zeros% *}${zeros#* }
+	trained 4 "$cuts" $both --set dp.zero="${zeros% *}" --set dpb.zero="${zeros#* }"
+	near "two sections, zero $zeros: the loss" "$(second "$cuts")" "$(second both00)" 1e-5
+	less "two sections, zero $zeros" "$cuts" both00
+done
+same_step "two sections, zero 1 1" both00 both11 2
+is "no shard is padded where another dim will do" "$(heddle explain tiny.ini $same $both --ranks 4 --set dp.zero=1 \
+	--set dpb.zero=1 --nodes 2>&1 | grep adamw | grep -c padded)" 0
+
 done_testing

@@ -18,6 +18,16 @@ static void resize(struct hd_plan *p, struct tensor *leaf)
 	leaf->at = was;
 }
 
+/* Sections that have spoken before may cut the same dim inside what this one leaves: whether that is padded is known now. */
+static void store_along(struct hd_plan *p, struct tensor *leaf, const struct hd_place *to, const struct axis *along)
+{
+	leaf->storage.on[along->id] = hd_storage_place(p, leaf, to, along);
+	leaf->stored |= 1u << along->id;
+	for (int a = 0; a < p->naxes; a++)
+		if (leaf->stored >> a & 1)
+			leaf->storage.on[a] = hd_storage_place(p, leaf, &leaf->storage.on[a], p->axes[a]);
+}
+
 int hd_host_storage(struct hd_plan *p, const struct hd_storage_args *args)
 {
 	struct hd_storage_args x;
@@ -35,8 +45,7 @@ int hd_host_storage(struct hd_plan *p, const struct hd_storage_args *args)
 				    x.leaf->spec, x.leaf->node->op->name);
 	if (!hd_args_zero(p, "storage", "reserved", x.reserved) || hd_set_space(p, T(x.leaf), x.space) < 0)
 		return p->err->code;
-	T(x.leaf)->storage.on[A(x.axis)->id] = hd_storage_place(p, T(x.leaf), x.place, A(x.axis));
-	T(x.leaf)->stored |= 1u << A(x.axis)->id;
+	store_along(p, T(x.leaf), x.place, A(x.axis));
 	if (!x.leaf->node && T(x.leaf)->placed)
 		resize(p, T(x.leaf));
 	return p->err->code;

@@ -12,16 +12,32 @@
 #include "dp.h"
 #include <string.h>
 
-/* No other axis cuts this dim of the parameter. */
-static int is_alone(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, const struct hd_dim *d)
+/* Members along an axis, of which each has a piece of this dim of the tensor; 1: the axis does not cut it. */
+static int64_t pieces_along(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
+			    const struct hd_axis *a, const struct hd_dim *d)
 {
-	for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));) {
-		const struct hd_place *at = s->g->place(p, w, a);
+	const struct hd_place *at = s->g->place(p, t, a);
 
-		if (at->kind == HD_PLACE_SHARD && at->dim == d)
-			return 0;
+	if (at->kind != HD_PLACE_SHARD || at->dim != d)
+		return 1;
+	return at->role == HD_ROLE_SPARE ? a->spare : a->n;
+}
+
+/* What other axes leave on a rank of dim i of t, which belongs to w.  Another section may have cut t alone.  *alone: none cuts it. */
+static int64_t left(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
+		    const struct hd_tensor *w, uint32_t i, int *alone)
+{
+	int64_t length = w->local[i];
+
+	*alone = 1;
+	for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));) {
+		int64_t n = pieces_along(s, p, t, a, w->dims[i]), had = pieces_along(s, p, w, a, w->dims[i]);
+
+		*alone &= n == 1 && had == 1;
+		if (had == 1)
+			length = (length + n - 1) / n;
 	}
-	return 1;
+	return length;
 }
 
 /* What padding a dim of so many elements costs, as a part of it. */
@@ -30,17 +46,16 @@ static double padding(int64_t length, int64_t n)
 	return (double)((length + n - 1) / n * n) / (double)length - 1;
 }
 
-/* The dim of the parameter that is cut in n: one that n divides, and that no other axis cuts, if there is one. Else one
+/* The dim along which t, which belongs to w, is cut in n: one that n divides, and that no other axis cuts, if there is one. Else one
  * inside the others' pieces; else the one whose pieces are padded least.  0: it has no dims. */
-static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, int64_t n,
-		 struct hd_place *to)
+static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, const struct hd_tensor *w,
+		 int64_t n, struct hd_place *to)
 {
 	double least = 0, now;
 	int found = 0, alone;
 
 	for (uint32_t i = w->ndim; i-- > 0;) {
-		now = padding(w->local[i], n);
-		alone = is_alone(s, p, w, w->dims[i]);
+		now = padding(left(s, p, t, w, i, &alone), n);
 		if (found && (now > least || (now == least && !alone)))
 			continue;
 		*to = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = w->dims[i], .level = alone ? 0 : INT32_MAX };
@@ -61,7 +76,9 @@ static int64_t since(const struct hd_tensor *t)
 	}
 }
 
-/* Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces. What is large moves along that
+/* Zero 3 cuts what belongs to a parameter as it cuts that itself, which is cut the same in programs that only evaluate.
+ *
+ * Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces. What is large moves along that
  * alone, since an axis enters a dim last and leaves it first where its pieces are the smallest. */
 static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *w)
 {
@@ -72,7 +89,7 @@ static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, c
 	for (int k = 0; k < n; k++)
 		if (s->g->place(p, w, axes[k])->kind != HD_PLACE_REPLICATED)
 			return;
-	if (!n || !piece(s, p, w, s->zero_size, &to))
+	if (!n || !piece(s, p, s->zero < 3 ? t : w, w, s->zero_size, &to))
 		return;
 	if (n > 1 && to.level)
 		to.level--;
