@@ -59,6 +59,9 @@ for order in before behind; do
 	} >sp.ini
 	ok "a section that shards the micro-batch $order it" heddle check sp.ini --ranks 4 --against-one-rank
 done
+# A grid of one rank is data parallelism, and products beside it are 1d's alone; on a larger one they are not.
 sed -i -e 's/^family.*/family = llama/' -e '/sequence_parallel/d' sp.ini
-no 'another section shards 1 of 3 matrices' check sp.ini --ranks 4
+ok "2.5d with q = 1 beside 1d" heddle check sp.ini --ranks 4 --set model.kv_heads=6 --against-one-rank
+ok "its logits in parts" heddle check sp.ini --ranks 4 --set model.kv_heads=6 --set train.loss_parts=2
+no 'another section shards 1 of 3 matrices' check sp.ini --ranks 8 --set b.form=2d --set b.depth=1 --set b.size=4
 done_testing

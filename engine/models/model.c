@@ -52,7 +52,7 @@ static const struct hd_option keys[] = {
 	  "how rotary angles are scaled for longer texts" },
 	{ "rope_factor", HD_OPT_NUM, 0, "1", "1..", "rope_scaling: the factor" },
 	{ "rope_original", HD_OPT_NUM, 0, "0", "0..1e9",
-	  "rope_scaling: positions of the original training (0: max_seq)" },
+	  "rope_scaling: positions of the original training (0: max_seq; longrope needs a number)" },
 	{ "rope_low", HD_OPT_NUM, 0, "1", "0..", "llama3: turns within rope_original below which an angle is scaled" },
 	{ "rope_high", HD_OPT_NUM, 0, "4", "0..", "llama3: turns above which it is not" },
 	{ "rope_beta_fast", HD_OPT_NUM, 0, "32", "0..", "yarn: turns above which an angle is not scaled" },

@@ -55,7 +55,7 @@ static int mesh_25d(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 	return s->h->status(p);
 }
 
-static int rules(struct hd_strategy *s, struct hd_plan *p)
+static void rules_of_grid(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const char *const columns[] = { "heads", "kv_heads", "mlp", "embed" };
 	const struct hd_axis *row = s->axis[TP_ROW], *col = s->axis[TP_COL];
@@ -68,6 +68,12 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
 		hd_rule(s->h, p, columns[i], col, NULL, 0);
 	tp_rules_of_experts(s, p, col);
+}
+
+static int rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	if (s->axis[TP_ROW]->n > 1)
+		rules_of_grid(s, p);
 	if (s->axis[TP_DEPTH])
 		hd_rule(s->h, p, "batch", s->axis[TP_DEPTH], NULL, HD_RULE_INSIDE);
 	return s->h->status(p);

@@ -252,10 +252,11 @@ static int rewrite_mates(struct hd_strategy *s, struct hd_plan *p, struct hd_nod
 	return s->h->status(p);
 }
 
+/* On a grid of one rank products stay what they are, which other sections and passes know. */
 int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
-	uint32_t n = count(s, p, NULL);
-	struct hd_node **all = s->h->alloc(p, (n + 1) * sizeof(struct hd_node *));
+	uint32_t n = s->axis[TP_ROW]->n > 1 ? count(s, p, NULL) : 0;
+	struct hd_node **all = n ? s->h->alloc(p, n * sizeof(struct hd_node *)) : NULL;
 
 	if (!all)
 		return s->h->status(p);

@@ -446,13 +446,23 @@ static void hand_over(struct logit_parts *s, struct tensor *t)
 }
 
 /* -- all parts ----------------------------------------------------------------------------------------------------------------- */
+static const char *of_plugin(struct hd_plan *p, const struct node *n)
+{
+	int i = n->made_by >= 0 ? n->made_by : n->inst;
+	const struct inst *in = i >= 0 && i < p->ninst ? &p->inst[i] : NULL;
+
+	return in ? hd_plan_text(p, "[%s %s] has nodes of its own there (plugin %s)", hd_inst_section(in), in->name,
+				 in->plugin->name)
+		  : "a plugin has nodes of its own there";
+}
+
 static const char *why_not(const struct logit_parts *s, const struct node *n)
 {
 	enum op_role role = n->is->role;
 	int sum = n->comm.kind == HD_COMM_ALL_REDUCE || n->comm.kind == HD_COMM_ALL_MAX;
 
 	if (n->is->flags & OP_FLAG_PLUGIN || n->made_by >= 0)
-		return "a plugin has nodes of its own there";
+		return of_plugin(s->p, n);
 	if (n->v.phase != HD_UNIT_F || n->only.group || n->block != hd_maker(s->p->nll)->block)
 		return "not all of it is where and when the loss is made";
 	if (n->comm.kind ? sum
