@@ -51,6 +51,15 @@ ok "its INI trains" "$heddle" train small.ini
 like "plugins shows it" "$("$heddle" plugins ./vaultgemma.so)" 'model family: vaultgemma'
 like "conform judges it" "$("$heddle" conform ./vaultgemma.so --layouts 1 --no-runs | tail -1)" '^# vaultgemma .* [1-9][0-9]* passed, 0 failed'
 
+# With both norms a layer has the one whose name the class of transformers gives to another: each keeps its own.
+both() { "$heddle" "$@" small.ini --set model.norm=both --set train.steps=1 --set checkpoint.dir=both; }
+ok "norms before and behind pass check" both check
+ok "are trained and saved" both train
+like "under the decoder's names" "$(strings -n 8 both/step-00000001/model.safetensors | head -c 4000)" \
+	'model.layers.1.post_attention_layernorm.weight.*model.layers.1.pre_feedforward_layernorm.weight'
+like "as no class of transformers" "$(cat both/step-00000001/config.json)" '"model_type": *"heddle"'
+ok "and read again" "$heddle" train small.ini --set model.norm=both --set checkpoint.dir=both --set checkpoint.resume=auto --set train.steps=2
+
 # -- wrong tables
 wrong() { # NAME SED PATTERN
 	sed "$2" "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
@@ -103,6 +112,13 @@ sed 's/{ &vaultgemma, NULL }/{ \&vaultgemma, \&vaultgemma, NULL }/' "$src/exampl
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
 "$heddle" check small.ini >out 2>&1
 like "one family twice" "$(grep ^heddle: out)" 'families 0 and 1 are both vaultgemma'
+
+sed 's/"model.layers.\*.post_att[a-z_]*", "model.layers.\*.pre_[a-z_]*"/"model.layers.*.mlp.down_proj", "model.layers.*.self_attn.o_proj"/' \
+	"$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
+${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
+"$heddle" check small.ini --set checkpoint.dir=none >out 2>&1
+like "a weight with the name of one that stays" "$(grep ^heddle: out)" \
+	'layers.0.self_attn.o_proj.weight and layers.0.mlp.down_proj.weight are both model.layers.0.self_attn.o_proj.weight in a checkpoint of'
 
 # Rows of one tensor, in the order of the list, and conform where a value cannot be said.
 rows='{ "model.layers.*.self_attn.k_proj", "model.layers.*.a" }, { "model.layers.*.self_attn.q_proj", "model.layers.*.a" },'

@@ -123,7 +123,7 @@ sed 's/^\tr->ndim = .*/&\n\tif (strstr(r->name, "k_proj"))\n\t\t*strstr(r->name,
 ok "one that stores k where q is, is built" compile wrong/heddle wrong/$of/starcoder2.c wrong/$of/list.c \
 	"$build/engine/cli/heddle-main.o"
 like "and told so, instead of saving half" "$(wrong/heddle train family.ini --set t.size=1 --set checkpoint.dir=wrong.out 2>&1)" \
-	'k_proj\.weight: has 512 elements, and model\.layers\.0\.self_attn\.q_proj\.weight has room for 0 more'
+	'self_attn\.q_proj\.weight and layers\.0\.self_attn\.k_proj\.weight are both .* 512 elements, of which 0 are left'
 cat >theirs.py <<-'EOT'
 	import torch
 	from transformers import AutoModelForCausalLM

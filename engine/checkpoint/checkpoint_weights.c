@@ -129,19 +129,26 @@ static int plan_one(struct hd_weights *w, const struct hd_hf_region *r, uint32_t
 	return HD_OK;
 }
 
-/* What is not stored yet of each tensor.  One that a family's hf leaves with holes, or gives to two parameters, would be
- * another model when it is read. */
-static int count_one(json_t *left, const struct tensor *t, const struct hd_hf_region *r, struct hd_err *err)
+/* What is not stored yet of each tensor, and a parameter that is stored there.  One that a family's hf leaves with holes, or gives to two
+ * parameters, would be another model when it is read. */
+static int count_one(const struct hd_plan *p, json_t *left, const struct tensor *t, const struct hd_hf_region *r,
+		     struct hd_err *err)
 {
 	json_t *known = json_object_get(left, r->name);
-	int64_t n = known ? json_integer_value(known) : r->shape[0] * (r->ndim == 2 ? r->shape[1] : 1);
+	int64_t all = r->shape[0] * (r->ndim == 2 ? r->shape[1] : 1), mine = hd_global_count(t) / parts_of(t, r);
+	int64_t n = known ? json_integer_value(json_array_get(known, 0)) : all;
 
-	int64_t mine = hd_global_count(t) / parts_of(t, r);
-
+	if (n < mine && known)
+		return hd_err_set(
+			err, HD_EINVAL,
+			"%s and %s are both %s in a checkpoint of the family %s. It has %lld elements, of which %lld "
+			"are left for the second, which has %lld",
+			json_string_value(json_array_get(known, 1)), t->v.name, r->name, p->model.family->name,
+			(long long)all, (long long)n, (long long)mine);
 	if (n < mine)
-		return hd_err_set(err, HD_EBUG, "%s: has %lld elements, and %s has room for %lld more", t->v.name,
+		return hd_err_set(err, HD_EBUG, "%s: has %lld elements, and %s has room for %lld", t->v.name,
 				  (long long)mine, r->name, (long long)n);
-	json_object_set_new(left, r->name, json_integer((json_int_t)(n - mine)));
+	json_object_set_new(left, r->name, json_pack("[I, s]", (json_int_t)(n - mine), t->v.name));
 	return HD_OK;
 }
 
@@ -151,24 +158,26 @@ static int nothing_left(json_t *left, struct hd_err *err)
 	json_t *n;
 
 	json_object_foreach(left, name, n) {
-		if (json_integer_value(n))
+		json_int_t holes = json_integer_value(json_array_get(n, 0));
+
+		if (holes)
 			return hd_err_set(err, HD_EBUG, "%s: %lld of its elements belong to no parameter", name,
-					  (long long)json_integer_value(n));
+					  (long long)holes);
 	}
 	return HD_OK;
 }
 
-static int check_counts(const struct hd_program *g, struct hd_err *err)
+int hd_checkpoint_names_check(const struct hd_plan *p, struct hd_err *err)
 {
 	json_t *left = json_object();
 	int rc = HD_OK;
 
-	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++) {
-		const struct tensor *t = g->plan->tensors[i];
+	for (size_t i = 0; i < p->ntensors && rc >= 0; i++) {
+		const struct tensor *t = p->tensors[i];
 		struct hd_hf_region r;
 
-		if (is_weight(t) && (rc = region_of(g->plan, t, &r, err)) >= 0)
-			rc = count_one(left, t, &r, err);
+		if (is_weight(t) && (rc = region_of(p, t, &r, err)) >= 0)
+			rc = count_one(p, left, t, &r, err);
 	}
 	if (rc >= 0)
 		rc = nothing_left(left, err);
@@ -180,7 +189,7 @@ int hd_weights_plan(const struct hd_program *g, struct hd_weights *w, struct hd_
 {
 	int64_t room = 0;
 
-	HD_TRY(check_counts(g, err));
+	HD_TRY(hd_checkpoint_names_check(g->plan, err));
 	w->where = json_object();
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];

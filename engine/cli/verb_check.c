@@ -367,6 +367,15 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 	return err->code;
 }
 
+/* A checkpoint that a run would write. */
+static int check_names(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
+{
+	struct hd_checkpoint_config k;
+
+	HD_TRY(hd_checkpoint_config_read(conf, &k, err));
+	return *k.dir ? hd_checkpoint_names_check(p, err) : HD_OK;
+}
+
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	const char *load;
@@ -380,6 +389,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
 	if (*load)
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
+	HD_TRY(check_names(*conf, *p, err));
 	HD_TRY(hd_foresight_check(*conf, err));
 	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &goes_on, err));
 	hd_warn_without_effect(*p);

@@ -46,7 +46,7 @@ static double padding(int64_t length, int64_t n)
 	return (double)((length + n - 1) / n * n) / (double)length - 1;
 }
 
-/* The dim along which t, which belongs to w, is cut in n: one that n divides, and that no other axis cuts, if there is one. Else one
+/* The dim along which t is cut in n; t belongs to w.  One that n divides and no other axis cuts, if there is one. Else one
  * inside the others' pieces; else the one whose pieces are padded least.  0: it has no dims. */
 static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, const struct hd_tensor *w,
 		 int64_t n, struct hd_place *to)

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/models/decoder/decoder.h"
 #include "engine/models/decoder/experts.h"
+#include "engine/models/decoder/knobs.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -255,6 +256,29 @@ static int join(const struct hd_model *m, const struct hd_family_name *one, cons
 	return HD_OK;
 }
 
+/* Norms that a layer has by model.norm; of other weights nobody asks. */
+static int has_norm(const struct hd_model *m, const char *ours)
+{
+	if (!strcmp(ours, "model.layers.*.input_layernorm"))
+		return m->norm != HD_NORM_AFTER;
+	if (!strcmp(ours, "model.layers.*.pre_feedforward_layernorm"))
+		return m->norm == HD_NORM_BOTH;
+	if (!strcmp(ours, "model.layers.*.post_feedforward_layernorm"))
+		return m->norm != HD_NORM_BEFORE;
+	return !strcmp(ours, "model.layers.*.post_attention_layernorm");
+}
+
+/* Another norm of this model has the name, so it is one that the family's class does not have: this norm keeps its own. */
+static int is_taken(const struct hd_model *m, const struct hd_family_name *one)
+{
+	if (!strcmp(one->ours, one->theirs) || !has_norm(m, one->theirs))
+		return 0;
+	for (const struct hd_family_name *n = m->family->names; n->ours; n++)
+		if (!strcmp(n->ours, one->theirs))
+			return 0;
+	return 1;
+}
+
 int hd_decoder_hf(const struct hd_model *m, const char *name, struct hd_hf_region *r)
 {
 	char was[sizeof(r->name)], *last;
@@ -265,7 +289,7 @@ int hd_decoder_hf(const struct hd_model *m, const char *name, struct hd_hf_regio
 	for (const struct hd_family_name *n = m->family->names; n && n->ours; n++) {
 		struct starred s;
 
-		if (!last || !matches(n->ours, was, (size_t)(last - was), &s))
+		if (!last || !matches(n->ours, was, (size_t)(last - was), &s) || is_taken(m, n))
 			continue;
 		fill(n->theirs, &s, last, r->name, sizeof(r->name));
 		return hd_decoder_joins(n->ours) ? join(m, n, &s, last, r) : HD_OK;
