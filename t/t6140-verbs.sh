@@ -4,6 +4,7 @@
 # without a word.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/until.sh"
 
 valid() {
 	if command -v python3 >/dev/null; then python3 -c 'import json, sys; json.load(sys.stdin)'; else cat >/dev/null; fi
@@ -204,6 +205,26 @@ is "under mpirun, with other ranks: refused" "$? $(messages <out)" "1 heddle: --
 heddle_mpi 2 check tiny.ini --ranks 2 --against-one-rank >out 2>&1
 is "and a launcher that started check is not taken for that of the runs" "$? $(grep -c '^worst of [0-9]* gradients' out)" "0 1"
 is_json "with --json: one line, of the layout" "$(heddle check tiny.ini --ranks 1 --against-one-rank --json 2>/dev/null)"
+# An mpirun that ends by a signal alone, and says by which.
+mkdir bin scratch
+cat >bin/mpirun <<'END'
+#!/bin/sh
+for s in TERM INT HUP; do trap "echo $s >>'$PWD/heard'; exit 1" $s; done
+sleep 60 &
+echo $$ >mpirun.pid
+wait
+END
+chmod +x bin/mpirun
+for s in TERM HUP; do
+	rm -f mpirun.pid heard
+	PATH="$tmp/bin:$PATH" TMPDIR="$tmp/scratch" "$build/heddle" check tiny.ini --ranks 2 --against-one-rank >out 2>&1 &
+	job=$!
+	until_true test -s mpirun.pid
+	kill -$s $job
+	wait $job
+	is "SIG$s ends the check, and before it the run that it has started" "$(kill -l $?) $(cat heard)" "$s $s"
+	is "... which leaves no process and no file" "$(kill -0 "$(cat mpirun.pid)" 2>/dev/null && echo process; ls scratch)" ""
+done
 
 # data
 out=$(heddle data tiny.ini --step 2 --json)

@@ -234,7 +234,9 @@ int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *er
 			"--against-one-rank: the launcher has started %d ranks, and --ranks is %lld. Start check "
 			"without a launcher, or leave --ranks out",
 			hd_launch_ranks(), (long long)a->plan->ranks);
+	hd_launch_hold(); /* from before there is a directory until it is gone */
 	both(a, &f, out, err);
 	remove_all(&f);
+	hd_launch_let();
 	return err->code;
 }

@@ -6,6 +6,7 @@
 #include "engine/conform/judge.h"
 #include "engine/plan/plan.h"
 #include "engine/plugin/turn.h"
+#include "engine/process/launch.h"
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -165,6 +166,7 @@ static void child(struct judge *j, size_t from)
 	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE, SIGPROF };
 
+	hd_launch_die_with_parent();
 	hd_turn_handled();
 	sigaltstack(&other, NULL);
 	for (size_t i = 0; i < HD_LEN(signals); i++)

@@ -187,6 +187,7 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 	int planned, apart = 0;
 
 	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
+	hd_launch_hold(); /* from before there is a directory until it is gone */
 	if (!mkdtemp(dir)) {
 		outcome_set(o, JUDGED_SKIPPED, "%s: no such directory can be made: %s", dir, strerror(errno));
 	} else {
@@ -197,6 +198,7 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 		if (hd_dir_remove(dir, &removed) < 0)
 			outcome_set(o, JUDGED_WRONG, "%s is still there", dir);
 	}
+	hd_launch_let();
 	hd_inprocess_close(r);
 	free(one), free(a), free(b), free(ta), free(tb), free(dir);
 }

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/base/err.h"
 #include "engine/plugin/turn.h"
+#include "engine/process/launch.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 static int run_here(int (*what)(void *), void *arg, struct hd_turn *turn, const int *pipe)
 {
+	hd_launch_die_with_parent();
 	close(pipe[0]);
 	hd_turn_share(turn);
 	exit(what(arg)); /* the pipe's end goes with the process */
@@ -69,11 +71,15 @@ int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
 		return what(arg);
 	if (!child)
 		return run_here(what, arg, turn, ends);
+	hd_launch_hold(); /* the child ends what it has started, and itself */
+	hd_launch_pass_on(child);
 	close(ends[1]);
 	late = watch(child, ends[0], turn, seconds);
 	close(ends[0]);
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
+	hd_launch_pass_on(0);
+	hd_launch_let();
 	status = judge_end(status, late, turn, seconds);
 	munmap(turn, sizeof(*turn));
 	return status;

@@ -210,17 +210,16 @@ char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv)
 	return text;
 }
 
-int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
+/* The shell becomes the program, which then gets the signals itself. */
+char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
 {
-	char *text = ranks > 1 ? hd_launch_command(ranks, seconds, argc, argv) : hd_strdup("");
-	int status;
+	char *command = ranks > 1 ? hd_launch_command(ranks, seconds, argc, argv) : hd_strdup(""), *text;
 
 	for (int i = 0; i < argc && ranks <= 1; i++)
-		add_quoted(&text, argv[i]);
-	add(&text, ">");
-	add_quoted(&text, output);
-	add(&text, "2>&1 </dev/null");
-	status = system(text);
-	free(text);
-	return status;
+		add_quoted(&command, argv[i]);
+	add(&command, ">");
+	add_quoted(&command, output);
+	text = hd_format("exec %s 2>&1 </dev/null", command);
+	free(command);
+	return text;
 }

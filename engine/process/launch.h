@@ -4,6 +4,7 @@
 #ifndef HD_ENGINE_LAUNCH_H
 #define HD_ENGINE_LAUNCH_H
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Before MPI is up.  1: the launcher calls this rank 0, or there is no launcher. */
 int hd_launch_first(void);
@@ -32,7 +33,17 @@ int hd_launch_hurries(void);
 /* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
  * shell; malloc'ed. */
 char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv);
-/* Runs it, one rank without a launcher; what it prints goes to the file output.  -> the status, 0: it succeeded. */
+/* The same for a shell that becomes it; one rank needs no launcher.  What it prints goes to the file output; malloc'ed. */
+char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
+/* Runs that.  -> the status, 0: it succeeded. */
 int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
+
+/* From hold on SIGTERM, SIGINT and SIGHUP do not end this process.  The first one is passed on to what hd_launch_run runs, which runs
+ * nothing after it. */
+void hd_launch_hold(void);
+void hd_launch_pass_on(pid_t to); /* or to another process that this one waits for; 0: to nobody */
+void hd_launch_let(void);         /* ends the process by the signal that came meanwhile; returns if there was none */
+/* In a child: SIGTERM when its parent ends before it. */
+void hd_launch_die_with_parent(void);
 
 #endif

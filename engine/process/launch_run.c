@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Commands that this process starts and waits for, and the signals that ask it to end meanwhile.
+ *
+ * A handler, and no mask: threads that are there already would take a signal that only this one blocks.  The command is a process
+ * group of its own, so that what a terminal sends to all comes to it once, from here.
+ */
+#include <config.h>
+#include "engine/process/launch.h"
+#include "engine/base/err.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+static struct sigaction before[HD_LEN(signals)];
+static int held;
+static volatile sig_atomic_t asked; /* the first signal that came; 0: none */
+static volatile pid_t target;       /* of kill(); 0: nobody */
+
+/* Once: mpirun takes a second signal as the order to leave its ranks alone. */
+static void pass_on(int sig)
+{
+	int error = errno;
+
+	if (!asked) {
+		asked = sig;
+		if (target)
+			kill(target, sig);
+	}
+	errno = error;
+}
+
+void hd_launch_hold(void)
+{
+	const struct sigaction act = { .sa_handler = pass_on, .sa_flags = SA_ONSTACK | SA_RESTART };
+
+	for (size_t i = 0; i < HD_LEN(signals) && !held; i++) {
+		sigaction(signals[i], NULL, &before[i]);
+		if (before[i].sa_handler != SIG_IGN) /* as nohup leaves it */
+			sigaction(signals[i], &act, NULL);
+	}
+	held = 1;
+}
+
+static void give_back(void)
+{
+	for (size_t i = 0; i < HD_LEN(signals) && held; i++)
+		sigaction(signals[i], &before[i], NULL);
+	held = 0;
+}
+
+/* A signal that has come before anybody was there to take it is passed on now. */
+void hd_launch_pass_on(pid_t to)
+{
+	target = to;
+	if (to && asked)
+		kill(to, asked);
+}
+
+void hd_launch_let(void)
+{
+	give_back();
+	if (asked)
+		raise(asked);
+}
+
+/* Its parent is gone without a word: nobody waits for it. */
+void hd_launch_die_with_parent(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+}
+
+static void start(const char *command, const sigset_t *mask) __attribute__((noreturn));
+static void start(const char *command, const sigset_t *mask)
+{
+	if (held)
+		setpgid(0, 0);
+	give_back();
+	hd_launch_die_with_parent();
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+	_exit(127);
+}
+
+/* All signals wait while there are two processes with one handler. */
+static pid_t begin(const char *command)
+{
+	sigset_t all, mask;
+	pid_t pid;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &mask);
+	pid = fork();
+	if (!pid)
+		start(command, &mask);
+	if (pid > 0 && held) {
+		setpgid(pid, pid); /* the child does it too: whoever comes first */
+		hd_launch_pass_on(-pid);
+	}
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+	return pid;
+}
+
+int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
+{
+	char *command = hd_launch_command_to(ranks, seconds, argc, argv, output);
+	int status = -1;
+	pid_t pid = asked ? -1 : begin(command);
+
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	hd_launch_pass_on(0);
+	free(command);
+	return status;
+}
