@@ -67,6 +67,13 @@ idle model.rope_scaling=linear 'with model.rotary_fraction = 0: no pair of dims 
 idle model.mlp=64 'with model.expert_mlp and experts in every layer' --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32
 idle model.window_layers=wf 'without model.window' --set model.family=llama
 idle model.window=4 'with model.window_layers of f alone' --set model.family=llama --set model.window_layers=f
+late='with model.layers = 2: the first w of model.window_layers is for layer 4'
+ok "a window that comes behind the last layer" heddle check tiny.ini --set model.family=llama --set model.window=4 --set model.window_layers=fffw
+is "... is named with its layers" "$(grep 'does nothing' "$tmp/.ok")" "heddle: model.window does nothing $late
+heddle: model.window_layers does nothing $late"
+idle model.window=32 'with model.max_seq = 32: a window of 32 holds all positions' --set model.family=llama
+idle model.rope_scaling=linear 'with model.rope_theta_window and a window in every layer' --set model.family=llama \
+	--set model.rope_theta_window=500 --set model.window=4
 idle checkpoint.keep=5 'without checkpoint.dir: nothing is saved'
 idle log.sample_prompt=x 'without log.sample or log.sample_every'
 idle log.sample_every=2 'with log.sample = 0' --set log.sample=0
@@ -75,7 +82,10 @@ ok "evaluations of no data" heddle train tiny.ini --set train.steps=1 --set data
 like "... with a warning" "$(cat "$tmp/.ok")" 'heddle: train\.eval_every does nothing with data\.valid_fraction = 0'
 for what in "train.min_lr=0 --set train.warmup=3" "train.schedule_unit=tokens --set train.warmup=256" "train.schedule_unit=tokens --set train.decay=512" \
 	"log.trace_steps=1 --set log.machine=dgx-a100" "model.mlp=64 --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32 --set model.moe_every=2" \
-	"model.rope_attention=2 --set model.family=llama --set model.rope_scaling=yarn" "model.rope_scaling=dynamic --set model.family=llama"; do
+	"model.rope_attention=2 --set model.family=llama --set model.rope_scaling=yarn" "model.rope_scaling=dynamic --set model.family=llama" \
+	"model.window=31 --set model.family=llama" "model.window=32 --set model.family=llama --set model.max_seq=33" \
+	"model.window=32 --set model.family=llama --set model.rope_theta_window=500" \
+	"model.rope_theta=500 --set model.family=llama --set model.rope_theta_window=600 --set model.window=4 --set model.window_layers=wf"; do
 	ok "check with $what" heddle check tiny.ini --set $what
 	is "... which does something" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 done
@@ -103,6 +113,9 @@ layout "dp: sync = hierarchical: with 4 ranks a node: the 4 replicas make no two
 	4 --set dp.sync=hierarchical --set dp.node_size=4
 layout "" 4 --set dp.sync=hierarchical
 layout "" 4 --set dp.sync=allreduce
+layout "dp: zero = 3: with zero_size = 1" 4 --set dp.zero=3 --set dp.zero_size=1
+layout "dp: zero = 1: with zero_size = 1" 4 --set dp.zero=1 --set dp.zero_size=1 --set dp.sync=allreduce
+layout "" 4 --set dp.zero=3 --set dp.zero_size=2
 cp="--set dp.size=1 --set cp.plugin=cp --set cp.size=2 --set cp.balance=none"
 layout "cp: balance = none: with form = ulysses: the work is equal in any order" 2 $cp
 layout "" 2 $cp --set cp.form=ring

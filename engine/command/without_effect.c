@@ -179,6 +179,30 @@ static int warn_of_no_turn(const struct hd_plan *p)
 	return 1;
 }
 
+static int64_t windowed_layers(const struct hd_model *m)
+{
+	int64_t n = 0;
+
+	for (int64_t l = 0; l < m->layers && m->window; l++)
+		n += m->window_layers[(size_t)l % strlen(m->window_layers)] == 'w';
+	return n;
+}
+
+/* Layers with a window have a theta of their own, which is not scaled; where all have one, what the others would have is idle. */
+static int warn_of_own_theta(const struct hd_plan *p)
+{
+	static const struct idle all = { "model",
+					 { "rope_theta", "rope_scaling", "rope_factor", "rope_original", "rope_low",
+					   "rope_high", "rope_beta_fast", "rope_beta_slow", "rope_attention",
+					   "rope_short", "rope_long", "rope_truncate" },
+					 "with model.rope_theta_window and a window in every layer" };
+
+	if (!(p->model.rope_theta_window > 0) || windowed_layers(&p->model) < p->model.layers)
+		return 0;
+	warn(p->conf, &all);
+	return 1;
+}
+
 static void warn_of_rope(const struct hd_plan *p)
 {
 	static const struct idle all = { "model",
@@ -201,7 +225,7 @@ static void warn_of_rope(const struct hd_plan *p)
 	static const struct idle linear = { "model", { "rope_original" }, "with model.rope_scaling = linear" };
 	static const struct idle whole = { "model", { "rope_scaling" }, "with model.rope_factor = 1" };
 
-	if (warn_of_no_turn(p))
+	if (warn_of_no_turn(p) || warn_of_own_theta(p))
 		return;
 	if (scales_nothing(&p->model))
 		warn(p->conf, &whole);
@@ -227,11 +251,25 @@ static void warn_of_window(const struct hd_plan *p)
 				 all = { "model",
 					 { "window", "rope_theta_window" },
 					 "with model.window_layers of f alone" };
+	const struct hd_model *m = &p->model;
+	char why[160];
+	const struct idle late = { "model", { "window", "window_layers", "rope_theta_window" }, why },
+			  wide = { "model", { "window", "window_layers" }, why };
 
-	if (!p->model.window)
+	if (!m->window) {
 		warn(p->conf, &none);
-	else if (p->model.window_layers && !strchr(p->model.window_layers, 'w'))
+	} else if (m->window_layers && !strchr(m->window_layers, 'w')) {
 		warn(p->conf, &all);
+	} else if (!windowed_layers(m)) {
+		snprintf(why, sizeof(why),
+			 "with model.layers = %lld: the first w of model.window_layers is for layer %zu",
+			 (long long)m->layers, strcspn(m->window_layers, "w") + 1);
+		warn(p->conf, &late);
+	} else if (m->window >= m->max_seq && !(m->rope_theta_window > 0)) {
+		snprintf(why, sizeof(why), "with model.max_seq = %lld: a window of %lld holds all positions",
+			 (long long)m->max_seq, (long long)m->window);
+		warn(p->conf, &wide);
+	}
 }
 
 static int has_dense_layers(const struct hd_model *m)

@@ -93,10 +93,21 @@ static int dp_rules(struct hd_strategy *s, struct hd_plan *p)
 	return hd_rule(s->h, p, "batch", s->dp, NULL, 0);
 }
 
+/* Of plans that train: those of evaluations would say it again. */
+static void warn_of_storage(struct hd_strategy *s, struct hd_plan *p)
+{
+	if (!s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
+		return;
+	if (s->node_size && s->sync != DP_HIERARCHICAL)
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__, "node_size does nothing without sync = hierarchical");
+	if (s->zero && s->zero_size == 1 && s->n > 1)
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__, "zero = %lld does nothing with zero_size = 1",
+			  (long long)s->zero);
+}
+
 static int dp_storage_of(struct hd_strategy *s, struct hd_plan *p)
 {
-	if (s->node_size && s->sync != DP_HIERARCHICAL && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
-		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__, "node_size does nothing without sync = hierarchical");
+	warn_of_storage(s, p);
 	if (s->servers)
 		dp_deal(s, p);
 	else
