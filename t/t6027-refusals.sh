@@ -100,6 +100,19 @@ for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.'
 	printf '%s\n' "${each%|*}" >q.jsonl
 	no "q\\.jsonl:1: .*${each#*|}|q\\.jsonl:1: " eval ck --choices q.jsonl
 done
+# What is no text, or has no end
+mkdir folder
+printf 'a\0b\n' >zero.txt
+no 'generate: zero\.txt:1: the prompt has a byte 0x00: this is not a text file' generate ck --prompts zero.txt
+for none in 'folder|Is a directory' '/dev/zero|byte 0x00: this is not a text file'; do
+	no "${none%|*}: ${none#*|}" generate ck --prompts "${none%|*}"
+	no "${none%|*}: ${none#*|}" eval ck --choices "${none%|*}"
+	no "${none%|*}: ${none#*|}" report "${none%|*}"
+done
+no '^heddle: folder: Is a directory' explain tiny.ini --schedule --times folder
+no '^heddle: /dev/zero:1: .*a trace' explain tiny.ini --schedule --times /dev/zero
+no '^heddle: /dev/zero: not a text file' check /dev/zero
+no '^heddle: /dev/zero: not a text file' plan tiny.ini --machine /dev/zero
 # With several threads the program begins itself anew.
 for option in '--seed 2' '--top-k 3' '--top-p 0.5'; do
 	is "greedy, and $option: said once" "$(OMP_NUM_THREADS=2 "$build/heddle" generate ck --prompt a --tokens 1 --temperature 0 $option 2>&1 >/dev/null)" \

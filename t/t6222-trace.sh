@@ -127,6 +127,10 @@ like "a time, who is busiest, a bubble" "$said" '^with these times: a step takes
 fails "zb needs times of W" heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times 1f1b.json
 fails "a trace of other parts is refused" heddle explain two.ini --ranks 2 --schedule --times interleaved.json
 fails "so is no trace" heddle explain two.ini --ranks 2 --schedule --times two.ini
+like "... by its line, and by what is expected" "$(cat "$tmp/.ok")" "^heddle: two\.ini:1: .*; a trace \(log\.trace\), which is JSON, is expected$"
+echo '{}' >no.json
+fails "nor is other JSON one" heddle explain two.ini --ranks 2 --schedule --times no.json
+like "... by what it does not have" "$(cat "$tmp/.ok")" '^heddle: no\.json: has no list traceEvents; a trace \(log\.trace\) is expected$'
 # Made-up times: F 1 ms, B 2, W 3 on both stages; 4 micro-batches.
 python3 - >made.json <<'END'
 import json

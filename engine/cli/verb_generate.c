@@ -5,6 +5,7 @@
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/file/file.h"
 #include "engine/generate/generate.h"
 #include "engine/process/launch.h"
 #include "engine/text/leading.h"
@@ -90,11 +91,14 @@ static int read_prompts(struct hd_job *j, const struct hd_cli *c, const struct h
 
 	if (!f)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	while (!err->code && (n = getline(&line, &cap, f)) >= 0) {
+	while (!err->code && (n = hd_file_line(f, path, &line, &cap, err)) >= 0) {
 		char *where = hd_format("%s:%zu: the prompt", path, out->n + 1);
 
+		if (strlen(line) < (size_t)n)
+			hd_err_set(err, HD_EINVAL, "generate: %s has a byte 0x00: this is not a text file", where);
 		line[strcspn(line, "\r\n")] = 0;
-		add_prompt(j, c, t, line, where, out, err);
+		if (!err->code)
+			add_prompt(j, c, t, line, where, out, err);
 		free(where);
 	}
 	if (!err->code && !out->n)

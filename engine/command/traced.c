@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/command/picture.h"
+#include "engine/command/unit_times.h"
 #include "engine/base/json.h"
 #include "engine/human/human.h"
 #include <stdlib.h>
@@ -141,13 +142,12 @@ int hd_traced_read(const char *path, const struct hd_plan *p, int64_t n, struct 
 		   struct hd_err *err)
 {
 	struct traced_step t = { .last = -1 };
-	json_error_t why;
-	json_t *all = json_load_file(path, 0, &why), *e;
+	json_t *all = hd_trace_json(path, err), *e;
 	size_t i;
 
 	*out = NULL;
 	if (!all)
-		return hd_err_set(err, HD_EIO, "%s: %s", path, why.text);
+		return err->code;
 	json_array_foreach(json_object_get(all, "traceEvents"), i, e)
 		add(&t, e);
 	json_decref(all);

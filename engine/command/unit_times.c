@@ -7,6 +7,7 @@
  */
 #include <config.h>
 #include "engine/command/unit_times.h"
+#include "engine/file/file.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,18 +104,33 @@ void hd_unit_times_release(struct hd_unit_times *t)
 	memset(t, 0, sizeof(*t));
 }
 
+json_t *hd_trace_json(const char *path, struct hd_err *err)
+{
+	struct hd_err why = { 0 };
+	json_t *all = hd_file_json(path, &why);
+
+	if (!all)
+		hd_err_set(err, why.code, "%s%s", why.text,
+			   why.code == HD_EINVAL ? "; a trace (log.trace), which is JSON, is expected" : "");
+	else if (!json_is_array(json_object_get(all, "traceEvents")))
+		hd_err_set(err, HD_EINVAL, "%s: has no list traceEvents; a trace (log.trace) is expected", path);
+	if (!err->code)
+		return all;
+	json_decref(all);
+	return NULL;
+}
+
 int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit_times *t, struct hd_err *err)
 {
 	struct samples s = { 0 };
-	json_error_t why;
-	json_t *all = json_load_file(path, 0, &why), *e;
+	json_t *all = hd_trace_json(path, err), *e;
 	double *m;
 	size_t i;
 	int rc;
 
 	memset(t, 0, sizeof(*t));
 	if (!all)
-		return hd_err_set(err, HD_EIO, "%s: %s", path, why.text);
+		return err->code;
 	json_array_foreach(json_object_get(all, "traceEvents"), i, e)
 		add(&s, e);
 	json_decref(all);

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/evaluate/choices.h"
 #include "engine/evaluate/evaluate.h"
+#include "engine/file/file.h"
 #include "engine/text/leading.h"
 #include <errno.h>
 #include <jansson.h>
@@ -154,7 +155,7 @@ int hd_choices_read(const char *path, const struct hd_tokenizer *t, int special,
 		r.begin = hd_tokenizer_leading(t);
 	if (!f)
 		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	while (!err->code && (n = getline(&line, &cap, f)) >= 0) {
+	while (!err->code && (n = hd_file_line(f, path, &line, &cap, err)) >= 0) {
 		r.line++;
 		read_line(&r, line, (size_t)n, out);
 	}

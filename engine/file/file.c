@@ -7,11 +7,22 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
+static int is_device(FILE *f)
+{
+	struct stat st;
+
+	return !fstat(fileno(f), &st) && S_ISCHR(st.st_mode);
+}
+
+/* Of a device only up to a byte 0, since /dev/zero never ends. Whoever reads text refuses that byte. */
 char *hd_file_slurp(const char *path, size_t *bytes)
 {
 	FILE *f = fopen(path, "rbe");
 	size_t n = 0, room = 0, k;
+	int device = f && is_device(f);
 	char *text = NULL;
 	int why;
 
@@ -21,7 +32,7 @@ char *hd_file_slurp(const char *path, size_t *bytes)
 		text = hd_grow(text, n + 1, &room, 1); /* one byte stays free for the 0 */
 		k = fread(text + n, 1, room - n - 1, f);
 		n += k;
-	} while (k);
+	} while (k && !(device && memchr(text + n - k, 0, k)));
 	why = ferror(f) ? errno : 0;
 	fclose(f);
 	if (why) {
@@ -33,6 +44,41 @@ char *hd_file_slurp(const char *path, size_t *bytes)
 	if (bytes)
 		*bytes = n;
 	return text;
+}
+
+json_t *hd_file_json(const char *path, struct hd_err *err)
+{
+	json_error_t at;
+	size_t n;
+	char *text = hd_file_slurp(path, &n);
+	json_t *o = text ? json_loadb(text, n, 0, &at) : NULL;
+
+	if (!text)
+		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	else if (!o)
+		hd_err_set(err, HD_EINVAL, "%s:%d: %s", path, at.line, at.text);
+	free(text);
+	return o;
+}
+
+ssize_t hd_file_line(FILE *f, const char *path, char **line, size_t *room, struct hd_err *err)
+{
+	size_t n = 0;
+	int c = 0;
+
+	while (c != '\n' && (c = getc_unlocked(f)) != EOF) {
+		if (!c && is_device(f))
+			return hd_err_set(err, HD_EINVAL, "%s: byte 0x00: this is not a text file", path), -1;
+		*line = hd_grow(*line, n + 1, room, 1);
+		(*line)[n++] = (char)c;
+	}
+	if (ferror(f))
+		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	if (err->code || !n)
+		return -1;
+	*line = hd_grow(*line, n + 1, room, 1);
+	(*line)[n] = 0;
+	return (ssize_t)n;
 }
 
 char *hd_file_temporary(const char *name)

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/report/series.h"
+#include "engine/file/file.h"
 #include "engine/human/human.h"
 #include <errno.h>
 #include <jansson.h>
@@ -212,11 +213,12 @@ int hd_curves_read(const char *path, struct hd_curves *c, struct hd_err *err)
 	c->path = path;
 	if (!f)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	for (; rc >= 0 && getline(&line, &room, f) > 0; number++)
+	for (; rc >= 0 && hd_file_line(f, path, &line, &room, err) > 0; number++)
 		if (is_cut(line))
 			hd_log(HD_LOG_WARN, "%s:%lld: is cut off and is left out", path, (long long)number + 1);
 		else if (line[strspn(line, " \t\r\n")])
 			rc = add_line(c, line, number + 1, err);
+	rc = rc < 0 ? rc : err->code;
 	if (rc >= 0 && !c->n)
 		rc = hd_err_set(err, HD_EINVAL, "%s: has no numbers", path);
 	free(line);

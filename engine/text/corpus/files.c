@@ -203,6 +203,8 @@ int hd_check_text_file(const char *path, int64_t most, const char *takes, struct
 		n = read(fd, piece, PIECE);
 		if (n > 0)
 			rc = hd_check_text(path, piece, (size_t)n, at, takes, err);
+		else if (n < 0)
+			rc = hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	}
 	free(piece);
 	if (fd >= 0)
