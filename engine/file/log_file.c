@@ -79,10 +79,19 @@ int hd_log_file_close(struct hd_log_file *f, struct hd_err *err)
 
 void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why)
 {
+	if (why->code)
+		s->why = *why;
 	if (why->code && !s->lost++)
 		hd_log(HD_LOG_WARN, "%s: %s; the run goes on without what belongs there", s->key, why->text);
 	if (!why->code && s->lost) {
 		hd_log(HD_LOG_WARN, "%s: is written again; of %lld steps or saves it has nothing", s->key, s->lost);
 		s->lost = 0;
 	}
+}
+
+int hd_log_file_whole(const struct hd_log_state *s, struct hd_err *err)
+{
+	return s->lost ? hd_err_set(err, s->why.code, "%s: %s; it has nothing of the last %lld steps or saves", s->key,
+				    s->why.text, s->lost)
+		       : HD_OK;
 }

@@ -25,7 +25,10 @@ int hd_log_file_close(struct hd_log_file *f, struct hd_err *err);
 struct hd_log_state {
 	const char *key; /* of the INI */
 	long long lost;  /* pieces since it failed */
+	struct hd_err why;
 };
 void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why); /* why->code 0: the piece is written */
+int hd_log_file_whole(const struct hd_log_state *s,
+		      struct hd_err *err); /* at the end of the run; an error if it still fails */
 
 #endif

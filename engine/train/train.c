@@ -589,6 +589,8 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	if (l.stuck &&
 	    j->world.size > 1) /* nobody answers any more: the process ends here, and what it was saving is not there */
 		return err->code;
+	hd_log_file_whole(&l.metrics_say, err);
+	hd_log_file_whole(&l.events_say, err);
 	hd_comm_agree(err);
 	if (hd_saver_wait(l.saver, &late) < 0) /* what was whole when it was copied */
 		hd_log(HD_LOG_WARN, "%s", late.text);
