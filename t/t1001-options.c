@@ -109,7 +109,7 @@ static void refused(void)
 	is_str(int_error("check x --ranks 65"), "check: --ranks: 65 is too large, at most 64", "large");
 	parse("check x --memory lots --temperature=hot");
 	hd_cli_bytes(&cli, "memory", 0, &n, &err);
-	is_str(err.text, "check: --memory: 'lots' is not a size (a whole number, then K, M or G)", "size");
+	is_str(err.text, "check: --memory: 'lots' is not a size (a whole number; K, M, G or T may follow it)", "size");
 	memset(&err, 0, sizeof(err));
 	hd_cli_num(&cli, "temperature", 0, 1, 0, &t, &err);
 	is_str(err.text, "check: --temperature: 'hot' is not a number", "number");

@@ -74,7 +74,16 @@ checkpoint.interval=5 every
 log.file=x metrics
 dp.world_size=2 size
 END
-refused "a key like none" '--set train\.colour: unknown key; the nearest is lr; .heddle keys train. prints all$' --set train.colour=1
+for each in data.file=train data.path=train train.sequence=seq model.hidden=embed; do
+	refused "as others call ${each#*=}" "unknown key; did you mean ${each#*=}\\?\$" --set "${each%=*}=3"
+done
+for each in 'train.heads=[model] heads' 'model.lr=[train] lr' 'model.seq=[train] seq' 'model.context=[train] seq' 'dp.seq=[train] seq' \
+	'dp.micro_batch=[train] micro_batch' 'train.dir=[checkpoint] dir' 'data.every=[checkpoint] every or [log] every'; do
+	refused "a key of another section" "unknown key; did you mean $(printf '%s' "${each#*=}" | sed 's/[][]/\\&/g')\\?\$" --set "${each%%=*}=3"
+done
+refused "a section that is not there" \
+	'--set tp\.size: no section \[tp\] or \[strategy tp\]; did you mean dp\? --set tp\.plugin=PLUGIN before it adds one$' --set tp.size=2
+refused "a key like none" '--set train\.colour: unknown key; .heddle keys train. prints all$' --set train.colour=1
 alone=yes
 refused "an unknown key of a plugin" '--set dp\.buckett: unknown key; did you mean bucket\?' --set dp.buckett=1K
 refused "an unknown section" '--set modell\.layers: no section .*did you mean model\?' --set modell.layers=3

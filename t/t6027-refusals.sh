@@ -29,7 +29,7 @@ no 't\.json: which token ends a text\?' tokenize --tokenizer t.json --out x text
 # Configurations.
 printf '[model]\nlayers = 2\n\0\n' >zero.ini
 no 'zero\.ini: not a text file \(byte 19 is zero\)' check zero.ini
-no 'foo\.bar: no section \[foo\] or \[strategy foo\]; the nearest is log; sections: model' check tiny.ini --set foo.bar=1
+no 'foo\.bar: no section \[foo\] or \[strategy foo\]; sections: model, .*; --set foo\.plugin=PLUGIN before it adds one$' check tiny.ini --set foo.bar=1
 no 'model\.norm: the family gpt2 does not have it' check tiny.ini --set model.norm=after
 { cat tiny.ini; for i in $(seq 30); do printf '[strategy s%d]\nplugin = dp\nsize = 1\n' $i; done; } >many.ini
 no 'more than 24 strategies and plugins' check many.ini

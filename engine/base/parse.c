@@ -234,15 +234,17 @@ static double how_far(const char *a, const char *b)
 	return least + whole / 100;
 }
 
+#define FAR 0.5 /* of the letters are others: names have nothing in common then */
+
 const char *hd_suggest_least_far(const char *word, const char *const *among, int n)
 {
 	const char *best = NULL;
-	double least = 0;
+	double least = FAR;
 
 	for (int i = 0; i < n; i++) {
 		double d = how_far(word, among[i]);
 
-		if (!best || d < least)
+		if (d < least)
 			best = among[i], least = d;
 	}
 	return best;

@@ -20,7 +20,7 @@ int64_t hd_next_number(const char **at); /* of those in a word, whatever is betw
 char *hd_parse_trim(char *s); /* in place, without blanks at both ends */
 const char *hd_suggest_nearest(const char *word, const char *const *among, int n); /* NULL: none is near */
 const char *hd_suggest_least_far(const char *word, const char *const *among,
-				 int n);         /* by words in them; NULL: n is 0 */
+				 int n);         /* by words in them; NULL: all are far */
 int hd_word_alike(const char *a, const char *b); /* in any case; - is _, and [ ] around is nothing */
 /* "did you mean x?" with the nearest of names, else what, a colon and all of them. */
 void hd_suggest(char *out, size_t size, const char *word, const char *what, const char *const *names, int n);

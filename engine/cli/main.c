@@ -7,6 +7,7 @@
 #include "engine/keys/keys.h"
 #include "engine/kit/kit.h"
 #include "engine/measure/measure.h"
+#include "engine/names/unknown.h"
 #include "engine/process/launch.h"
 #include <heddle/version.h>
 #include <signal.h>
@@ -169,6 +170,7 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ,
 	       SIG_IGN); /* a write beyond ulimit -f fails as on a full disk; commands that this one starts inherit it */
 	hd_log_init(hd_launch_first(), HD_LOG_INFO);
+	hd_unknown_look_in(hd_key_owners);
 	if (hd_cli_parse(argc, argv, hd_verbs, hd_nverbs, &cli, &err) < 0) {
 		if (hd_launch_first())
 			hd_log(HD_LOG_ERROR, "%s", err.text);

@@ -279,7 +279,7 @@ int hd_cli_bytes(const struct hd_cli *c, const char *flag, int64_t otherwise, in
 
 	*out = otherwise;
 	if (v && hd_word_bytes(v, out))
-		return wrong(c, flag, "a size (a whole number, then K, M or G)", err);
+		return wrong(c, flag, "a size (a whole number; K, M, G or T may follow it)", err);
 	if (v && *out < 1)
 		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too small, at least 1", c->verb->name, flag, v);
 	return 0;

@@ -87,7 +87,7 @@ int hd_conf_is_plain(const char *name)
 
 static struct hd_section *set_section(struct hd_conf *c, const char *name, const char *key, struct hd_err *err)
 {
-	const char *names[MAX_NAMES];
+	const char *names[MAX_NAMES], *near;
 	struct hd_section *s = hd_conf_section_find(c, name);
 	char *label, *hint;
 	int i, n = 0;
@@ -112,6 +112,9 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 		return s;
 	}
 	hint = hd_unknown_section_hint(name, names, n);
+	near = hd_suggest_nearest(name, names, n);
+	if (!near || strlen(name) < 3) /* one letter of two is no slip of the pen */
+		hd_append(&hint, "%s--set %s.plugin=PLUGIN before it adds one", near ? " " : "; ", name);
 	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key, name, name, hint);
 	free(hint);
 	return NULL;

@@ -77,7 +77,7 @@ static int is_of_runs(const struct hd_section *s)
 	return hd_conf_is_plain(s->label) || hd_section_is(s, "strategy") || hd_section_is(s, "plugin");
 }
 
-/* "; `heddle keys train` prints all", or the keys themselves where they are few; malloc'ed. */
+/* "`heddle keys train` prints all", or the keys themselves where they are few; malloc'ed. */
 static char *where_all_are(const struct hd_section *s, const char *const *names, int n)
 {
 	const struct hd_entry *e = hd_conf_entry_find(s, hd_section_is(s, "plugin") ? "file" : "plugin");
@@ -85,11 +85,11 @@ static char *where_all_are(const struct hd_section *s, const char *const *names,
 	char *all = NULL;
 
 	if (hd_conf_is_plain(s->label))
-		return hd_format("; `heddle keys %s` prints all", s->label);
+		return hd_format("`heddle keys %s` prints all", s->label);
 	if (*plugin && is_of_runs(s))
-		return hd_format("; `heddle %s %s` prints all", strpbrk(plugin, "/.") ? "plugins" : "keys", plugin);
+		return hd_format("`heddle %s %s` prints all", strpbrk(plugin, "/.") ? "plugins" : "keys", plugin);
 	for (int i = 0; i < n && n <= FEW; i++)
-		hd_append(&all, "%s%s", i ? ", " : "; keys: ", names[i]);
+		hd_append(&all, "%s%s", i ? ", " : "keys: ", names[i]);
 	return all ? all : hd_strdup("");
 }
 
@@ -210,7 +210,7 @@ static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_opti
 	static const char *const what[] = {
 		[HD_OPT_INT] = "a whole number (K, M or G may follow it)",
 		[HD_OPT_BOOL] = "yes or no",
-		[HD_OPT_BYTES] = "a size (a whole number, then K, M or G)",
+		[HD_OPT_BYTES] = "a size (a whole number; K, M, G or T may follow it)",
 		[HD_OPT_NUM] = "a number",
 	};
 	int rc;

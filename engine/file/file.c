@@ -17,7 +17,7 @@ static int is_device(FILE *f)
 	return !fstat(fileno(f), &st) && S_ISCHR(st.st_mode);
 }
 
-/* Of a device only up to a byte 0, since /dev/zero never ends. Whoever reads text refuses that byte. */
+/* Of a device only up to a byte 0, since /dev/zero never ends. Readers of text refuse that byte. */
 char *hd_file_slurp(const char *path, size_t *bytes)
 {
 	FILE *f = fopen(path, "rbe");

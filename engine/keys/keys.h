@@ -15,6 +15,8 @@ struct hd_key_section {
 };
 /* Those of the engine in the order of the documentation, then one for each plugin that is found.  *out: to be freed.  -> how many. */
 int hd_key_sections(struct hd_key_section **out);
+/* What hd_unknown_look_in asks: those of the engine that have the key. */
+int hd_key_owners(const char *key, const char **labels, int most);
 const struct hd_option *hd_key_at(const struct hd_key_table *t, uint32_t i);
 
 /* print.c: how a key is shown wherever keys are listed. */

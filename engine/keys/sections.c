@@ -10,6 +10,7 @@
 #include "engine/plan/plan.h"
 #include "engine/plugin/registry.h"
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
 	const char *label, *about;
@@ -27,6 +28,25 @@ static const struct {
 const struct hd_option *hd_key_at(const struct hd_key_table *t, uint32_t i)
 {
 	return (const void *)((const char *)t->keys + (size_t)i * (t->stride ? t->stride : sizeof(*t->keys)));
+}
+
+static int has(const struct hd_key_table *t, const char *key)
+{
+	uint32_t i = 0;
+
+	while (i < t->n && strcmp(hd_key_at(t, i)->key, key) != 0)
+		i++;
+	return i < t->n;
+}
+
+int hd_key_owners(const char *key, const char **labels, int most)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < HD_LEN(own) && n < most; i++)
+		if (own[i].keys != &hd_extension_keys && has(own[i].keys, key))
+			labels[n++] = own[i].label;
+	return n;
 }
 
 int hd_key_sections(struct hd_key_section **out)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is said behind an unknown key or section: the nearest name.  First what other programs call it, then a slip of the
- * pen, then the name that shares a word with it; and if it is far from all, the least far.
+ * What is said behind an unknown key or section: the nearest name.  What other programs call a key of this section comes first.
+ * Next are other sections, which have the very key, or have it by the name of another program.  Then come a slip of the pen, and
+ * the name that shares a word with it.  One that is far from all has no nearest.
  */
 #include <config.h>
 #include "engine/names/unknown.h"
@@ -31,6 +32,8 @@ static const struct other_name {
 	{ "gradient_accumulation_steps", "train", "micro_batch" },
 	{ "grad_accum_steps", "train", "micro_batch" },
 	{ "rampup_batch_size", "train", "global_batch_ramp" },
+	{ "sequence", "train", "seq" },
+	{ "context", "train", "seq" },
 	{ "seq_len", "train", "seq" },
 	{ "seq_length", "train", "seq" },
 	{ "sequence_length", "train", "seq" },
@@ -60,6 +63,7 @@ static const struct other_name {
 	{ "eval_steps", "train", "eval_every" },
 	{ "eval_iters", "train", "eval_batches" },
 	{ "backend", "train", "comm" },
+	{ "hidden", "model", "embed" },
 	{ "hidden_size", "model", "embed" },
 	{ "hidden_dim", "model", "embed" },
 	{ "d_model", "model", "embed" },
@@ -86,6 +90,8 @@ static const struct other_name {
 	{ "initializer_range", "model", "init_std" },
 	{ "rms_norm_eps", "model", "norm_eps" },
 	{ "pretrained", "model", "load" },
+	{ "file", "data", "train" },
+	{ "path", "data", "train" },
 	{ "data_path", "data", "train" },
 	{ "dataset", "data", "train" },
 	{ "validation", "data", "valid" },
@@ -149,10 +155,32 @@ static int is_among(const char *name, const char *const *names, int n)
 	return 0;
 }
 
+static int (*find_sections)(const char *key, const char **labels, int most);
+
+void hd_unknown_look_in(int (*find)(const char *key, const char **labels, int most))
+{
+	find_sections = find;
+}
+
+#define MOST_SECTIONS 8
+
+/* "[checkpoint] every or [log] every", or NULL; malloc'ed. */
+static char *elsewhere(const char *key)
+{
+	const char *labels[MOST_SECTIONS];
+	int n = find_sections ? find_sections(key, labels, MOST_SECTIONS) : 0;
+	char *text = NULL;
+
+	for (int i = 0; i < n; i++)
+		hd_append(&text, "%s[%s] %s", i ? " or " : "", labels[i], key);
+	return text;
+}
+
 /* "lr", "[train] lr" where the key is one of another section, or NULL; malloc'ed. */
 static char *translated(const char *section, const char *key, const char *const *names, int n)
 {
-	const struct other_name *elsewhere = NULL;
+	const struct other_name *there = NULL;
+	char *same;
 
 	for (size_t i = 0; i < HD_LEN(others); i++) {
 		const struct other_name *x = &others[i];
@@ -161,9 +189,10 @@ static char *translated(const char *section, const char *key, const char *const 
 			continue;
 		if (x->section ? !strcmp(x->section, section) : is_among(x->ours, names, n))
 			return hd_strdup(x->ours);
-		elsewhere = x->section ? x : elsewhere;
+		there = x->section ? x : there;
 	}
-	return elsewhere ? hd_format("[%s] %s", elsewhere->section, elsewhere->ours) : NULL;
+	same = elsewhere(key);
+	return same || !there ? same : hd_format("[%s] %s", there->section, there->ours);
 }
 
 int hd_key_comes_later(const char *section, const char *key)
@@ -179,12 +208,14 @@ char *hd_unknown_key_hint(const char *section, const char *key, const char *cons
 	char *ours = section ? translated(section, key, names, n) : NULL, *hint;
 	const char *near = hd_suggest_nearest(key, names, n), *least = hd_suggest_least_far(key, names, n);
 
-	if (!least)
-		hint = hd_strdup("it has no keys");
-	else if (ours || near)
+	if (ours || near)
 		hint = hd_format("did you mean %s?", ours ? ours : near);
+	else if (!n)
+		hint = hd_strdup("it has no keys");
+	else if (least)
+		hint = hd_format("the nearest is %s%s%s", least, *all ? "; " : "", all);
 	else
-		hint = hd_format("the nearest is %s%s", least, all);
+		hint = hd_strdup(*all ? all : "none is like it");
 	free(ours);
 	return hint;
 }
@@ -200,9 +231,11 @@ char *hd_unknown_section_hint(const char *name, const char *const *names, int n)
 				near = names[k];
 	if (!near)
 		near = hd_suggest_nearest(name, names, n);
-	if (near || !least)
+	if (near || !n)
 		return near ? hd_format("did you mean %s?", near) : hd_strdup("there is none");
-	hd_append(&hint, "the nearest is %s; sections: ", least);
+	if (least)
+		hd_append(&hint, "the nearest is %s; ", least);
+	hd_append(&hint, "sections: ");
 	for (int i = 0; i < n; i++)
 		hd_append(&hint, "%s%s", i ? ", " : "", names[i]);
 	return hint;
