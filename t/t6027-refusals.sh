@@ -130,6 +130,9 @@ no '1000000000 sequences are 500000000 micro-batches of 2 on each of 1 replicas,
 no '/nowhere/tokenizer\.json: No such file' check tiny.ini --set data.tokenizer=/nowhere --set model.vocab=256
 ok "but where the data are not, nothing is known of the tokenizer" heddle check tiny.ini --set data.train=nowhere.txt \
 	--set data.tokenizer=/nowhere --set model.vocab=256
+is "... and check says so" "$(grep '^note: data' "$tmp/.ok")" "note: data.train = nowhere.txt is not here, so no file of the run is checked"
+no 'do not divide batch = 1 \(train\.micro_batch x replicas\), which they shard in targets' check tiny.ini --ranks 4 \
+	--set train.micro_batch=1 --set tp.plugin=tp --set tp.size=4 --set tp.form=2d
 no 'check: --memory: 0 is too small, at least 1' check tiny.ini --memory 0
 
 for both in '--saved --schedule' '--kept --nodes' '--work --all' '--saved --work'; do

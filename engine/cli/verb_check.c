@@ -344,16 +344,17 @@ static void print_precision(const struct hd_plan *p)
 
 /* The files of a run: what it reads, goes on from and writes.  Where its data are not, and need not be (model.vocab is
  * given), nothing is known of the others either: the run will be elsewhere.  What --against-one-rank trains is saved in a folder of
- * its own, so steps that a run has saved are not in its way.  goes_on: what a run would be refused for by checkpoints that are there; the
+ * its own, so steps that a run has saved are not in its way.  looked: 0 where the data are not here.  goes_on: what a run would be refused for by checkpoints that are there; the
  * layout is right or wrong without it. */
-static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, struct hd_err *goes_on,
+static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, int *looked, struct hd_err *goes_on,
 		       struct hd_err *err)
 {
 	struct hd_data *d = NULL;
 	struct hd_err why = { 0 };
 	char *resume = NULL;
 
-	if (hd_data_open(conf, p->model.seq, p->model.vocab, 1, &d, &why) < 0)
+	*looked = hd_data_open(conf, p->model.seq, p->model.vocab, 1, &d, &why) >= 0;
+	if (!*looked)
 		return why.code == HD_EIO && hd_section_int(hd_conf_section(conf, NULL, "model"), "vocab") &&
 				       !hd_data_is_here(conf)
 			       ? HD_OK
@@ -376,11 +377,20 @@ static int check_names(struct hd_conf *conf, const struct hd_plan *p, struct hd_
 	return *k.dir ? hd_checkpoint_names_check(p, err) : HD_OK;
 }
 
+static void print_data(struct hd_conf *conf, int looked)
+{
+	const char *train = hd_section_str(hd_conf_section(conf, NULL, "data"), "train");
+
+	if (!looked && strcmp(train, "none") != 0)
+		printf("note: data.train = %s is not here, so no file of the run is checked\n", train);
+}
+
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	const char *load;
 	struct hd_err goes_on = { 0 };
 	int64_t limit = 0;
+	int looked;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	if (hd_cli_has(c, "against-one-rank")) /* the layout that the launcher would run */
@@ -391,11 +401,12 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
 	HD_TRY(check_names(*conf, *p, err));
 	HD_TRY(hd_foresight_check(*conf, err));
-	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &goes_on, err));
+	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &looked, &goes_on, err));
 	hd_warn_without_effect(*p);
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);
 		print_precision(*p);
+		print_data(*conf, looked);
 	}
 	HD_TRY(check_plan(c, *p, limit, err));
 	if (hd_cli_has(c, "against-one-rank")) {

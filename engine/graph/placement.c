@@ -76,6 +76,7 @@ static const char *described(struct hd_plan *p, const struct tensor *t)
 static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 {
 	char *all = NULL;
+	const char *of = strcmp(t->dims[i]->name, "batch") ? "" : " (train.micro_batch x replicas)";
 	const struct axis *last = NULL;
 	int64_t product = 1;
 
@@ -92,8 +93,8 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 			     (long long)D(t->dims[i])->padded, t->spec);
 	else
 		hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
-				"%s = %lld do not divide %s = %lld, which they shard in %s", all, (long long)product,
-				t->dims[i]->name, (long long)D(t->dims[i])->padded, described(p, t));
+				"%s = %lld do not divide %s = %lld%s, which they shard in %s", all, (long long)product,
+				t->dims[i]->name, (long long)D(t->dims[i])->padded, of, described(p, t));
 	free(all);
 }
 
