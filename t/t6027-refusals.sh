@@ -120,6 +120,10 @@ for option in '--seed 2' '--top-k 3' '--top-p 0.5'; do
 done
 no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
 no '/dev/full: No space left' report m.jsonl --out /dev/full
+no "^heddle: --set data\.format: 'x' is not a choice" bench tiny.ini --set data.format=x
+for verb in check bench; do
+	no "^heddle: --set train\.lr: 'x' is not a number" $verb tiny.ini --set data.format=x --set model.embed=x --set train.lr=x
+done
 no 'bench: train\.seq = 2 leaves no room for a prompt' bench tiny.ini --generate --set train.seq=2
 
 # check refuses what a run would.

@@ -303,12 +303,15 @@ static int vocabulary(struct hd_job *j, struct hd_conf *conf, struct hd_err *err
 	struct hd_section *m = hd_conf_section(conf, NULL, "model");
 	struct hd_tokenizer *t = NULL;
 	struct hd_data *d = NULL;
+	struct hd_train_config train;
 	struct hd_err why = { 0 };
 	int rc;
 
+	HD_TRY(hd_train_config_read(conf, &train, err)); /* in this order: check names the same error first */
 	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
 	if (hd_section_int(m, "vocab") || *hd_section_str(m, "load"))
 		return HD_OK;
+	HD_TRY(hd_section_check(conf, hd_conf_section(conf, NULL, "data"), &hd_data_keys, 1, err));
 	rc = hd_data_text_tokenizer(conf, "bench", 0, &t, &why);
 	if (t) {
 		j->text_vocab = hd_tokenizer_vocab(t);
