@@ -73,6 +73,28 @@ ok "and resumes" heddle train load.ini --set checkpoint.dir=d --set checkpoint.r
 ok "where it stood" heddle train load.ini --set train.steps=4 --set checkpoint.dir=d --set checkpoint.resume=auto
 ok "eval of what it saved" heddle eval d --data text.txt
 
+# A run that goes on has the checkpoint's weights; the keys that make a function of them may have changed meanwhile, here or in the
+# directory that model.load names.
+llama='--set model.family=llama --set model.kv_heads=2 --set model.mlp=48'
+# shellcheck disable=SC2086
+ok "a model with rotary positions" heddle train tiny.ini $llama --set model.rope_theta=500000 --set train.steps=0 --set checkpoint.dir=r
+mkdir base other && cp r/step-00000000/config.json r/step-00000000/model.safetensors base
+cp base/* other && sed -i 's/500000\(\.0\)\{0,1\}/20000.0/' other/config.json
+ok "a run from it" heddle train load.ini --set model.load=base --set train.steps=1 --set train.schedule=constant --set checkpoint.dir=k
+again() { rm -rf g; cp -r k g; said train load.ini --set model.load=base --set train.steps=1 --set train.schedule=constant \
+	--set checkpoint.dir=g --set checkpoint.resume=auto "$@"; }
+changes() { again "$@" | sed -n 's/.*was made with \(.*\)/\1/p'; }
+is "nothing has changed" "$(changes)" ""
+is "nor with what the family or config.json gives, said again" \
+	"$(changes --set model.rope_theta=5e5 --set model.window_layers=ww --set model.tie_embeddings=no --set model.head_dim=8)" ""
+is "a key beside model.load" "$(changes --set model.rope_theta=20000)" "model.rope_theta = 500000, and it is 20000 now"
+is "a key that nothing said before" "$(changes --set model.window=7)" "model.window = 0, and it is 7 now"
+is "another activation" "$(changes --set model.activation=gelu_tanh)" "model.activation = silu, and it is gelu_tanh now"
+is "another directory" "$(changes --set model.load=other)" "model.rope_theta = 500000, and it is 20000 now
+model.load = base, and it is other now: the weights are the checkpoint's. To begin from other weights, give another checkpoint.dir"
+is "the checkpoint itself is no other" "$(changes --set model.load=g)" ""
+is "nor is the same by another way" "$(changes --set model.load="$tmp/base/")" ""
+
 # What cannot be.
 like "other sizes are refused, with both numbers" "$(said train load.ini --set model.layers=3)" 'layers: 3, and the model in hf has 2'
 like "by check too" "$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, and the model in hf has 32'

@@ -8,7 +8,10 @@
 #include "engine/data/mix.h"
 #include "engine/file/inside.h"
 #include "engine/file/same_file.h"
+#include "engine/models/decoder/knobs.h"
+#include "engine/models/model.h"
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,22 +72,138 @@ static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, c
 	return changed;
 }
 
-/* Of another shape its weights would not fit; the others would go on in another model.  With model.load the keys are the
- * weights' own.  A checkpoint always says its vocab and max_seq. */
-static void note_model(const char *dir, struct hd_conf *was, struct hd_conf *is)
+/* By another way: absolute, through a link. */
+static int same_path(const char *x, const char *y)
 {
-	struct hd_section *now = hd_conf_section(is, NULL, "model"), *then = hd_conf_section(was, NULL, "model");
-	struct hd_err none = { 0 };
+	char *a = hd_file_real(x), *b = hd_file_real(y);
+	int same = !strcmp(x, y) || (a && b && !strcmp(a, b));
 
-	if (hd_section_check(was, then, &hd_model_keys, 1, &none) < 0 || hd_section_has(now, "load") ||
-	    hd_section_has(then, "load"))
+	free(a);
+	free(b);
+	return same;
+}
+
+/* -- model ------------------------------------------------------------------------------------- */
+/* With the numbers that 0 stands for: config.json says some of them, and an INI leaves them open. */
+static struct hd_model settled(const struct hd_model *of)
+{
+	struct hd_model m = *of;
+
+	if (m.query_scale <= 0)
+		m.query_scale = (double)m.head_dim;
+	if (m.embed_scale <= 0)
+		m.embed_scale = sqrt((double)m.embed);
+	if (!m.expert_mlp)
+		m.expert_mlp = m.mlp;
+	if (m.rope_theta_window <= 0)
+		m.rope_theta_window = m.rope_theta;
+	if (m.rope_original <= 0 && m.rope_scaling != HD_ROPE_SCALING_NONE)
+		m.rope_original = (double)m.max_seq;
+	return m;
+}
+
+/* "w" and "ww" are the same windows; so are any two letters where no layer has one. */
+static int same_windows(const struct hd_model *a, const struct hd_model *b)
+{
+	size_t na = strlen(a->window_layers), nb = strlen(b->window_layers);
+	int same = 1;
+
+	if (!na || !nb || (!a->window && !b->window))
+		return na == nb || (!a->window && !b->window);
+	for (size_t i = 0; i < (size_t)a->layers && same; i++)
+		same = a->window_layers[i % na] == b->window_layers[i % nb];
+	return same;
+}
+
+/* What a knob's value is, to as many digits as config.json keeps of it; malloc'ed. */
+static char *knob_value(const struct hd_model *m, const struct hd_knob *k)
+{
+	const char *at = (const char *)m + k->at;
+	char text[80];
+
+	if (k->kind == HD_KNOB_TEXT)
+		return hd_strdup(*(const char *const *)at);
+	if (k->kind == HD_KNOB_NUM)
+		return hd_format("%.12g", *(const double *)at);
+	hd_knob_text(m, k, text);
+	return hd_strdup(text);
+}
+
+static int same_value_of(const struct hd_model *a, const struct hd_model *b, const struct hd_knob *k)
+{
+	char *x = knob_value(a, k), *y = knob_value(b, k);
+	int same = !strcmp(k->key, "window_layers") ? same_windows(a, b) : !strcmp(x, y);
+
+	free(x);
+	free(y);
+	return same;
+}
+
+/* Two that are open alike follow another key, which is named. */
+static int same_knob(const struct hd_model *was, const struct hd_model *is, const struct hd_knob *k)
+{
+	struct hd_model a = settled(was), b = settled(is);
+
+	return same_value_of(was, is, k) || same_value_of(&a, &b, k);
+}
+
+/* As the INI or the key's default has it; what the family or the engine has decided as the model has it. malloc'ed. */
+static char *said_value(struct hd_section *s, const struct hd_model *m, const struct hd_knob *k)
+{
+	if (hd_section_has(s, k->key) || (!k->derived && !hd_family_default(m->family, k->key)))
+		return hd_strdup(hd_section_str(s, k->key));
+	return knob_value(m, k);
+}
+
+static void note_knob(const char *dir, struct hd_conf *was, struct hd_conf *is, const struct hd_model *then,
+		      const struct hd_model *now, const struct hd_knob *k)
+{
+	struct hd_section *s = hd_conf_section(is, NULL, "model");
+	char *x, *y;
+
+	/* Where only the sequences are longer, train.seq is what has changed. */
+	if (same_knob(then, now, k) || (!strcmp(k->key, "max_seq") && !hd_section_has(s, k->key)))
 		return;
-	for (uint32_t i = 0; i < hd_model_keys.n; i++) {
-		const char *key = hd_model_keys.keys[i].key;
+	x = said_value(hd_conf_section(was, NULL, "model"), then, k);
+	y = said_value(s, now, k);
+	hd_log(HD_LOG_WARN, "%s: was made with model.%s = %s, and it is %s now", dir, k->key, x, y);
+	free(x);
+	free(y);
+}
 
-		if (hd_section_has(now, key) || (strcmp(key, "vocab") && strcmp(key, "max_seq")))
-			note_key(dir, was, is, "model", key, "");
+/* The weights are the checkpoint's, whatever model.load names: nothing of that is read but the keys of [model]. */
+static void note_load(const char *dir, struct hd_conf *was, struct hd_conf *is)
+{
+	const char *now = hd_section_str(hd_conf_section(is, NULL, "model"), "load");
+	const char *then = hd_section_str(hd_conf_section(was, NULL, "model"), "load");
+	struct hd_err none = { 0 };
+	char *found = *now && !same_path(then, now) ? hd_checkpoint_find(now, &none) : NULL;
+
+	if (found && !same_path(found, dir))
+		note_key(
+			dir, was, is, "model", "load",
+			": the weights are the checkpoint's. To begin from other weights, give another checkpoint.dir");
+	free(found);
+}
+
+/* Of another shape its weights would not fit; the others would go on in another model.  What counts is the value that a key has,
+ * from the INI, from model.load or from the family. */
+static void note_model(const char *dir, struct hd_conf *was, const struct hd_job *j)
+{
+	static const char *const no_knobs[] = { "family", "group_tokens", "second_expert", "z_loss", NULL };
+	const struct hd_model *now = &hd_job_any_plan(j)->model;
+	struct hd_model then;
+	struct hd_err why = { 0 };
+
+	if (hd_section_check(was, hd_conf_section(was, NULL, "model"), &hd_model_keys, 1, &why) < 0 ||
+	    hd_model_read(was, 0, &then, &why) < 0) {
+		hd_log(HD_LOG_WARN, "%s: changes of [model] since it was made are not known: %s", dir, why.text);
+		return;
 	}
+	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k))
+		note_knob(dir, was, j->conf, &then, now, k);
+	note_keys(dir, was, j->conf, "model", no_knobs, "");
+	note_load(dir, was, j->conf);
 }
 
 static int is_there(const char *dir, const char *name)
@@ -117,17 +236,6 @@ static int same_weights(const char *x, const char *y, size_t files)
 	hd_mix_release(&a);
 	hd_mix_release(&b);
 	return same || files == 1;
-}
-
-/* By another way: absolute, through a link. */
-static int same_path(const char *x, const char *y)
-{
-	char *a = hd_file_real(x), *b = hd_file_real(y);
-	int same = !strcmp(x, y) || (a && b && !strcmp(a, b));
-
-	free(a);
-	free(b);
-	return same;
 }
 
 /* files: how many names both have; another number is not the same. */
@@ -267,7 +375,7 @@ static void note_all(const char *dir, const struct hd_job *j, struct hd_conf *c,
 
 	note_keys(dir, c, j->conf, "train", rates, "");
 	note_decay(dir, was, &j->train, at);
-	note_model(dir, c, j->conf);
+	note_model(dir, c, j);
 	note_data(dir, j, c);
 }
 
