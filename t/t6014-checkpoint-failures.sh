@@ -204,6 +204,18 @@ like "tokenize: the ids of a text" "$? $(cat .ok)" \
 is "nothing is written, and nothing left in the way" "$(ls ids.* 2>/dev/null)" ""
 ok "tokenize where there is room" env LD_PRELOAD="$tmp/room.so" ROOM=100000 "$heddle" tokenize --tokenizer "$src/t/data/tokenizers/gpt2" --out ids text.txt
 
+# latest that cannot be replaced: a step that it does not name is not saved, so it is not there either.
+mkdir -p stuck/latest
+fails "latest cannot be written" train stuck
+like "each step is said not to be saved" "$(cat .ok)" 'step 1 is not saved, and training goes on: stuck/latest: cannot be written'
+is "and none is there" "$(ls -A stuck)" latest
+rmdir stuck/latest
+ok "steps, when it can" train stuck
+rm stuck/latest && mkdir stuck/latest
+fails "again it cannot" train stuck --set checkpoint.resume=stuck/step-00000003
+like "for that reason" "$(tail -1 .ok)" 'stuck/latest: cannot be written'
+is "what took the place of a step is gone too" "$(ls -A stuck | tr '\n' ' ')" "latest step-00000003 "
+
 # What can be found before step 1 is found before step 1.
 fails "a directory that cannot be" train text.txt/ck
 unlike "is refused before the first step" "$(cat .ok)" '^step'

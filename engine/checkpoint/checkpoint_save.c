@@ -126,20 +126,45 @@ static int write_files(struct hd_saving *s, struct hd_err *err)
 	return HD_OK;
 }
 
-/* Rank 0: from here on it exists. */
+/* DIR/latest, unless it says that already: a run that saves its step again replaces it. */
+static int write_latest(const char *dir, const char *name, struct hd_err *err)
+{
+	char *latest = hd_format("%s/latest", dir), *text = hd_format("%s\n", name);
+	struct hd_err none = { 0 };
+	char *was = hd_file_read(latest, NULL, &none);
+	int rc = was && !strcmp(was, text) ? HD_OK : hd_file_write(latest, text, err);
+
+	free(was);
+	free(text);
+	free(latest);
+	return rc;
+}
+
+/* A step that latest does not name is never gone on from, and `keep` would not count it: it is not saved, and goes. */
+static void take_back(const char *step, struct hd_err *err)
+{
+	struct hd_err stays = { 0 }, why = *err;
+
+	if (hd_dir_remove(step, &stays) >= 0)
+		return;
+	*err = (struct hd_err){ 0 };
+	hd_err_set(err, why.code, "%s; and %s", why.text, stays.text);
+}
+
+/* Rank 0: from here on it exists.  Killed between the two, it is there in full, and the run goes on from the step before. */
 static int publish(struct hd_saving *s, struct hd_err *err)
 {
-	char *to = hd_step_path(s->dir, s->at.step), *latest = hd_format("%s/latest", s->dir);
-	char *name = hd_format("%s\n", strrchr(to, '/') + 1);
+	char *to = hd_step_path(s->dir, s->at.step);
 	int rc = hd_dir_commit(s->aside, to, err);
 
-	if (rc >= 0)
-		rc = hd_file_write(latest, name, err);
+	if (rc >= 0) {
+		rc = write_latest(s->dir, strrchr(to, '/') + 1, err);
+		if (rc < 0)
+			take_back(to, err);
+	}
 	if (rc >= 0)
 		hd_steps_prune(s->dir, s->at.step, s->j->checkpoint.keep);
 	free(to);
-	free(latest);
-	free(name);
 	return rc;
 }
 
