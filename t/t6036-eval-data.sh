@@ -28,6 +28,8 @@ is "JSONL by the checkpoint's format, called .txt" "$(as jsonl --data docs.txt)"
 is "... or by no ending" "$(as jsonl --data docs)" "$want"
 is "... by --set" "$(as text --data docs.txt --set data.format=jsonl)" "$(as text --data plain.txt)"
 is "... by its name" "$(as text --data docs.jsonl)" "$(as text --data plain.txt)"
+gzip -c plain.txt >t.gz
+is "compressed, under a name of one letter" "$(as text --data t.gz)" "$(as text --data plain.txt)"
 ok "--set is before the name" [ "$(as text --data docs.jsonl --set data.format=text)" != "$(as text --data docs.jsonl)" ]
 want=$(as uint16 --data plain.txt)
 like "text, for a checkpoint of ids" "$want" '^loss [0-9.]+ '

@@ -30,11 +30,16 @@ static int open_bytes(struct hd_tokens *t, const char *path, const struct hd_tok
 	return HD_OK;
 }
 
+static int ends(const char *path, const char *end)
+{
+	size_t n = strlen(path), m = strlen(end);
+
+	return n > m && !strcmp(path + n - m, end);
+}
+
 static int is_packed(const char *path)
 {
-	size_t n = strlen(path);
-
-	return n > 4 && (!strcmp(path + n - 3, ".gz") || !strcmp(path + n - 4, ".zst"));
+	return ends(path, ".gz") || ends(path, ".zst");
 }
 
 /* Whether the ids are the bytes of the files as they lie. */
