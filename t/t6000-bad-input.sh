@@ -241,7 +241,7 @@ nosuch: there is no such file, and no such name; .*megatron|plan tiny.ini --mach
 --after nothing: there is no such pass|explain tiny.ini --after nothing
 generate: --prompt and --prompts: one of the two|generate nowhere --prompt a --prompts b
 generate: --tokenizer: with --ids no text is read|generate nowhere --prompt 1 --ids --tokenizer t
-nowhere: is not a checkpoint|eval nowhere --data text.txt
+nowhere: no such directory|eval nowhere --data text.txt
 END
 wrong "a head of another size than its share" 'model\.head_dim: 4, and the family gpt2 has embed / heads = 8$' check tiny.ini --set model.head_dim=4
 printf '\n[%s]\n' "$long$long" | cat tiny.ini - >bad.ini

@@ -77,8 +77,10 @@ ok "eval of what it saved" heddle eval d --data text.txt
 # directory that model.load names.
 llama='--set model.family=llama --set model.kv_heads=2 --set model.mlp=48'
 # shellcheck disable=SC2086
-ok "a model with rotary positions" heddle train tiny.ini $llama --set model.rope_theta=500000 --set train.steps=0 --set checkpoint.dir=r
-mkdir base other && cp r/step-00000000/config.json r/step-00000000/model.safetensors base
+ok "a model with rotary positions" heddle train tiny.ini $llama --set model.rope_theta=500000 --set model.vocab=512 --set data.tokenizer=byte --set train.steps=0 --set checkpoint.dir=r
+mkdir base other && cp r/step-00000000/config.json r/step-00000000/model.safetensors \
+	"$src/t/data/tokenizers/gpt2/tokenizer.json" base
+echo '{"eos_token_id": 7}' >base/generation_config.json
 cp base/* other && sed -i 's/500000\(\.0\)\{0,1\}/20000.0/' other/config.json
 ok "a run from it" heddle train load.ini --set model.load=base --set train.steps=1 --set train.schedule=constant --set checkpoint.dir=k
 again() { rm -rf g; cp -r k g; said train load.ini --set model.load=base --set train.steps=1 --set train.schedule=constant \
@@ -93,13 +95,26 @@ is "another activation" "$(changes --set model.activation=gelu_tanh)" "model.act
 is "another directory" "$(changes --set model.load=other)" "model.rope_theta = 500000, and it is 20000 now
 model.load = base, and it is other now: the weights are the checkpoint's. To begin from other weights, give another checkpoint.dir"
 is "the checkpoint itself is no other" "$(changes --set model.load=g)" ""
+mv base away
+is "the directory is gone: the checkpoint has all that a run needs" "$(again --set train.steps=5 --set checkpoint.every=1 | grep base)" \
+	"heddle: g/step-00000001: model.load = base is not there: the keys of [model] are the checkpoint's"
+is "it has gone on" "$(cat g/latest)" step-00000005
+ok "and kept what others have written" cmp g/step-00000005/tokenizer.json away/tokenizer.json
+ok "all of it" cmp g/step-00000005/generation_config.json away/generation_config.json
+ok "check" heddle check load.ini --set model.load=base --set checkpoint.dir=g --set checkpoint.resume=auto
+like "a run from step 0 needs it" "$(said train load.ini --set model.load=base)" 'model\.load: base: no such directory'
+mv away base
 is "nor is the same by another way" "$(changes --set model.load="$tmp/base/")" ""
 
 # What cannot be.
 like "other sizes are refused, with both numbers" "$(said train load.ini --set model.layers=3)" 'layers: 3, and the model in hf has 2'
 like "by check too" "$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, and the model in hf has 32'
 like "positions: by their shape" "$(said check load.ini --set model.max_seq=64)" 'transformer.wpe.weight is \[32, 32\] there, and \[64, 32\]'
-like "a directory that is not there" "$(said check load.ini --set model.load=nowhere)" 'nowhere'
+like "a directory that is not there" "$(said check load.ini --set model.load=nowhere)" 'model\.load: nowhere: no such directory$'
+like "nor is a model of the Hub" "$(said check load.ini --set model.load=org/name)" \
+	'org/name: no such directory; a model of the Hub is downloaded first: huggingface-cli download org/name --local-dir DIR$'
+mkdir lora && touch lora/adapter_config.json
+like "a LoRA adapter" "$(said check load.ini --set model.load=lora)" 'lora: is a LoRA adapter \(adapter_config\.json\).*merge_and_unload'
 like "heads are in no shape: resuming with others" \
 	"$(said train tiny.ini --set model.heads=2 --set train.steps=5 --set checkpoint.dir=a --set checkpoint.resume=auto)" \
 	'a/step-00000003/config.json: n_head is 4, and model.heads is 2'

@@ -283,7 +283,7 @@ ok "and one that was killed leaves it to the next" heddle train tiny.ini --set t
 is "which leaves no lock" "$(ls -A both | tr '\n' ' ')" "latest step-00000001 "
 
 # A run that is refused makes no directory.  One that has nothing to train does, for what it goes on from.
-no 'nowhere: is not a checkpoint' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=nowhere
+no 'nowhere: no such directory' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=nowhere
 no 'config\.json: n_embd is 32, and model\.embed is 64' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set model.embed=64
 is "no directory of them" "$(ls -d made 2>/dev/null)" ""
 ok "nothing to train" heddle train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set train.steps=1

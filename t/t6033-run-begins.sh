@@ -26,7 +26,7 @@ elastic 1 "no" --ranks 1 --set checkpoint.dir=n --set checkpoint.resume=no
 like "is refused as train does" "$(messages <out)" \
 	'^heddle: --set checkpoint\.dir: n already holds step 4, and this run would begin at step 0; '
 elastic 1 "a path that is none" --ranks 1 --set checkpoint.dir=n --set checkpoint.resume=nowhere
-like "is refused too" "$(messages <out)" '^heddle: --set checkpoint\.resume: nowhere: is not a checkpoint'
+like "is refused too" "$(messages <out)" '^heddle: --set checkpoint\.resume: nowhere: no such directory'
 elastic 0 "neither" --ranks 1 --set checkpoint.dir=n --set train.steps=5
 like "is the newest" "$(cat out)" '^heddle: resumed from n/step-00000004$'
 

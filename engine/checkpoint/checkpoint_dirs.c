@@ -168,6 +168,37 @@ static int is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+/* "org/name": what the Hub calls a model. */
+static int is_hub_name(const char *path)
+{
+	const char *slash = strchr(path, '/');
+
+	return slash && slash > path && slash[1] && !strchr(slash + 1, '/') && *path != '.';
+}
+
+/* Why there is nothing to read in path. */
+static int not_found(const char *path, struct hd_err *err)
+{
+	if (access(path, F_OK) && errno == ENOENT)
+		return hd_err_set(err, HD_EIO, "%s: no such directory%s%s%s", path,
+				  is_hub_name(path)
+					  ? "; a model of the Hub is downloaded first: huggingface-cli download "
+					  : "",
+				  is_hub_name(path) ? path : "", is_hub_name(path) ? " --local-dir DIR" : "");
+	if (is_folder(path) && access(path, R_OK | X_OK) && errno == EACCES)
+		return hd_err_set(err, HD_EIO, "%s: cannot be read: %s", path, strerror(errno));
+	if (has(path, "adapter_config.json"))
+		return hd_err_set(
+			err, HD_ENOTSUP,
+			"%s: is a LoRA adapter (adapter_config.json), which is not read; in Python, "
+			"merge_and_unload() of peft merges it into its model, and save_pretrained(DIR) writes that",
+			path);
+	return hd_err_set(err, HD_EIO,
+			  "%s: is not a checkpoint (it has no config.json), nor a directory of checkpoints "
+			  "(it has no step-... and no latest)",
+			  path);
+}
+
 char *hd_checkpoint_find(const char *path, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
@@ -178,13 +209,8 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 	found = newest(path, &why);
 	if (why.code)
 		hd_err_set(err, why.code, "%s", why.text);
-	else if (!found && is_folder(path) && access(path, R_OK | X_OK) && errno == EACCES)
-		hd_err_set(err, HD_EIO, "%s: cannot be read: %s", path, strerror(errno));
 	else if (!found)
-		hd_err_set(err, HD_EIO,
-			   "%s: is not a checkpoint (it has no config.json), nor a directory of checkpoints "
-			   "(it has no step-... and no latest)",
-			   path);
+		not_found(path, err);
 	return found;
 }
 

@@ -125,14 +125,27 @@ static int copy_tokenizer(const char *path, const char *dir, struct hd_err *err)
 	return rc;
 }
 
+/* One in a step that this run went on from goes with it; those that it has saved since have the same.  malloc'ed, or NULL. */
+static char *tokenizer_there(const struct hd_job *j)
+{
+	const char *path = tokenizer_path(j), *dir = j->checkpoint.dir;
+	char *file = path ? hd_tokenizer_file(path) : NULL;
+	int gone = file && *dir && !strncmp(path, dir, strlen(dir)) && access(file, F_OK);
+
+	free(file);
+	if (gone)
+		return hd_checkpoint_own_tokenizer(dir);
+	return path ? hd_strdup(path) : NULL;
+}
+
 int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
 {
-	const char *tokenizer = tokenizer_path(j);
-	char *from = origin(j);
+	char *tokenizer = tokenizer_there(j), *from = origin(j);
 	int rc = tokenizer ? copy_tokenizer(tokenizer, dir, err) : HD_OK;
 
 	if (rc >= 0 && from)
 		rc = copy(from, "generation_config.json", dir, "generation_config.json", err);
+	free(tokenizer);
 	free(from);
 	return rc;
 }

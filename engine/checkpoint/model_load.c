@@ -7,8 +7,10 @@
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/config/conf_impl.h"
 #include "engine/models/model.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Weights of other sizes are another model.  max_seq is not among them: where positions have weights their shape says so. */
 static int is_size(const char *key)
@@ -41,15 +43,16 @@ static int same(const char *a, const char *b)
 	return !strcmp(a, b) || (*a && !*end && x == strtoll(b, NULL, 10));
 }
 
-static int take(struct hd_conf *c, struct hd_section *s, const struct hd_entry *load, const struct hd_entry *theirs,
+static int take(struct hd_conf *c, struct hd_section *s, const char *dir, const struct hd_entry *theirs,
 		struct hd_err *err)
 {
-	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key), from = *load; /* entries may move */
+	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key);
+	struct hd_entry from = *hd_conf_entry_find(s, "load"); /* entries may move */
 
 	if (ours && !is_open(theirs->key, ours->value)) {
 		if (is_size(theirs->key) && !same(ours->value, theirs->value))
 			return hd_section_fail(c, s, theirs->key, err, HD_EINVAL, "%s, and the model in %s has %s",
-					       ours->value, from.value, theirs->value);
+					       ours->value, dir, theirs->value);
 		return HD_OK;
 	}
 	if (!ours)
@@ -63,37 +66,59 @@ static int take(struct hd_conf *c, struct hd_section *s, const struct hd_entry *
 }
 
 /* The tokenizer of the model is that of the text, if the INI names no other. */
-static void take_tokenizer(struct hd_conf *c, const struct hd_entry *load)
+static void take_tokenizer(struct hd_conf *c, const char *from)
 {
 	struct hd_section *data = hd_conf_section(c, NULL, "data");
 	struct hd_err ignored = { 0 };
-	char *dir = data && !hd_conf_entry_find(data, "tokenizer") ? hd_checkpoint_find(load->value, &ignored) : NULL;
+	char *dir = data && !hd_conf_entry_find(data, "tokenizer") ? hd_checkpoint_find(from, &ignored) : NULL;
 
 	if (dir && hd_has_tokenizer(dir))
 		hd_conf_tokenizer(c, dir);
 	free(dir);
 }
 
+/* What says the sizes: the directory; where it is gone, the checkpoint that the run goes on from, which has them and all weights. */
+static char *origin_of(struct hd_conf *c, const char *load)
+{
+	struct hd_err ignored = { 0 };
+	char *resume = NULL;
+
+	if (access(load, F_OK) && errno == ENOENT)
+		hd_checkpoint_choose(c, &resume, &ignored);
+	return resume ? resume : hd_strdup(load);
+}
+
+static int take_all(struct hd_conf *c, struct hd_section *ours, const char *from, struct hd_err *err)
+{
+	struct hd_conf *other = NULL;
+	struct hd_section *theirs;
+	struct hd_err why = { 0 };
+	int rc = hd_checkpoint_conf(from, NULL, 0, &other, &why);
+
+	if (rc < 0)
+		return hd_section_fail(c, ours, "load", err, why.code, "%s", why.text);
+	theirs = hd_conf_section(other, NULL, "model");
+	for (size_t i = 0; i < theirs->n && rc >= 0; i++)
+		if (strcmp(theirs->entries[i].key, "load"))
+			rc = take(c, ours, from, &theirs->entries[i], err);
+	hd_conf_destroy(other);
+	return rc;
+}
+
 int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
 {
-	struct hd_section *ours = hd_conf_section(c, NULL, "model"), *theirs;
+	struct hd_section *ours = hd_conf_section(c, NULL, "model");
 	const struct hd_entry *load = hd_conf_entry_find(ours, "load");
-	struct hd_conf *other = NULL;
-	struct hd_err why = { 0 };
+	char *from;
 	int rc;
 
 	if (!load || !*load->value)
 		return HD_OK;
 	HD_TRY(hd_families_load(c, err)); /* whose config.json it may be */
-	rc = hd_checkpoint_conf(load->value, NULL, 0, &other, &why);
-	if (rc < 0)
-		hd_section_fail(c, ours, "load", err, why.code, "%s", why.text);
-	theirs = rc >= 0 ? hd_conf_section(other, NULL, "model") : NULL;
-	for (size_t i = 0; theirs && i < theirs->n && rc >= 0; i++)
-		if (strcmp(theirs->entries[i].key, "load"))
-			rc = take(c, ours, hd_conf_entry_find(ours, "load"), &theirs->entries[i], err);
-	hd_conf_destroy(other);
+	from = origin_of(c, load->value);
+	rc = take_all(c, ours, from, err);
 	if (rc >= 0)
-		take_tokenizer(c, hd_conf_entry_find(ours, "load"));
+		take_tokenizer(c, from);
+	free(from);
 	return rc;
 }

@@ -385,9 +385,22 @@ static void print_data(struct hd_conf *conf, int looked)
 		printf("note: data.train = %s is not here, so no file of the run is checked\n", train);
 }
 
+/* What the first step begins from, if that is model.load: a run that goes on does not read its weights. */
+static int check_load(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
+{
+	const char *load = hd_section_str(hd_conf_section(conf, NULL, "model"), "load");
+	struct hd_err ignored = { 0 };
+	char *resume = NULL;
+
+	hd_checkpoint_choose(conf, &resume, &ignored);
+	if (*load && !resume)
+		hd_checkpoint_fits(p, load, err);
+	free(resume);
+	return err->code;
+}
+
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
-	const char *load;
 	struct hd_err goes_on = { 0 };
 	int64_t limit = 0;
 	int looked;
@@ -396,9 +409,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	if (hd_cli_has(c, "against-one-rank")) /* the layout that the launcher would run */
 		c->ranks = hd_launch_ranks();
 	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
-	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
-	if (*load)
-		HD_TRY(hd_checkpoint_fits(*p, load, err));
+	HD_TRY(check_load(*conf, *p, err));
 	HD_TRY(check_names(*conf, *p, err));
 	HD_TRY(hd_foresight_check(*conf, err));
 	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &looked, &goes_on, err));

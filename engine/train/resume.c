@@ -177,9 +177,12 @@ static void note_load(const char *dir, struct hd_conf *was, struct hd_conf *is)
 	const char *now = hd_section_str(hd_conf_section(is, NULL, "model"), "load");
 	const char *then = hd_section_str(hd_conf_section(was, NULL, "model"), "load");
 	struct hd_err none = { 0 };
-	char *found = *now && !same_path(then, now) ? hd_checkpoint_find(now, &none) : NULL;
+	char *found = *now ? hd_checkpoint_find(now, &none) : NULL;
 
-	if (found && !same_path(found, dir))
+	if (*now && access(now, F_OK))
+		hd_log(HD_LOG_WARN, "%s: model.load = %s is not there: the keys of [model] are the checkpoint's", dir,
+		       now);
+	else if (found && !same_path(then, now) && !same_path(found, dir))
 		note_key(
 			dir, was, is, "model", "load",
 			": the weights are the checkpoint's. To begin from other weights, give another checkpoint.dir");

@@ -5,7 +5,7 @@
 #define HD_ENGINE_TRAIN_RESUME_H
 #include "engine/checkpoint/checkpoint.h"
 
-/* Rank 0: a line for each key of the learning rate, of the model and of the data that is not as it was in the checkpoint. And for data of the
+/* Rank 0: a line for each key of the learning rate, the model and the data that the checkpoint has otherwise. And for data of the
  * same name with other contents.  at: where the run goes on. */
 void hd_resume_notes(const struct hd_job *j, const char *path, const struct hd_progress *at);
 

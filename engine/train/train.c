@@ -529,7 +529,7 @@ static int begin(struct train_loop *l)
 	int rc = HD_OK;
 
 	HD_TRY(choose(l, &resume));
-	if (*load) {
+	if (*load && !resume) {
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
 		part = hd_weights_part(l->g);
 	} else {

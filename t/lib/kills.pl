@@ -287,7 +287,7 @@ while ($done < $faults || latest() < $steps) {
 	my $from = latest();
 	$done++ if $kind < 0.6 ? fault_kill($layout) : $kind < 0.75 ? fault_full($layout) : fault_cut($layout);
 	my $said = read_file('out') // '';
-	wrong("$layout from step $from: $said") if $said =~ /^heddle: .*(is not a checkpoint|truncated|JSON|has no tensor|not that of)/m;
+	wrong("$layout from step $from: $said") if $said =~ /^heddle: .*(is not a checkpoint|no such directory|truncated|JSON|has no tensor|not that of)/m;
 }
 compare();
 print "$_: $seen{$_}\n" for sort keys %seen;
