@@ -106,6 +106,16 @@ like "a run from step 0 needs it" "$(said train load.ini --set model.load=base)"
 mv away base
 is "nor is the same by another way" "$(changes --set model.load="$tmp/base/")" ""
 
+# States that are not there: what a run can still begin from.
+sgd() { said train tiny.ini --set checkpoint.dir=s --set checkpoint.resume=auto "$@"; }
+sgd --set train.optimizer=sgd --set train.steps=1 >/dev/null
+like "states of another optimizer" "$(sgd --set train.optimizer=adamw)" \
+	'has no tensor .*another train\.optimizer\? Without its states a run begins at step 0: with model\.load in place of checkpoint\.resume'
+rm s/step-00000001/heddle/optimizer.safetensors s/step-00000001/heddle/sums.json
+like "no states" "$(sgd)" 's/step-00000001: has no heddle/optimizer\.safetensors, .*model\.load = s/step-00000001 begins with its weights, at step 0$'
+like "a directory of another program" "$(said train tiny.ini --set checkpoint.resume=hf)" \
+	'hf: has no heddle/state\.json, so no run can go on from it; model\.load = hf begins with its weights'
+
 # What cannot be.
 like "other sizes are refused, with both numbers" "$(said train load.ini --set model.layers=3)" 'layers: 3, and the model in hf has 2'
 like "by check too" "$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, and the model in hf has 32'

@@ -4,8 +4,10 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/file/inside.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err)
 {
@@ -30,11 +32,30 @@ int hd_checkpoint_fits(const struct hd_plan *p, const char *path, struct hd_err 
 	return err->code;
 }
 
+/* Of another program, or without what only a run needs: its weights can still be a beginning. */
+int hd_resumable_check(const char *dir, struct hd_err *err)
+{
+	static const char *const needed[] = { "heddle/state.json", "heddle/optimizer.safetensors" };
+
+	for (size_t i = 0; i < HD_LEN(needed); i++) {
+		char *path = hd_format("%s/%s", dir, needed[i]);
+		int gone = access(path, F_OK) && errno == ENOENT;
+
+		free(path);
+		if (gone)
+			return hd_err_set(err, HD_EIO,
+					  "%s: has no %s, so no run can go on from it; model.load = %s begins with its "
+					  "weights, at step 0",
+					  dir, needed[i], dir);
+	}
+	return hd_file_inside(dir, "heddle/optimizer.safetensors", err);
+}
+
 static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struct hd_err *err)
 {
 	char *picks = NULL, *states = hd_format("%s/heddle/optimizer.safetensors", dir);
 	int64_t seed = 0;
-	int rc = hd_file_inside(dir, "heddle/optimizer.safetensors", err);
+	int rc = hd_resumable_check(dir, err);
 
 	if (rc >= 0)
 		rc = hd_state_read(dir, at, &seed, &picks, err);

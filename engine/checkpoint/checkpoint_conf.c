@@ -163,7 +163,7 @@ char *hd_checkpoint_picks(const char *path, struct hd_err *err)
 	struct hd_progress at;
 	int64_t seed;
 
-	if (dir)
+	if (dir && hd_resumable_check(dir, err) >= 0)
 		hd_state_read(dir, &at, &seed, &picks, err);
 	free(dir);
 	return picks;

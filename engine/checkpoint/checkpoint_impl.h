@@ -88,6 +88,8 @@ int hd_tokenizer_has(const char *tokenizer, const char *path); /* path is its fi
 void hd_config_warn_of_dropout(const char *dir, const struct hd_model *m);
 /* The sizes in config.json are the model's: heads, for one, are in no tensor's shape. */
 int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err);
+/* Whether it has what only a run needs: its state and the optimizer's. */
+int hd_resumable_check(const char *dir, struct hd_err *err);
 /* at->tokens: -1 where it does not say them. */
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err);
 

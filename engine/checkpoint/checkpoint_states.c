@@ -258,8 +258,11 @@ static int missing(const struct reading *r, struct hd_err *err)
 	const char *param = r->t->v.of ? r->t->v.of->name : "";
 
 	if (*param && !strncmp(r->t->v.name, param, strlen(param)))
-		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s: was it written with another train.optimizer?",
-				  r->path, r->t->v.name);
+		return hd_err_set(
+			err, HD_EINVAL,
+			"%s: has no tensor %s: was it written with another train.optimizer? Without its states "
+			"a run begins at step 0: with model.load in place of checkpoint.resume, and another checkpoint.dir",
+			r->path, r->t->v.name);
 	hd_log(HD_LOG_INFO, "%s: has no tensor %s, which begins %s", r->path, r->t->v.name,
 	       r->t->init == HD_INIT_ZERO ? "at zero" : "anew");
 	return HD_OK;
