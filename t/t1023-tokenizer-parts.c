@@ -230,6 +230,12 @@ static void added(void)
 	is_str(ids_of("aa"), "4", "one is a word");
 	is_str(ids_of("aab"), "0 2", "... and no part of one");
 	is_str(ids_of("baa"), "1 0 0", "... nor its end");
+	is_str(open_json(
+		       "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"added_tokens\":[{\"id\":3,\"content\":\"<x>\","
+		       "\"normalized\":true}],\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":\" \"}," MODEL
+		       "}"),
+	       "", "one behind a normalizer");
+	is_str(text_of((int32_t[]){ 0, 3 }, 2), "a <x>", "... is decoded as that has left it");
 }
 
 /* What Python's tokenizers, 0.23.3, match with Oniguruma, between bars. */

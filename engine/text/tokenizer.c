@@ -298,7 +298,10 @@ static struct hd_span token_text(const struct hd_tokenizer *t, int32_t id)
 {
 	const struct hd_added_token *a = hd_added_of(&t->added, id);
 
-	return a ? (struct hd_span){ a->content, a->n } : hd_vocab_text(&t->bpe.vocab, id);
+	if (!a)
+		return hd_vocab_text(&t->bpe.vocab, id);
+	/* As it was searched for: a decoder makes a blank of the sign that the normalizer has put before it. */
+	return a->ntext ? (struct hd_span){ a->text, a->ntext } : (struct hd_span){ a->content, a->n };
 }
 
 int hd_decode(const struct hd_tokenizer *t, const int32_t *ids, size_t n, struct hd_buf *out, struct hd_err *err)
