@@ -73,6 +73,20 @@ checkpoint.path=x dir
 checkpoint.interval=5 every
 log.file=x metrics
 dp.world_size=2 size
+train.bf16=yes precision
+train.recompute_activations=yes recompute
+train.warmup_ratio=0.1 warmup
+train.fsdp=yes \[strategy NAME\] zero = 3
+train.tensor_model_parallel_size=2 \[strategy NAME\] size
+train.pipeline_model_parallel_size=2 \[strategy NAME\] size
+checkpoint.load=x resume, or \[model\] load
+END
+while read -r theirs why; do
+	refused "what has no key: $theirs" "--set ${theirs%=*}: unknown key; $why\$" --set $theirs
+done <<'END'
+checkpoint.dtype=bf16 checkpoints are in fp32
+log.wandb=yes there is no counterpart; metrics and tensorboard are files
+data.packing=yes there is no counterpart; texts are one stream, cut into sequences of train\.seq
 END
 for each in data.file=train data.path=train train.sequence=seq model.hidden=embed; do
 	refused "as others call ${each#*=}" "unknown key; did you mean ${each#*=}\\?\$" --set "${each%=*}=3"

@@ -56,8 +56,12 @@ static const struct other_name {
 	{ "gradient_clipping", "train", "clip" },
 	{ "adam_epsilon", "train", "eps" },
 	{ "dtype", "train", "precision" },
+	{ "bf16", "train", "precision" },
+	{ "fp16", "train", "precision" },
 	{ "mixed_precision", "train", "precision" },
 	{ "activation_checkpointing", "train", "recompute" },
+	{ "recompute_activations", "train", "recompute" },
+	{ "warmup_ratio", "train", "warmup" },
 	{ "gradient_checkpointing", "train", "recompute" },
 	{ "eval_interval", "train", "eval_every" },
 	{ "eval_steps", "train", "eval_every" },
@@ -106,6 +110,10 @@ static const struct other_name {
 	{ "save_steps", "checkpoint", "every" },
 	{ "save_total_limit", "checkpoint", "keep" },
 	{ "resume_from_checkpoint", "checkpoint", "resume" },
+	{ "load", "checkpoint", "resume, or [model] load" },
+	{ "fsdp", "strategy NAME", "zero = 3" },
+	{ "tensor_model_parallel_size", "strategy NAME", "size" },
+	{ "pipeline_model_parallel_size", "strategy NAME", "size" },
 	{ "file", "log", "metrics" },
 	{ "path", "log", "metrics" },
 	{ "log_file", "log", "metrics" },
@@ -139,6 +147,14 @@ static const struct other_name sections[] = {
 	{ "parallel", NULL, "strategy NAME" },
 	{ "parallelism", NULL, "strategy NAME" },
 	{ "distributed", NULL, "strategy NAME" },
+};
+
+/* What Heddle has no key for; in place of ours what is so without one. */
+static const struct other_name without_key[] = {
+	{ "dtype", "checkpoint", "checkpoints are in fp32" },
+	{ "wandb", "log", "there is no counterpart; metrics and tensorboard are files" },
+	{ "wandb_project", "log", "there is no counterpart; metrics and tensorboard are files" },
+	{ "packing", "data", "there is no counterpart; texts are one stream, cut into sequences of train.seq" },
 };
 
 /* Keys with a meaning that no version has yet. */
@@ -195,6 +211,14 @@ static char *translated(const char *section, const char *key, const char *const 
 	return same || !there ? same : hd_format("[%s] %s", there->section, there->ours);
 }
 
+static const char *said_without_key(const char *section, const char *key)
+{
+	for (size_t i = 0; i < HD_LEN(without_key); i++)
+		if (!strcmp(without_key[i].section, section) && hd_word_alike(without_key[i].theirs, key))
+			return without_key[i].ours;
+	return NULL;
+}
+
 int hd_key_comes_later(const char *section, const char *key)
 {
 	for (size_t i = 0; i < HD_LEN(later); i++)
@@ -208,7 +232,9 @@ char *hd_unknown_key_hint(const char *section, const char *key, const char *cons
 	char *ours = section ? translated(section, key, names, n) : NULL, *hint;
 	const char *near = hd_suggest_nearest(key, names, n), *least = hd_suggest_least_far(key, names, n);
 
-	if (ours || near)
+	if (section && said_without_key(section, key))
+		hint = hd_strdup(said_without_key(section, key));
+	else if (ours || near)
 		hint = hd_format("did you mean %s?", ours ? ours : near);
 	else if (!n)
 		hint = hd_strdup("it has no keys");
