@@ -128,6 +128,24 @@ like "a LoRA adapter" "$(said check load.ini --set model.load=lora)" 'lora: is a
 like "heads are in no shape: resuming with others" \
 	"$(said train tiny.ini --set model.heads=2 --set train.steps=5 --set checkpoint.dir=a --set checkpoint.resume=auto)" \
 	'a/step-00000003/config.json: n_head is 4, and model.heads is 2'
+cp -r hf spoilt
+python3 - spoilt/model.safetensors <<'END'
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+n = struct.unpack("<Q", data[:8])[0]
+begin = 8 + n + json.loads(data[8:8 + n])["transformer.ln_f.bias"]["data_offsets"][0]
+data[begin + 4:begin + 8] = struct.pack("<f", float("nan"))
+open(sys.argv[1], "wb").write(data)
+END
+like "a weight that is no number: train" "$(said train load.ini --set model.load=spoilt)" \
+	'step 1: .*as they were before it, with 1 of the 32 values of ln_f\.bias not finite$'
+like "a weight that is no number: eval" "$(said eval spoilt --data text.txt)" \
+	'the loss is not a number: weights are not finite: 1 of the 32 values of ln_f\.bias$'
+cp -r base slow && rm slow/tokenizer.json && touch slow/vocab.json slow/merges.txt
+how='of vocab\.json and merges\.txt there, AutoTokenizer.*save_pretrained\(DIR\) of transformers makes a tokenizer\.json'
+like "a tokenizer in two files: train" "$(said train load.ini --set model.load=slow)" "$how"
+like "a tokenizer in two files: generate" "$(said generate slow --prompt a)" "$how"
+like "a tokenizer in two files: tokenize" "$(said tokenize --tokenizer slow --ids text.txt)" "slow/tokenizer\.json: .*; $how"
 rm hf/model.safetensors
 like "weights that are not there" "$(said check load.ini)" 'hf/model.safetensors'
 touch hf/pytorch_model.bin

@@ -31,6 +31,19 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 	return hd_comm_agree(err);
 }
 
+static int no_number(const struct hd_job *j, struct hd_err *err)
+{
+	struct hd_spoilt_weight w;
+
+	if (hd_program_find_spoilt(hd_job_owner(j), &w))
+		return hd_err_set(
+			err, HD_EINVAL,
+			"eval: the loss is not a number: weights are not finite: %lld of the %lld values of %s",
+			(long long)w.bad, (long long)w.n, w.name);
+	return hd_err_set(err, HD_EINVAL,
+			  "eval: the loss is not a number: weights are not finite, or became too large");
+}
+
 /* -- text -------------------------------------------------------------------------------------- */
 static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
 {
@@ -39,8 +52,7 @@ static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct
 
 	HD_TRY(hd_evaluate_file(j, &loss, &tokens, &left, err));
 	if (isnan(loss))
-		return hd_err_set(err, HD_EINVAL,
-				  "eval: the loss is not a number: weights are not finite, or became too large");
+		return no_number(j, err);
 	if (left)
 		hd_log(HD_LOG_INFO,
 		       "eval: the last %lld of %lld tokens are left out: they are no window of train.seq = %lld",

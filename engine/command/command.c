@@ -346,7 +346,7 @@ int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char
 	return hd_err_set(
 		err, HD_EINVAL,
 		"%s: the model's vocab of %lld is not one of bytes, and there is no tokenizer.json in %s: put it "
-		"there, or give --tokenizer DIR%s",
-		verb, (long long)vocab, c->positional,
-		strcmp(verb, "generate") ? "" : ", or the prompt as ids (--ids)");
+		"there, or give --tokenizer DIR%s%s",
+		verb, (long long)vocab, c->positional, strcmp(verb, "generate") ? "" : ", or the prompt as ids (--ids)",
+		hd_tokenizer_advice(c->positional));
 }

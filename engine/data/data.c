@@ -118,8 +118,9 @@ static int check_bytes(struct hd_conf *c, struct hd_section *s, const char *what
 				       (long long)vocab);
 	return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL,
 			       "%s is text, and the model's vocab of %lld is not one of bytes. Give the DIR of its "
-			       "tokenizer.json, or byte if bytes are meant",
-			       what, (long long)vocab);
+			       "tokenizer.json, or byte if bytes are meant%s",
+			       what, (long long)vocab,
+			       hd_tokenizer_advice(hd_section_str(hd_conf_section(c, NULL, "model"), "load")));
 }
 
 int hd_data_text_tokenizer(struct hd_conf *c, const char *what, int64_t vocab, struct hd_tokenizer **out,

@@ -133,3 +133,12 @@ int hd_program_find_spoilt(const struct hd_program *g, struct hd_spoilt_weight *
 	}
 	return w->bad > 0;
 }
+
+char *hd_program_spoilt_text(const struct hd_program *g)
+{
+	struct hd_spoilt_weight w;
+
+	if (!hd_program_find_spoilt(g, &w))
+		return hd_strdup("");
+	return hd_format("%lld of the %lld values of %s not finite", (long long)w.bad, (long long)w.n, w.name);
+}

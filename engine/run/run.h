@@ -74,6 +74,8 @@ struct hd_spoilt_weight {
 	int64_t bad, n; /* so many of the values here are not finite */
 };
 int hd_program_find_spoilt(const struct hd_program *g, struct hd_spoilt_weight *w);
+char *hd_program_spoilt_text(
+	const struct hd_program *g); /* "3 of the 64 values of NAME not finite", or ""; malloc'ed */
 /* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
 double hd_program_products(struct hd_program *g, struct hd_run *run);
 /* From now on; 0: no more.  steps: how many there will be. */

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct hd_tokenizer {
 	char *path;
@@ -32,6 +33,23 @@ char *hd_tokenizer_file(const char *path)
 	int file = stat(path, &st) ? n > 5 && !strcmp(path + n - 5, ".json") : !S_ISDIR(st.st_mode);
 
 	return file ? hd_strdup(path) : hd_format("%s/tokenizer.json", path);
+}
+
+static int is_in(const char *dir, const char *name)
+{
+	char *path = hd_format("%s/%s", dir, name);
+	int there = !access(path, F_OK);
+
+	free(path);
+	return there;
+}
+
+const char *hd_tokenizer_advice(const char *dir)
+{
+	if (!*dir || is_in(dir, "tokenizer.json") || !is_in(dir, "vocab.json") || !is_in(dir, "merges.txt"))
+		return "";
+	return "; of vocab.json and merges.txt there, AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of "
+	       "transformers makes a tokenizer.json";
 }
 
 /* Text is bytes for the model where ByteLevel comes last, and only there. */
@@ -130,7 +148,7 @@ int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err
 		root = json_loadb(text, n, JSON_ALLOW_NUL, &at);
 	}
 	if (!text)
-		hd_err_set(err, HD_EIO, "%s: %s", t->path, strerror(errno));
+		hd_err_set(err, HD_EIO, "%s: %s%s", t->path, strerror(errno), hd_tokenizer_advice(path));
 	else if (!root)
 		hd_err_set(err, HD_EINVAL, "%s:%d: %s", t->path, at.line, at.text);
 	else if (load(t, root, &why) < 0)

@@ -66,7 +66,7 @@ static int weights_not_finite(struct train_loop *l, int64_t step, double loss, d
 static int not_finite(struct train_loop *l, struct hd_run *run, struct train_feed *f, double loss, double norm)
 {
 	struct hd_err where = { 0 };
-	char *me = hd_rank_text(l->j->world.rank);
+	char *me = hd_rank_text(l->j->world.rank), *spoilt;
 	int received = 0;
 
 	loss = isnan(loss) ? fabs(loss) : loss; /* "nan", not "-nan" */
@@ -75,15 +75,17 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 		free(me);
 		return l->err->code;
 	}
+	spoilt = hd_program_spoilt_text(l->g);
 	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &received, &where));
 	for (int turn = 0; turn < 2 && !l->err->code; turn++) { /* where it began; else who was sent it first */
 		if (where.code && received <= turn)
 			hd_err_set(l->err, HD_EINVAL,
 				   "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as "
-				   "they were before it",
-				   (long long)run->step, loss, norm, me, where.text);
+				   "they were before it%s%s",
+				   (long long)run->step, loss, norm, me, where.text, *spoilt ? ", with " : "", spoilt);
 		hd_comm_agree(l->err);
 	}
+	free(spoilt);
 	free(me);
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }
