@@ -29,6 +29,14 @@ static int not_json(const struct hd_batch *b, int64_t line, struct hd_span json,
 			  (long long)line + 1, why);
 }
 
+/* Of the usual files of conversations: behind the fields that a line has. */
+static const char *chat_advice(json_t *o)
+{
+	if (!json_is_array(json_object_get(o, "messages")) && !json_is_array(json_object_get(o, "conversations")))
+		return "";
+	return ". A conversation is made text first: by apply_chat_template(messages, tokenize=False) of transformers";
+}
+
 static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const char *field, struct hd_err *err)
 {
 	json_t *have = json_object_get(o, field);
@@ -44,8 +52,8 @@ static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const cha
 		hd_err_set(err, HD_EINVAL, "%s:%lld: the field %s is not a string", b->path, (long long)line + 1,
 			   field);
 	else
-		hd_err_set(err, HD_EINVAL, "%s:%lld: has no field %s; it has: %.400s", b->path, (long long)line + 1,
-			   field, names);
+		hd_err_set(err, HD_EINVAL, "%s:%lld: has no field %s; it has: %.400s%s", b->path, (long long)line + 1,
+			   field, names, chat_advice(o));
 	free(names);
 	return err->code;
 }
