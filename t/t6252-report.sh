@@ -29,6 +29,7 @@ like "training is not" "$(grep 'class="line c' a.html | head -1)" '<path class="
 like "and both are named" "$(grep 'class="legend"' a.html | head -1)" 'training: [0-9.]+<.*validation: [0-9.]+<'
 like "the model" "$(cat a.html)" '<b>Model:</b> gpt2, 34\.7 K parameters: 2 layers, embed 32, 4 heads, vocab 256; 8 sequences of 32 tokens a step'
 like "the layout" "$(cat a.html)" '<b>Layout:</b> dp 1: 1 rank x [0-9]+ threads?, fp32'
+like "steps' own time is another one" "$(cat a.html)" '<th>time in steps<'
 like "when it ran" "$(cat a.html)" '<b>Time:</b> 20[0-9][0-9]-[0-9-]+ [0-9:]+ to 20'
 like "what it is of" "$(cat a.html)" '<h1>a\.jsonl</h1>'
 ok "none of experts where there are none" eval '! grep -q "<h2>Load" a.html'
@@ -41,8 +42,62 @@ ok "and the experts of the one that has some" grep -q '<h2>Load' two.html
 awk 'BEGIN { for (i = 1; i <= 30000; i++) printf "{\"step\": %d, \"loss\": %s, \"lr\": 1e-3}\n", i, i == 99 ? "null" : i == 77 ? 1e6 : 3 }' >long.jsonl
 ok "a long run" heddle report long.jsonl --out long.html
 ok "is a page of less than 100 KB" test "$(wc -c <long.html)" -lt 100000
-like "drawn as means, and faintly as it is" "$(grep -o 'class="faint\|thick: means of up to 500 steps' long.html | sort | uniq -c | tr -s ' \n' ' ')" 'class="faint .*thick: means of up to 500 steps'
-ok "whose axis a spike does not stretch" eval '! grep -q ">2e+05<" long.html'
+like "drawn as means, and thinly with its extremes" "$(cat long.html)" 'thick: means of up to 500 steps; thin: the smallest and largest of up to 50 steps'
+# The frame is 14 to 208 high.
+tops() { sed -n 's/.*class="'"$2"' c[0-9]" d="\([^"]*\)".*/\1/p' "$1" | tr 'ML' '\n\n' | awk 'NF == 2 { n += $2 < 14.5 } END { print n + 0 }'; }
+is "a spike is at its value" "$(tops long.html faint)" 1
+like "on an axis on which the rest is seen" "$(cat long.html)" 'nats per token, log scale'
+unlike "and which other drawings do not share" "$(cat long.html)" 'learning rate, log scale'
+awk 'BEGIN { for (i = 1; i <= 100000; i++) printf "{\"step\": %d, \"loss\": %s}\n", i, i == 50000 ? 60 : 3 }' >spike.jsonl
+heddle report spike.jsonl --out spike.html
+is "a spike of one step in 100,000 is seen" "$(tops spike.html faint)" 1
+wide=$(sed -n 's/.*class="curves" viewBox="0 0 \([0-9]*\) .*/\1/p' spike.html)
+right=$(sed -n 's/.*<text x="\([0-9.]*\)".*middle">100000<.*/\1/p' spike.html)
+ok "the last step's number is whole" awk "BEGIN { exit !($right + 6 * 7 / 2 < $wide) }"
+
+# Few points, of which the last is the worst.
+for i in 1 2 3 4 5; do echo "{\"step\": $i, \"loss\": $((i * i * i * i * i)), \"grad_norm\": $((i + 2))}"; done >rise.jsonl
+heddle report rise.jsonl --out rise.html
+is "the last point is alone at the top" "$(sed -n 's/.*class="line c0" d="\([^"]*\)".*/\1/p' rise.html | head -1 | tr 'ML' '\n\n' |
+	awk 'NF == 2 { y = $2; n += y < 14.5 } END { print n, y < 14.5 }')" "1 1"
+
+# A run that diverges by 17 powers of ten, beside one that does not.
+awk 'BEGIN { for (i = 1; i <= 50; i++) printf "{\"step\": %d, \"loss\": %g}\n", i, 3 * exp(i * 0.8) }' >far.jsonl
+awk 'BEGIN { for (i = 1; i <= 50; i++) printf "{\"step\": %d, \"loss\": %g}\n", i, 10 - i / 10 }' >near.jsonl
+heddle report near.jsonl,far.jsonl --out far.html
+is "leaves it a part of the drawing" "$(sed -n 's/.*class="line c0" d="\([^"]*\)".*/\1/p' far.html | head -1 | tr 'ML' '\n\n' |
+	awk 'NF == 2 { low = low == "" || $2 > low ? $2 : low; high = high == "" || $2 < high ? $2 : high } END { print (low - high > 15) }')" 1
+like "and what is above is counted" "$(cat far.html)" 'far.jsonl, training: [0-9.e+]+ \([0-9]+ of 50 points above, up to [0-9.e+]+\)'
+like "and marked" "$(cat far.html)" 'class="f c1" d="M[0-9. ]*l4 7h-8z"><title>step '
+like "the page has both names" "$(cat far.html)" '<title>Heddle: near\.jsonl, far\.jsonl</title>'
+
+# Curves of one run differ, and so do the tenth run and the second.
+for i in a b; do printf '{"step": 1, "load": [1, 2]}\n{"step": 2, "load": [2, 3]}\n' >load$i.jsonl; done
+heddle report loada.jsonl,loadb.jsonl --out load.html
+is "layers of a run look different" "$(grep -o 'class="line c[^"]*" d="M[^1]' load.html | sed 's/" d.*//' | sort -u | tr '\n' ' ')" \
+	'class="line c0 class="line c0 d1 class="line c1 class="line c1 d1 '
+heddle report "$(printf 'old%s.jsonl,' 1 2 3 4 5 6 7 8 9 | sed 's/old[0-9]/near/g')" --out nine.html
+like "the ninth run has the first one's colour, and dashes" "$(cat nine.html)" 'class="line c0 d2"'
+
+# Everything wide scrolls by itself.
+is "tables and drawings are in what scrolls" "$(grep -c '<table>\|<svg class="curves"' far.html)" \
+	"$(grep -c '<div class="wide"><\(table>\|svg class="curves"\)' far.html)"
+like "and drawings stay readable" "$(cat far.html)" '\.curves\{[^}]*min-width:600px'
+
+# The last step of a run that fails.
+printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": null, "grad_norm": 1, "error": "step 2: loss inf <"}\n' >failed.jsonl
+heddle report failed.jsonl --out failed.html
+like "a failure is shown" "$(cat failed.html)" '<b>Failed:</b> step 2: loss inf &#60;<'
+printf '{"step": 2, "loss": 2}\n' >>failed.jsonl
+heddle report failed.jsonl --out failed.html
+unlike "but not where the run went on" "$(cat failed.html)" 'Failed:'
+printf '{"step": 1, "loss": null, "error": "no"}\n' >failed.jsonl
+heddle report failed.jsonl --out failed.html
+like "also one in the first step" "$(cat failed.html)" '<b>Failed:</b> no<'
+
+mv near.jsonl near,far.jsonl
+heddle report near,far.jsonl --out comma.html
+like "a name with a comma" "$(cat comma.html)" '<h1>near,far\.jsonl</h1>'
 
 printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": null}\n' >null.jsonl
 heddle report null.jsonl --out null.html

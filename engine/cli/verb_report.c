@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+/* Names with commas between them; a file whose own name has some is that one file. */
 static int read_all(struct hd_report *r, char *paths, struct hd_err *err)
 {
 	char *rest = NULL;
 
+	if (strchr(paths, ',') && !access(paths, F_OK))
+		return hd_curves_read(paths, &r->run[r->n++], err);
 	for (char *p = strtok_r(paths, ",", &rest); p; p = strtok_r(NULL, ",", &rest)) {
 		if (r->n == HD_MOST_RUNS)
 			return hd_err_set(err, HD_EINVAL, "report: at most %d files", HD_MOST_RUNS);

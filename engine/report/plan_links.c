@@ -7,7 +7,7 @@
 #include "engine/report/plot.h"
 #include <math.h>
 
-enum { WIDE = 960, LEFT = 96, RIGHT = 110, SPAN = WIDE - LEFT - RIGHT, BAR = 9, ROW = 2 * BAR + 6, MOST_ROWS = 24 };
+enum { WIDE = 960, LEFT = 96, RIGHT = 110, SPAN = WIDE - LEFT - RIGHT, BAR = 12, ROW = 2 * BAR + 8, MOST_ROWS = 24 };
 
 static const char *const links[] = { "within its node", "to other nodes" };
 
@@ -28,7 +28,7 @@ static void draw_bar(FILE *f, const struct hd_page_stage *s, int link, double mo
 		return;
 	fprintf(f, "<rect class=\"f l%d\" x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>", link, LEFT, y,
 		fmax(wide, 1), BAR);
-	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", LEFT + fmax(wide, 1) + 5, y + BAR - 0.5,
+	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", LEFT + fmax(wide, 1) + 5, y + BAR - 2,
 		hd_human_bytes(s->sent[link]).text);
 }
 

@@ -5,18 +5,23 @@
 #include "engine/report/plot.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WIDE 720
 #define HIGH 250
 #define LEFT 78
-#define RIGHT 12
+#define RIGHT 30 /* half of a number below */
 #define TOP 14
 #define BOTTOM 42
 #define FAINT 1200 /* points of a line as it is */
 #define MEANS 60   /* and of its means */
+#define FAR 100    /* so many times larger than all of another line is another line's misfortune */
+#define FLAT 20    /* a value this many times smaller than the largest is seen as none */
 
 struct frame {
 	double x0, x1, y0, y1;
+	int log; /* the vertical axis, which then has positive values alone */
+	int cut; /* values above y1 are marks at the upper edge */
 };
 
 void hd_html_text(FILE *f, const char *s)
@@ -29,37 +34,72 @@ void hd_html_text(FILE *f, const char *s)
 }
 
 /* -- what is seen --------------------------------------------------------------------------------------------------------- */
-/* The largest value but one in a hundred; twice that is shown. */
-static double usual_most(const struct hd_curve *k)
+/* The value that a quarter of a line's points do not exceed. */
+static double low_quarter(const struct hd_curve *k)
 {
-	double *y = hd_alloc((k->n + 1) * sizeof(*y)), most;
+	double *y = hd_alloc((k->n + 1) * sizeof(*y)), low;
+
+	memcpy(y, k->y, k->n * sizeof(*y));
+	hd_sort(y, k->n);
+	low = y[(k->n - 1) / 4];
+	free(y);
+	return low;
+}
+
+static double most_of(const struct hd_curve *k)
+{
+	double most = -INFINITY;
 
 	for (size_t i = 0; i < k->n; i++)
-		y[i] = k->y[i];
-	hd_sort(y, k->n);
-	most = y[(k->n - 1) * 99 / 100];
-	if (y[k->n - 1] <= 2 * most)
-		most = y[k->n - 1];
-	free(y);
+		most = fmax(most, k->y[i]);
 	return most;
+}
+
+/* One run that diverges by many powers of ten leaves the others their place. */
+static void cut_above(struct frame *f, const struct hd_line *lines, size_t n)
+{
+	double calm = INFINITY;
+	int many = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!lines[i].dotted) {
+			calm = fmin(calm, most_of(lines[i].curve));
+			many++;
+		}
+	f->cut = many > 1 && f->y1 > FAR * calm && f->y0 < FAR * calm;
+	f->y1 = f->cut ? FAR * calm : f->y1;
+}
+
+/* All values of one line are inside: a peak is what a reader looks for.  Where it would press a line on the axis, the axis is logarithmic. */
+static int wants_log(const struct frame *f, const struct hd_line *lines, size_t n)
+{
+	if (f->y0 <= 0)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		if (low_quarter(lines[i].curve) < f->y1 / FLAT)
+			return 1;
+	return 0;
 }
 
 static struct frame frame_of(const struct hd_line *lines, size_t n)
 {
-	struct frame f = { INFINITY, -INFINITY, INFINITY, -INFINITY };
+	struct frame f = { INFINITY, -INFINITY, INFINITY, -INFINITY, 0, 0 };
 
 	for (size_t i = 0; i < n; i++) {
 		const struct hd_curve *k = lines[i].curve;
 
-		f.y1 = fmax(f.y1, usual_most(k));
 		for (size_t j = 0; j < k->n; j++) {
 			f.x0 = fmin(f.x0, k->x[j]);
 			f.x1 = fmax(f.x1, k->x[j]);
 			f.y0 = fmin(f.y0, k->y[j]);
+			f.y1 = fmax(f.y1, k->y[j]);
 		}
 	}
 	if (f.x1 <= f.x0)
 		f.x1 = f.x0 + 1;
+	f.log = wants_log(&f, lines, n);
+	if (f.log)
+		cut_above(&f, lines, n);
 	if (f.y1 <= f.y0)
 		f.y1 = f.y0 + fmax(1e-12, fabs(f.y0) / 10);
 	return f;
@@ -72,9 +112,9 @@ static double across(const struct frame *f, double x)
 
 static double down(const struct frame *f, double y)
 {
-	double at = HIGH - BOTTOM - (y - f->y0) / (f->y1 - f->y0) * (HIGH - TOP - BOTTOM);
+	double part = f->log ? log(y / f->y0) / log(f->y1 / f->y0) : (y - f->y0) / (f->y1 - f->y0);
 
-	return at < TOP ? TOP : at;
+	return HIGH - BOTTOM - fmin(part, 1) * (HIGH - TOP - BOTTOM);
 }
 
 /* -- axes ----------------------------------------------------------------------------------------------------------------- */
@@ -85,17 +125,35 @@ static double tick(double range) /* 1, 2 or 5 times a power of ten: four to nine
 	return many >= 5 ? 5 * unit : many >= 2 ? 2 * unit : unit;
 }
 
+static void line_across(FILE *out, const struct frame *f, double v)
+{
+	fprintf(out,
+		"<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+		LEFT, down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
+}
+
+/* Powers of ten, every second, third, ... of many; of few also 2 and 5 times each. */
+static void lines_of_log(FILE *out, const struct frame *f)
+{
+	double low = floor(log10(f->y0)), high = log10(f->y1), each = ceil((high - low) / 8);
+
+	for (double e = low; e <= high; e += each)
+		for (int k = 1; k <= (high - low > 3 ? 1 : 5); k += k == 1 ? 1 : 3) {
+			double v = k * pow(10, e);
+
+			if (v >= f->y0 && v <= f->y1)
+				line_across(out, f, v);
+		}
+}
+
 static void axes(FILE *out, const struct frame *f, const char *unit)
 {
 	double dx = tick(f->x1 - f->x0), dy = tick(f->y1 - f->y0);
 
-	for (double y = ceil(f->y0 / dy) * dy; y <= f->y1; y += dy) {
-		double v = fabs(y) < dy / 1000 ? 0 : y;
-
-		fprintf(out,
-			"<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
-			LEFT, down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
-	}
+	if (f->log)
+		lines_of_log(out, f);
+	for (double y = ceil(f->y0 / dy) * dy; !f->log && y <= f->y1; y += dy)
+		line_across(out, f, fabs(y) < dy / 1000 ? 0 : y);
 	for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
 		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>\n", across(f, x),
 			HIGH - BOTTOM + 16, x);
@@ -104,17 +162,39 @@ static void axes(FILE *out, const struct frame *f, const char *unit)
 	fprintf(out, "<text class=\"name\" transform=\"translate(14 %d) rotate(-90)\" text-anchor=\"middle\">",
 		(HIGH - BOTTOM + TOP) / 2);
 	hd_html_text(out, unit);
-	fprintf(out, "</text>\n");
+	fprintf(out, "%s</text>\n", f->log ? ", log scale" : "");
 }
 
 /* -- lines ---------------------------------------------------------------------------------------------------------------- */
-/* At most `points` means of what follows each other. */
-static void path(FILE *out, const struct frame *f, const struct hd_line *l, size_t points, const char *class)
+static size_t group_of(size_t n, size_t groups)
+{
+	return (n + groups - 1) / groups;
+}
+
+/* " c3 d1": of lines that share a colour each has its dashes, and behind these its strength. */
+static void print_look(FILE *out, const struct hd_line *l)
+{
+	fprintf(out, " c%d", l->colour % 8);
+	if (l->dashes % 4)
+		fprintf(out, " d%d", l->dashes % 4);
+	if (l->dashes / 4)
+		fprintf(out, " o%d", l->dashes / 4 % 3);
+}
+
+static void begin_path(FILE *out, const struct hd_line *l, const char *class)
+{
+	fprintf(out, "<path class=\"%s", class);
+	print_look(out, l);
+	fprintf(out, "\" d=\"");
+}
+
+/* Means of what follows each other. */
+static void means(FILE *out, const struct frame *f, const struct hd_line *l, const char *class)
 {
 	const struct hd_curve *k = l->curve;
-	size_t each = (k->n + points - 1) / points;
+	size_t each = group_of(k->n, MEANS);
 
-	fprintf(out, "<path class=\"%s c%d\" d=\"", class, l->colour % 8);
+	begin_path(out, l, class);
 	for (size_t i = 0; i < k->n; i += each) {
 		size_t m = k->n - i < each ? k->n - i : each;
 		double x = 0, y = 0;
@@ -124,6 +204,29 @@ static void path(FILE *out, const struct frame *f, const struct hd_line *l, size
 			y += k->y[j] / (double)m;
 		}
 		fprintf(out, "%s%.1f %.1f", i ? "L" : "M", across(f, x), down(f, y));
+	}
+	fprintf(out, "\"/>\n");
+}
+
+/* Each point; of very many the least and the largest of what falls on a column, in their order, so that one spike is there. */
+static void points(FILE *out, const struct frame *f, const struct hd_line *l, const char *class)
+{
+	const struct hd_curve *k = l->curve;
+	size_t each = k->n > FAINT ? group_of(k->n, FAINT / 2) : 1;
+
+	begin_path(out, l, class);
+	for (size_t i = 0; i < k->n; i += each) {
+		size_t least = i, most = i;
+
+		for (size_t j = i; j < i + each && j < k->n; j++) {
+			least = k->y[j] < k->y[least] ? j : least;
+			most = k->y[j] > k->y[most] ? j : most;
+		}
+		for (int turn = 0; turn < (least == most ? 1 : 2); turn++) {
+			size_t at = (turn == 0) == (least < most) ? least : most;
+
+			fprintf(out, "%s%.1f %.1f", i || turn ? "L" : "M", across(f, k->x[at]), down(f, k->y[at]));
+		}
 	}
 	fprintf(out, "\"/>\n");
 }
@@ -138,26 +241,62 @@ static void dots(FILE *out, const struct frame *f, const struct hd_line *l)
 			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], k->y[i]);
 }
 
-/* A piece of the line as it is drawn, the name, the last value. */
-static void legend(FILE *out, const struct hd_line *lines, size_t n)
+/* Triangles at the upper edge, 12 apart at least.  -> how many points are above it. */
+static size_t marks_above(FILE *out, const struct frame *f, const struct hd_line *l)
 {
-	size_t each = 1;
+	const struct hd_curve *k = l->curve;
+	double last = -INFINITY;
+	size_t above = 0;
 
+	for (size_t i = 0; f->cut && i < k->n; i++) {
+		double x = across(f, k->x[i]);
+
+		above += k->y[i] > f->y1;
+		if (!out || k->y[i] <= f->y1 || x < last + 12)
+			continue;
+		fprintf(out, "<path class=\"f c%d\" d=\"M%.1f %dl4 7h-8z\"><title>step %.10g: %.6g</title></path>\n",
+			l->colour % 8, x, TOP - 9, k->x[i], k->y[i]);
+		last = x;
+	}
+	return above;
+}
+
+/* What is drawn thick and what thin, of the line with most points. */
+static void note(FILE *out, const struct hd_line *lines, size_t n)
+{
+	size_t most = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!lines[i].dotted && lines[i].curve->n > most)
+			most = lines[i].curve->n;
+	if (most <= MEANS)
+		return;
+	fprintf(out, "<span class=\"note\">thick: means of up to %zu steps; thin: ", group_of(most, MEANS));
+	if (most > FAINT)
+		fprintf(out, "the smallest and largest of up to %zu steps</span>", group_of(most, FAINT / 2));
+	else
+		fprintf(out, "each step</span>");
+}
+
+/* A piece of the line as it is drawn, the name, the last value. */
+static void legend(FILE *out, const struct frame *f, const struct hd_line *lines, size_t n)
+{
 	fprintf(out, "<p class=\"legend\">");
 	for (size_t i = 0; i < n; i++) {
 		const struct hd_curve *k = lines[i].curve;
 
-		fprintf(out,
-			"<span><svg class=\"key c%d\" viewBox=\"0 0 34 10\"><path class=\"line%s\" d=\"M1 5H33\"/>%s</svg> ",
-			lines[i].colour % 8, lines[i].dotted ? " dashed" : "",
+		fprintf(out, "<span><svg class=\"key c%d\" viewBox=\"0 0 34 10\">", lines[i].colour % 8);
+		begin_path(out, &lines[i], lines[i].dotted ? "line dashed" : "line");
+		fprintf(out, "M1 5H33\"/>%s</svg> ",
 			lines[i].dotted ? "<circle cx=\"17\" cy=\"5\" r=\"3\" class=\"at\"/>" : "");
 		hd_html_text(out, lines[i].label);
-		fprintf(out, ": %.5g</span> ", k->y[k->n - 1]);
-		if (!lines[i].dotted && (k->n + MEANS - 1) / MEANS > each)
-			each = (k->n + MEANS - 1) / MEANS;
+		fprintf(out, ": %.5g", k->y[k->n - 1]);
+		if (marks_above(NULL, f, &lines[i]))
+			fprintf(out, " (%zu of %zu points above, up to %.5g)", marks_above(NULL, f, &lines[i]), k->n,
+				most_of(k));
+		fprintf(out, "</span> ");
 	}
-	if (each > 1)
-		fprintf(out, "<span class=\"note\">thick: means of up to %zu steps; thin: as it is</span>", each);
+	note(out, lines, n);
 	fprintf(out, "</p>\n");
 }
 
@@ -165,18 +304,24 @@ void hd_curves_draw(FILE *out, const struct hd_drawing *d)
 {
 	struct frame f = frame_of(d->lines, d->n);
 
-	fprintf(out, "<h2>%s</h2>\n<svg class=\"curves\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
+	fprintf(out,
+		"<h2>%s</h2>\n<div class=\"wide\"><svg class=\"curves\" viewBox=\"0 0 %d %d\" role=\"img\" "
+		"aria-label=\"%s\">\n",
 		d->title, WIDE, HIGH, d->title);
 	axes(out, &f, d->unit);
 	for (size_t i = 0; i < d->n; i++) {
 		const struct hd_line *l = &d->lines[i];
 
-		if (!l->dotted && l->curve->n > MEANS)
-			path(out, &f, l, FAINT, "faint");
-		path(out, &f, l, l->dotted ? FAINT : MEANS, l->dotted ? "line dashed" : "line");
-		if (l->dotted)
+		marks_above(out, &f, l);
+		if (l->dotted) {
+			points(out, &f, l, "line dashed");
 			dots(out, &f, l);
+			continue;
+		}
+		if (l->curve->n > MEANS)
+			points(out, &f, l, "faint");
+		means(out, &f, l, "line");
 	}
-	fprintf(out, "</svg>\n");
-	legend(out, d->lines, d->n);
+	fprintf(out, "</svg></div>\n");
+	legend(out, &f, d->lines, d->n);
 }

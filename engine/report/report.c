@@ -73,11 +73,12 @@ static void row(FILE *f, const struct hd_curves *r, int colour)
 
 static void table(FILE *f, const struct hd_report *r)
 {
-	fprintf(f, "<table><tr><th>run</th><th>steps</th><th>loss</th><th>valid loss</th><th>tokens</th><th>time</th>"
-		   "<th>tokens/s</th></tr>\n");
+	fprintf(f,
+		"<div class=\"wide\"><table><tr><th>run</th><th>steps</th><th>loss</th><th>valid loss</th><th>tokens</th>"
+		"<th>time in steps</th><th>tokens/s</th></tr>\n");
 	for (int i = 0; i < r->n; i++)
 		row(f, &r->run[i], i);
-	fprintf(f, "</table>\n");
+	fprintf(f, "</table></div>\n");
 }
 
 /* -- the drawings --------------------------------------------------------------------------------------------------------- */
@@ -89,19 +90,28 @@ static char *label_of(const struct hd_report *r, int run, const char *key)
 	return r->n > 1 ? hd_format("%s, %s", r->run[run].path, name) : hd_strdup(name);
 }
 
+/* Of several runs each has a colour, and line k of a run dashes of its own; of one run each line has a colour. */
+static struct hd_line line_of(const struct hd_report *r, int run, const struct hd_curve *k, int at, int dotted)
+{
+	struct hd_line l = { .curve = k, .label = label_of(r, run, k->name), .dotted = dotted };
+
+	l.colour = r->n > 1 ? run : at;
+	l.dashes = r->n > 1 ? at + 2 * (run / 8) : at / 8;
+	return l;
+}
+
 /* The curve `key`, or where it is an array each of its curves, of one run. */
 static size_t collect(const struct hd_report *r, int run, const char *key, struct hd_line *lines, size_t n)
 {
 	const struct hd_curves *c = &r->run[run];
-	size_t m = strlen(key);
+	size_t m = strlen(key), before = n;
 
 	for (size_t i = 0; i < c->n && n < MOST_LINES; i++) {
 		const char *name = c->all[i].name;
 
 		if (strncmp(name, key, m) || (name[m] && name[m] != '.'))
 			continue;
-		lines[n] = (struct hd_line){ &c->all[i], label_of(r, run, name), r->n > 1 ? run : (int)n,
-					     !strcmp(key, "valid_loss") };
+		lines[n] = line_of(r, run, &c->all[i], (int)(r->n > 1 ? n - before : n), !strcmp(key, "valid_loss"));
 		n++;
 	}
 	return n;
@@ -147,7 +157,7 @@ static void about_times(FILE *f, const struct hd_curves *r)
 	ended = (time_t)r->ended;
 	strftime(a, sizeof(a), "%Y-%m-%d %H:%M", gmtime_r(&began, &t));
 	strftime(b, sizeof(b), "%Y-%m-%d %H:%M UTC", gmtime_r(&ended, &t));
-	text = hd_format("%s to %s", a, b);
+	text = hd_format("%s to %s, first to last line: steps, evaluations, saves and pauses", a, b);
 	about_line(f, "Time:", text);
 	free(text);
 }
@@ -161,25 +171,26 @@ static void foresight(FILE *f, const struct hd_curves *c)
 		return;
 	copy = hd_strdup(c->foresight);
 	about_line(f, "Predicted:", strtok_r(copy, "\n", &rest));
-	fprintf(f, "<table><tr><th>of a step</th><th>predicted</th><th>measured</th></tr>\n");
+	fprintf(f, "<div class=\"wide\"><table><tr><th>of a step</th><th>predicted</th><th>measured</th></tr>\n");
 	while ((line = strtok_r(NULL, "\n", &rest))) {
 		fprintf(f, "<tr>");
 		for (cell = strtok_r(line, "\t", &more); cell; cell = strtok_r(NULL, "\t", &more))
 			fprintf(f, "<td>%s</td>", cell);
 		fprintf(f, "</tr>\n");
 	}
-	fprintf(f, "</table>\n");
+	fprintf(f, "</table></div>\n");
 	free(copy);
 }
 
 static void about(FILE *f, const struct hd_report *r)
 {
 	for (int i = 0; i < r->n; i++) {
-		if (r->n > 1 && r->run[i].model)
+		if (r->n > 1 && (r->run[i].model || r->run[i].failed))
 			about_line(f, "Run:", r->run[i].path);
 		about_line(f, "Model:", r->run[i].model);
 		about_line(f, "Layout:", r->run[i].layout);
 		about_times(f, &r->run[i]);
+		about_line(f, "Failed:", r->run[i].failed);
 		foresight(f, &r->run[i]);
 	}
 }
@@ -195,16 +206,21 @@ static void steps(FILE *f, const struct hd_report *r)
 	}
 }
 
-void hd_report_page(FILE *f, const struct hd_report *r)
+static void names(FILE *f, const struct hd_report *r)
 {
-	fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
-		   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/><title>Heddle: ");
-	hd_html_text(f, r->run[0].path);
-	fprintf(f, "</title><style>%s</style></head>\n<body><h1>", hd_page_style);
 	for (int i = 0; i < r->n; i++) {
 		fputs(i ? ", " : "", f);
 		hd_html_text(f, r->run[i].path);
 	}
+}
+
+void hd_report_page(FILE *f, const struct hd_report *r)
+{
+	fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
+		   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/><title>Heddle: ");
+	names(f, r);
+	fprintf(f, "</title><style>%s</style></head>\n<body><h1>", hd_page_style);
+	names(f, r);
 	fprintf(f, "</h1>\n");
 	about(f, r);
 	table(f, r);

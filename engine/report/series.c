@@ -156,6 +156,17 @@ static void add_foresight(struct hd_curves *c, const json_t *o)
 	add_step(c, json_object_get(o, "timeline"));
 }
 
+/* A run that went on behind it has not failed. */
+static void add_failure(struct hd_curves *c, const json_t *o)
+{
+	const char *error = text(o, "error");
+
+	if (!*error && !json_object_get(o, "loss"))
+		return;
+	free(c->failed);
+	c->failed = *error ? hd_strdup(error) : NULL;
+}
+
 static void add_time(struct hd_curves *c, double at)
 {
 	c->began = c->began > 0 ? c->began : at;
@@ -176,6 +187,7 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 	add_about(c, json_object_get(o, "run"));
 	if (json_is_object(json_object_get(o, "foresight")))
 		add_foresight(c, json_object_get(o, "foresight"));
+	add_failure(c, o);
 	if (json_is_number(json_object_get(o, "time")))
 		add_time(c, json_number_value(json_object_get(o, "time")));
 	json_object_foreach(o, key, v) {
@@ -219,7 +231,7 @@ int hd_curves_read(const char *path, struct hd_curves *c, struct hd_err *err)
 		else if (line[strspn(line, " \t\r\n")])
 			rc = add_line(c, line, number + 1, err);
 	rc = rc < 0 ? rc : err->code;
-	if (rc >= 0 && !c->n)
+	if (rc >= 0 && !c->n && !c->failed)
 		rc = hd_err_set(err, HD_EINVAL, "%s: has no numbers", path);
 	free(line);
 	fclose(f);
@@ -237,8 +249,9 @@ void hd_curves_free(struct hd_curves *c)
 	free(c->model);
 	free(c->layout);
 	free(c->foresight);
+	free(c->failed);
 	release_step(c->step);
-	c->model = c->layout = c->foresight = NULL;
+	c->model = c->layout = c->foresight = c->failed = NULL;
 	c->step = NULL;
 	c->all = NULL;
 	c->n = c->cap = 0;

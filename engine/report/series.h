@@ -18,6 +18,7 @@ struct hd_curves { /* of one metrics file, one per key */
 	size_t n, cap;
 	char *foresight;           /* predicted beside measured, as rows of a table; NULL: nothing */
 	char *model, *layout;      /* what the file says of the run; NULL: nothing */
+	char *failed;              /* the error of the last step, with which the run ended; NULL: nothing */
 	double began, ended;       /* seconds since 1970; 0: it does not say */
 	struct hd_page_both *step; /* a step that was predicted and run; NULL: nothing */
 };
