@@ -144,6 +144,14 @@ if [ "$(nproc)" -gt 1 ]; then
 else
 	skip 'one core: none is far from another'
 fi
+# Ranks that share cores take longer in what they do: without stages nobody waits for any.
+if [ -n "$(command -v mpirun)" ]; then
+	sed 's/^cores = .*/cores = 1/; s/^threads = [0-9]*.*/threads = 1/' "$src/t/data/two-cores.ini" >one.ini
+	heddle_mpi 2 train tiny.ini --set train.steps=2 --set dp.size=2 --set train.threads=1 --set log.machine=one.ini --set log.metrics=one.jsonl >run.txt 2>&1
+	ok 'two ranks on one core: no row of stages' sh -c 'grep -q "^communication" run.txt && ! grep -q "waiting for stages" run.txt'
+	near 'parts make up the step' "$(sed -n 's/.*"parts": \[\(.*\)\], "timeline".*/\1/p' one.jsonl | tr '{' '\n' |
+		awk -F'"predicted_seconds": ' 'NF > 1 { v = $2 + 0; if (/"kind": "step"/) step = v; else sum += v } END { print sum / step }')" 1 1e-3
+fi
 heddle train tiny.ini --set train.steps=4 >run.txt 2>&1
 ok 'without the file nothing is said' sh -c '! grep -q predicted run.txt'
 

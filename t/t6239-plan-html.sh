@@ -79,6 +79,13 @@ like "memory by kind" "$(cat page.html)" 'kept for backward'
 like "and names are written as text" "$(cat page.html)" 'small &#38; slow'
 like "no search, no points" "$seen" 'points 0'
 
+# Four ranks on two cores take as long as the cores do, and the drawing ends there.
+printf '[model]\nlayers = 2\nembed = 256\nheads = 4\nvocab = 64\n[data]\ntrain = none\n[train]\nseq = 64\nglobal_batch = 8\nsteps = 1\n[strategy d]\nplugin = dp\nsize = 4\n' >four.ini
+heddle plan four.ini --ranks 4 --machine "$src/t/data/two-cores.ini" --html crowd.html >said
+seen=$(python3 look.py crowd.html 2>&1)
+near "ranks that share cores: the row is as long as the step" "$(printf '%s\n' "$seen" | awk '/^row/ { print $2 }')" 850 1
+like "with its part of sharing" "$(cat crowd.html)" 'class="w5"><i></i>sharing cores'
+
 said=$(plan --json --slow 1=2)
 near "JSON has a step without the slow rank" "$(field "$said" 'r["slow"]["step_seconds_without"]')" "$(field "$(plan --json)" 'r["step_seconds"]')" 1e-9
 is "and which it is" "$(field "$said" 'r["slow"]["rank"], r["slow"]["factor"]')" "(1, 2.0)"
@@ -92,15 +99,28 @@ ok "in a page that is not large" test "$(wc -c <long.html)" -lt 400000
 python3 - >trace.json <<'E'
 import json
 bar = lambda rank, name, at, dur, **more: {"name": name, "ph": "X", "pid": rank, "tid": 0, "ts": at * 1e6, "dur": dur * 1e6, "args": dict(more, step=7)}
-unit = lambda rank, at, dur, busy: bar(rank, "F0", at, dur, kind="F", micro=0, chunk=0, stage=rank // 2, busy=busy * 1e6)
-events = [unit(r, 10, 4, 4) for r in range(6)] + [unit(6, 13, 3, 1), unit(7, 13, 3, 3)] + [bar(r, "U", 16, 2) for r in range(8)]
+piece = lambda rank, tid, at, dur: {"name": "x", "ph": "X", "pid": rank, "tid": tid, "ts": at * 1e6, "dur": dur * 1e6}
+def unit(rank, at, dur, waits):
+    yield bar(rank, "F0", at, dur, kind="F", micro=0, chunk=0, stage=rank // 2)
+    yield piece(rank, 1, at, (dur - waits) / 2)
+    yield piece(rank, 2, at + (dur - waits) / 2, waits)
+    yield piece(rank, 1, at + (dur + waits) / 2, (dur - waits) / 2)
+def rank(r):
+    yield from unit(r, 10, 6, 2) if r == 6 else unit(r, 10, 4, 0)
+    if r == 6: # a sync within the unit, of which a half is a kernel
+        yield bar(r, "S", 12, 2)
+        yield piece(r, 1, 0, 1) # of another step
+    yield bar(r, "U", 16, 2)
+    yield piece(r, 1, 16, 2)
+events = [e for r in range(8) for e in rank(r)]
 print(json.dumps({"traceEvents": events + [dict(bar(0, "F0", 0, 9), args={"step": 6, "stage": 0})]}))
 E
 plan --html traced.html --times trace.json --set train.global_batch=1 >said
 seen=$(python3 look.py traced.html 2>&1)
 like "a step that was run is drawn too" "$seen" 'drawing The step as traced . rank 0; rank 2; rank 4; rank 6'
 like "with its time" "$(cat traced.html)" 'traced 8(\.0*)? s'
-near "a wait within a unit is one" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" 0.625 0.01
+near "communication within a unit is a wait, and nothing else" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" 0.25 0.01
+like "where it was" "$(cat traced.html)" 'class="f w4" d="M308\.[0-9] [0-9.]*h21[123]\.0v[0-9.]*h-21[123]\.0z"'
 said=$(plan --times trace.json 2>&1)
 is "--times without --html: refused" $? 1
 like "and says so" "$said" 'times needs --html'

@@ -58,7 +58,7 @@ static struct hd_page_stage *stages_of(const struct hd_picture *x)
 					       .compute = s->compute,
 					       .exposed = s->exposed,
 					       .idle = s->idle };
-		v[i].spans = hd_planned_spans(&r->spans[i], &v[i].nspans);
+		v[i].spans = hd_planned_spans(r, i, &v[i].nspans);
 		v[i].use = use_of(&r->spans[i], &v[i].nuse);
 	}
 	return v;

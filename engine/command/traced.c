@@ -5,13 +5,16 @@
 #include "engine/command/picture.h"
 #include "engine/command/unit_times.h"
 #include "engine/base/json.h"
+#include "engine/foresight/timeline.h"
 #include "engine/human/human.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct traced_bar { /* of the row of units; microseconds of the trace */
-	int64_t rank, step;
-	double at, lasts, busy, stage; /* stage: -1 where the bar has none */
+enum { UNITS, KERNELS, COMMUNICATION, ROWS }; /* of a rank, by "tid" */
+struct traced_bar {                           /* microseconds of the trace */
+	int64_t rank, step;                   /* step -1: of an event within a unit */
+	double at, lasts, stage;              /* stage: -1 where the bar has none */
+	int row;
 	char kind;
 };
 struct traced_step {
@@ -27,25 +30,27 @@ static double number(const json_t *o, const char *key, double otherwise)
 	return json_is_number(x) ? json_number_value(x) : otherwise;
 }
 
-/* Bars of the first row, of rank "pid": F, B and W with their stage; G, S and U. */
+/* Of rank "pid".  In the first row F, B and W with their stage; G, S and U, some of them within these. */
 static void add(struct traced_step *t, const json_t *e)
 {
 	const json_t *args = json_object_get(e, "args");
 	const char *name = json_string_value(json_object_get(e, "name")),
 		   *phase = json_string_value(json_object_get(e, "ph"));
-	double lasts = number(e, "dur", -1), step = number(args, "step", -1);
+	double lasts = number(e, "dur", -1), step = number(args, "step", -1), row = number(e, "tid", -1);
 
-	if (!name || !phase || phase[0] != 'X' || number(e, "tid", -1) != 0 || lasts < 0 || step < 0 || step > 1e15)
+	if (!name || !phase || phase[0] != 'X' || !(row >= 0 && row < ROWS) || lasts < 0 || step > 1e15)
+		return;
+	if (row == UNITS && step < 0)
 		return;
 	t->v = hd_grow(t->v, t->n, &t->cap, sizeof(*t->v));
 	t->v[t->n++] = (struct traced_bar){ .rank = (int64_t)number(e, "pid", 0),
-					    .step = (int64_t)step,
+					    .step = row == UNITS ? (int64_t)step : -1,
 					    .at = number(e, "ts", 0),
 					    .lasts = lasts,
-					    .busy = number(args, "busy", lasts),
 					    .stage = number(args, "stage", -1),
+					    .row = (int)row,
 					    .kind = name[0] };
-	t->last = (int64_t)step > t->last ? (int64_t)step : t->last;
+	t->last = (int64_t)step > t->last && row == UNITS ? (int64_t)step : t->last;
 }
 
 static enum hd_page_work work_of(char kind)
@@ -67,28 +72,60 @@ static int64_t rank_of(const struct traced_step *t, int64_t stage)
 	return rank;
 }
 
-/* A bar is what was computed behind what was waited for: which of it came first the trace does not say of a unit. */
-static size_t spans_of(const struct traced_step *t, int64_t rank, double zero, struct hd_page_span *to)
+static int in_order(const void *va, const void *vb)
 {
-	double until = zero;
-	size_t n = 0;
+	const struct traced_bar *a = va, *b = vb;
 
-	for (size_t i = 0; i < t->n; i++) {
-		const struct traced_bar *b = &t->v[i];
-		double waits = b->lasts > b->busy ? b->lasts - b->busy : 0;
+	return a->at != b->at ? (a->at < b->at ? -1 : 1) : (a->lasts < b->lasts) - (a->lasts > b->lasts);
+}
 
-		if (b->step != t->last || b->rank != rank)
-			continue;
-		if (b->at > until)
-			to[n++] = (struct hd_page_span){ 1e-6 * (until - zero), 1e-6 * (b->at - zero), HD_PAGE_WAITS };
-		to[n++] = (struct hd_page_span){ 1e-6 * (b->at - zero), 1e-6 * (b->at + b->lasts - zero),
-						 work_of(b->kind) };
-		if (waits > 0)
-			to[n++] = (struct hd_page_span){ 1e-6 * (b->at - zero), 1e-6 * (b->at + waits - zero),
-							 HD_PAGE_WAITS };
-		until = b->at + b->lasts > until ? b->at + b->lasts : until;
+/* Bars of that rank, those of units in its last step, in order; of two that begin at once the longer first. */
+static struct traced_bar *bars_of(const struct traced_step *t, int64_t rank, int units, size_t *n)
+{
+	struct traced_bar *v = hd_alloc((t->n + 1) * sizeof(*v));
+
+	*n = 0;
+	for (size_t i = 0; i < t->n; i++)
+		if (t->v[i].rank == rank && (t->v[i].row == UNITS) == units && (!units || t->v[i].step == t->last))
+			v[(*n)++] = t->v[i];
+	qsort(v, *n, sizeof(*v), in_order);
+	return v;
+}
+
+/* The innermost unit that an event lies in; NULL: another step's.  from: units before it have ended. */
+static const struct traced_bar *unit_of(const struct traced_bar *unit, size_t n, size_t *from,
+					const struct traced_bar *e)
+{
+	const struct traced_bar *in = NULL;
+	double middle = e->at + e->lasts / 2;
+
+	while (*from < n && unit[*from].at + unit[*from].lasts < middle)
+		++*from;
+	for (size_t i = *from; i < n && unit[i].at <= middle; i++)
+		if (unit[i].at + unit[i].lasts >= middle)
+			in = &unit[i];
+	return in;
+}
+
+/* As a run with log.machine has them of its own step. */
+static struct hd_page_span *spans_of(const struct traced_step *t, int64_t rank, double zero, size_t *n)
+{
+	size_t nunits, nevents, from = 0;
+	struct traced_bar *unit = bars_of(t, rank, 1, &nunits), *e = bars_of(t, rank, 0, &nevents);
+	struct hd_page_span *v = hd_alloc((nevents + 1) * sizeof(*v));
+
+	*n = 0;
+	for (size_t i = 0; i < nevents; i++) {
+		const struct traced_bar *in = unit_of(unit, nunits, &from, &e[i]);
+
+		if (in)
+			v[(*n)++] =
+				(struct hd_page_span){ 1e-6 * (e[i].at - zero), 1e-6 * (e[i].at + e[i].lasts - zero),
+						       e[i].row == KERNELS ? work_of(in->kind) : HD_PAGE_WAITS };
 	}
-	return n;
+	hd_traced_close_gaps(v, *n);
+	free(unit), free(e);
+	return v;
 }
 
 /* A trace of another layout, or of other micro-batches, has no place below this plan. */
@@ -123,16 +160,12 @@ static int stages_of(const struct traced_step *t, const char *path, const struct
 	}
 	for (int64_t s = 0; s < n; s++) {
 		int64_t rank = rank_of(t, s);
-		struct hd_page_span *spans;
-
 		if (rank < 0)
 			return hd_err_set(err, HD_EINVAL, "%s has no units of stage %lld; the layout has %lld stage%s",
 					  path, (long long)s, (long long)n, hd_plural(n, "s"));
 		HD_TRY(is_of_plan(t, path, p, s, rank, err));
-		spans = hd_alloc((3 * t->n + 1) * sizeof(*spans));
 		v[s].name = hd_format("rank %lld", (long long)rank);
-		v[s].nspans = spans_of(t, rank, zero, spans);
-		v[s].spans = spans;
+		v[s].spans = spans_of(t, rank, zero, &v[s].nspans);
 	}
 	*seconds = 1e-6 * (end - zero);
 	return HD_OK;

@@ -63,9 +63,17 @@ static void measure(const struct hd_program *g, struct both_times *p)
 	}
 }
 
+/* A rank that leaves its core to another is within a kernel or a communication: a trace has that time there. */
+static void share_cores(struct both_times *p, double busy, double more)
+{
+	for (int k = 0; k < STAGES && busy > 0; k++)
+		p->predicted[k] *= 1 + more / busy;
+}
+
 static void predict(const struct hd_prediction *r, struct both_times *p, int64_t *rank)
 {
 	const struct hd_stage_price *s = r->stages;
+	double rest;
 
 	for (int64_t i = 1; i < r->nstages; i++)
 		if (r->stages[i].compute > s->compute)
@@ -73,7 +81,9 @@ static void predict(const struct hd_prediction *r, struct both_times *p, int64_t
 	for (int k = 0; k < HD_WORK_KINDS; k++)
 		p->predicted[k] = s->kinds[k];
 	p->predicted[COMMUNICATION] = s->exposed;
-	p->predicted[STAGES] = fmax(r->step - r->host - s->compute - s->exposed, 0);
+	rest = fmax(r->step - r->host - r->sharing - s->compute - s->exposed, 0);
+	p->predicted[r->nstages > 1 ? STAGES : COMMUNICATION] += rest;
+	share_cores(p, s->compute + s->exposed, r->sharing);
 	p->step[0] = r->step;
 	*rank = s->rank;
 }

@@ -19,26 +19,63 @@ static enum hd_page_work work_of(const struct hd_schedule_unit *u)
 	}
 }
 
-struct hd_page_span *hd_planned_spans(const struct hd_unit_spans *s, size_t *n)
+/* What the step takes behind the units of all stages: of work on cores that are shared; of a host, and between nodes. */
+static size_t rest_of(const struct hd_prediction *r, double ended, struct hd_page_span *to)
 {
-	struct hd_page_span *v = hd_alloc((s->nunits + s->nwaits + 1) * sizeof(*v));
+	double shared = fmin(ended + r->sharing, r->step);
+	size_t n = 0;
+
+	if (r->sharing > 0)
+		to[n++] = (struct hd_page_span){ ended, shared, HD_PAGE_SHARING };
+	if (r->step > shared * (1 + 1e-9))
+		to[n++] = (struct hd_page_span){ shared, r->step, HD_PAGE_WAITS };
+	return n;
+}
+
+static double end_of(const struct hd_unit_spans *s)
+{
+	double end = 0;
+
+	for (size_t i = 0; i < s->nunits; i++)
+		end = fmax(end, s->units[i].to);
+	return end;
+}
+
+struct hd_page_span *hd_planned_spans(const struct hd_prediction *r, int64_t stage, size_t *n)
+{
+	const struct hd_unit_spans *s = &r->spans[stage];
+	struct hd_page_span *v = hd_alloc((s->nunits + s->nwaits + 3) * sizeof(*v));
+	double ended = 0;
 
 	*n = 0;
 	for (size_t i = 0; i < s->nunits; i++)
 		v[(*n)++] = (struct hd_page_span){ s->units[i].from, s->units[i].to, work_of(&s->units[i].unit) };
 	for (size_t i = 0; i < s->nwaits; i++)
 		v[(*n)++] = (struct hd_page_span){ s->waits[i].from, s->waits[i].to, HD_PAGE_WAITS };
+	for (int64_t i = 0; i < r->nstages; i++)
+		ended = fmax(ended, end_of(&r->spans[i]));
+	if (end_of(s) < ended)
+		v[(*n)++] = (struct hd_page_span){ end_of(s), ended, HD_PAGE_WAITS };
+	*n += rest_of(r, ended, &v[*n]);
 	return v;
 }
 
-/* One after the other; what lies between two belongs to the later.  Communication is waited for, as a plan has it. */
+/* One after the other; what lies between two belongs to the later. */
+void hd_traced_close_gaps(struct hd_page_span *v, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		v[i].from = v[i - 1].to;
+}
+
+/* Communication is waited for, as a plan has it. */
 static struct hd_page_span *traced_spans(const struct trace_event *e, size_t n, double zero)
 {
 	struct hd_page_span *v = hd_alloc((n + 1) * sizeof(*v));
 
 	for (size_t i = 0; i < n; i++)
-		v[i] = (struct hd_page_span){ (i ? e[i - 1].end : e[i].begin) - zero, e[i].end - zero,
+		v[i] = (struct hd_page_span){ e[i].begin - zero, e[i].end - zero,
 					      e[i].kind == HD_TRACE_KERNEL ? work_of(&e[i].unit) : HD_PAGE_WAITS };
+	hd_traced_close_gaps(v, n);
 	return v;
 }
 
@@ -54,7 +91,7 @@ static double met_at(const struct hd_job *j)
 static char *planned_text(const struct hd_prediction *r, int64_t stage, double to)
 {
 	struct hd_page_stage s = { .nspans = 0 };
-	struct hd_page_span *v = hd_planned_spans(&r->spans[stage], &s.nspans);
+	struct hd_page_span *v = hd_planned_spans(r, stage, &s.nspans);
 	char *text;
 
 	s.spans = v;

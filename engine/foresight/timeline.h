@@ -8,8 +8,11 @@
 #include "engine/report/plan_page.h"
 #include "engine/run/job.h"
 
-/* Units and waits of a stage as a page draws them, malloc'ed; *n of them. */
-struct hd_page_span *hd_planned_spans(const struct hd_unit_spans *s, size_t *n);
+/* Units and waits of a stage as a page draws them, up to the end of the step, malloc'ed; *n of them. */
+struct hd_page_span *hd_planned_spans(const struct hd_prediction *r, int64_t stage, size_t *n);
+/* Kernels and communication of a rank, in their order.  A kernel is work of its unit, communication is a wait; what lies between
+ * two becomes part of the later. */
+void hd_traced_close_gaps(struct hd_page_span *v, size_t n);
 
 /* A prediction with spans beside a step of the training program, of which this rank has the events, `n` of them.
  * -> {"seconds", "predicted_seconds", "measured_seconds", "stages": [{"rank", "predicted", "measured"}]}.

@@ -91,7 +91,8 @@ void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct
 		return;
 	for (int64_t i = 0; i < r->nstages; i++)
 		work += r->crowd * (r->stages[i].compute + r->stages[i].collective) / (double)r->nstages;
-	r->step = work > r->step ? work : r->step;
+	r->sharing = fmax(work - r->step, 0);
+	r->step += r->sharing;
 	for (int64_t i = 0; i < r->nstages; i++)
 		r->stages[i].idle = fmax(r->step - r->stages[i].compute - r->stages[i].exposed, 0);
 }

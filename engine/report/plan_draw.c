@@ -18,7 +18,8 @@
 #define PIECES HD_PAGE_PIECES /* SPAN */
 #define MOST_ROWS 24
 
-static const char *const works[] = { "forward", "backward", "weight gradients", "gradient sync and update", "waiting" };
+static const char *const works[] = { "forward", "backward",     "weight gradients", "gradient sync and update",
+				     "waiting", "sharing cores" };
 static const char *const memories[] = { "parameters", "optimizer states", "gradients", "kept for backward",
 					"within a unit" };
 
@@ -142,7 +143,7 @@ void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signe
 	free(share);
 }
 
-static const char letters[] = "FBWS-"; /* of enum hd_page_work */
+static const char letters[] = "FBWS-C"; /* of enum hd_page_work */
 
 char *hd_page_pieces_text(const struct hd_page_stage *s, double to)
 {

@@ -7,7 +7,15 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum hd_page_work { HD_PAGE_FORWARD, HD_PAGE_BACKWARD, HD_PAGE_WEIGHTS, HD_PAGE_STEP, HD_PAGE_WAITS, HD_PAGE_WORKS };
+enum hd_page_work {
+	HD_PAGE_FORWARD,
+	HD_PAGE_BACKWARD,
+	HD_PAGE_WEIGHTS,
+	HD_PAGE_STEP,
+	HD_PAGE_WAITS,
+	HD_PAGE_SHARING,
+	HD_PAGE_WORKS
+};
 enum { HD_PAGE_PARAMETERS, HD_PAGE_STATES, HD_PAGE_GRADIENTS, HD_PAGE_KEPT, HD_PAGE_WORKING, HD_PAGE_MEMORIES };
 
 struct hd_page_span { /* seconds; of those that overlap the later one is seen */
@@ -67,7 +75,7 @@ void hd_page_draw_both(FILE *f, const struct hd_page_both *b); /* one above the 
 /* A row as it is drawn: what each of so many equal pieces of time is, an enum hd_page_work or -1, nothing. */
 #define HD_PAGE_PIECES 850
 void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signed char out[HD_PAGE_PIECES]);
-/* The row from 0 to a time as text, malloc'ed: "F20-3B40", letters FBWS- (waiting) or . (nothing), each with a number of
+/* The row from 0 to a time as text, malloc'ed: "F20-3B40", letters FBWS- (waiting), C (sharing cores) or . (nothing), each with a number of
  * pieces.  Read: the row as spans, malloc'ed, *n of them; NULL: that is no such text. */
 char *hd_page_pieces_text(const struct hd_page_stage *s, double to);
 struct hd_page_span *hd_page_pieces_read(const char *text, double to, size_t *n);
