@@ -41,6 +41,7 @@ rates "cosine, a decay that the last step does not see the end of" \
 	"$warm 0.00977975432333 0.00914057647469 0.00814503363532 0.00689057647469 0.0055 0.00410942352531" \
 	--set train.warmup=4 --set train.decay=14
 rates "no warm-up" "0.0091 0.0082 0.0073 0.0064 0.0055 0.0046 0.0037 0.0028 0.0019 0.001" --set train.schedule=linear
+rates "a warm-up that ends with the run" "0.001 0.002 0.003 0.004 0.005 0.006 0.007 0.008 0.009 0.01" --set train.warmup=10
 rates "linear, to a tenth of lr" "$warm 0.0085 0.007 0.0055 0.004 0.0025 0.001" --set train.warmup=4 --set train.schedule=linear
 rates "linear, to min_lr" "$warm 0.009 0.008 0.007 0.006 0.005 0.004" --set train.warmup=4 --set train.schedule=linear \
 	--set train.min_lr=0.004

@@ -44,6 +44,7 @@ is "... too" "$(grep 'train.warmup' "$tmp/.ok")" \
 ok "one that ends with the run" heddle check tiny.ini --set train.warmup=3
 is "... is none of that" "$(grep -c 'beyond the end' "$tmp/.ok")" 0
 idle train.decay=9 'with train.warmup = 1: no step comes after it' --set train.warmup=1
+idle train.min_lr=1e-6 'with train.warmup = 1: no step comes after it' --set train.warmup=1
 idle train.schedule_unit=tokens 'without train.warmup, train.decay and train.global_batch_ramp'
 idle train.schedule_unit=tokens 'with train.schedule = constant and no train.warmup' --set train.schedule=constant
 idle train.eval_batches=2 'with train.steps = 0' --set train.steps=0
@@ -80,7 +81,7 @@ idle log.sample_every=2 'with log.sample = 0' --set log.sample=0
 idle log.trace_steps=1 'without log.trace or log.machine'
 ok "evaluations of no data" heddle train tiny.ini --set train.steps=1 --set data.valid_fraction=0 --set train.eval_every=1
 like "... with a warning" "$(cat "$tmp/.ok")" 'heddle: train\.eval_every does nothing with data\.valid_fraction = 0'
-for what in "train.min_lr=0 --set train.warmup=3" "train.schedule_unit=tokens --set train.warmup=256" "train.schedule_unit=tokens --set train.decay=512" \
+for what in "train.min_lr=0 --set train.warmup=2" "train.schedule_unit=tokens --set train.warmup=256" "train.schedule_unit=tokens --set train.decay=512" \
 	"log.trace_steps=1 --set log.machine=dgx-a100" "model.mlp=64 --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32 --set model.moe_every=2" \
 	"model.rope_attention=2 --set model.family=llama --set model.rope_scaling=yarn" "model.rope_scaling=dynamic --set model.family=llama" \
 	"model.window=31 --set model.family=llama" "model.window=32 --set model.family=llama --set model.max_seq=33" \

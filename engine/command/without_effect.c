@@ -55,12 +55,10 @@ static void warn_of_warmup(const struct hd_train_config *t)
 		       (long long)t->warmup, t->by_tokens ? "tokens" : "steps", (long long)last_of(t), t->lr);
 }
 
-/* The decay begins behind the warm-up, and a step at its end has the last rate. */
+/* The decay begins behind the warm-up. */
 static int never_decays(const struct hd_train_config *t)
 {
-	int64_t last = last_of(t);
-
-	return t->steps && (t->warmup > last || (t->warmup == last && t->decay > last));
+	return t->steps && t->warmup >= last_of(t);
 }
 
 /* Steps of one size are the same share of all steps as their tokens are of all tokens. */

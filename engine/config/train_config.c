@@ -207,7 +207,7 @@ double hd_learning_rate(const struct hd_train_config *t, int64_t step, int64_t t
 		return t->lr * at / warm;
 	if (t->schedule == HD_LR_CONSTANT)
 		return t->lr;
-	x = end > warm ? (at - warm) / (end - warm) : 1;
+	x = end > warm ? (at - warm) / (end - warm) : at > warm; /* a warm-up ends with lr, also in the last step */
 	x = x > 1 ? 1 : x;
 	if (t->schedule == HD_LR_LINEAR)
 		return t->lr + (low - t->lr) * x;
