@@ -35,6 +35,25 @@ static char *line(int columns)
 	return line_of(&n, columns);
 }
 
+/* 100 steps of a second, an evaluation of 3 each 10 and a save of 5 each 40. */
+static void pace(void)
+{
+	struct hd_pace p = { .step = 0 };
+	int64_t due[HD_PACE_KINDS] = { hd_pace_due(10, 9, 100), hd_pace_due(40, 9, 100), hd_pace_due(0, 9, 100) };
+
+	ok(due[0] == 10 && due[1] == 3 && due[2] == 1, "what is due behind steps 10 to 100: %d, %d, %d", (int)due[0],
+	   (int)due[1], (int)due[2]);
+	hd_pace_step(&p, 50);
+	ok(hd_pace_left(&p, 99, due) == 50 * 99, "the first step is all that there is");
+	hd_pace_step(&p, 1);
+	ok(hd_pace_left(&p, 98, due) == 98, "the second one takes its place");
+	hd_pace_add(&p, HD_PACE_EVALUATION, 2);
+	hd_pace_add(&p, HD_PACE_EVALUATION, 4);
+	hd_pace_add(&p, HD_PACE_SAVE, 5);
+	ok(fabs(hd_pace_left(&p, 90, due) - (90 + 10 * 3 + 3 * 5)) < 1e-9, "with evaluations and saves to come: %g",
+	   hd_pace_left(&p, 90, due));
+}
+
 int main(void)
 {
 	struct hd_numbers bad = n;
@@ -68,6 +87,12 @@ int main(void)
 	ok(strstr(text, "ETA ?") != NULL, "no time at all");
 	free(text);
 	free(all);
+	bad = n;
+	bad.loss = 49307835170816.0, bad.norm = 2e9;
+	text = line_of(&bad, 0);
+	ok(strstr(text, "loss 4.931e+13  norm 2e+09  ") != NULL, "a run that diverges: %s", text);
+	free(text);
+	pace();
 	is_str(hd_human_time(999999999).text, "11574d01h", "the longest time that is said");
 	is_str(hd_human_time(1e9).text, "?", "a longer one is not");
 	return done();

@@ -8,7 +8,7 @@
 spoil="--set train.lr=1e30 --set train.schedule=constant --set train.optimizer=sgd --set checkpoint.dir=c"
 spoil="$spoil --set checkpoint.every=1 --set train.steps=5 --set log.metrics=m.jsonl --set dp.size=auto"
 for n in 1 2; do
-	rm -rf c m.jsonl
+	rm -rf c m.jsonl m.jsonl.replaced
 	if [ $n = 1 ]; then out=$(heddle train tiny.ini $spoil 2>&1); else out=$(heddle_mpi 2 train tiny.ini $spoil 2>&1); fi
 	is "np $n: a status" $? 1
 	said=$(printf '%s\n' "$out" | messages)
@@ -18,7 +18,14 @@ for n in 1 2; do
 	unlike "np $n: nan has no sign" "$said" '-nan'
 	is "np $n: the step before it is in the metrics" "$(grep -c '"step": 1, ' m.jsonl)" 1
 	is "np $n: that step was no update" "$(cat c/latest)" step-00000001
-	is "np $n: and its line is not there" "$(grep -c '"step": 2, ' m.jsonl)" 0
+	is "np $n: the line of the step that failed is the last" "$(sed -n '$s/^{"step": \([0-9]*\), .*/\1/p' m.jsonl)" 2
+	like "np $n: with the message" "$(tail -n 1 m.jsonl)" '"error": "step 2: loss .*, gradient norm .*; first on rank 0'
+	unlike "np $n: and it is JSON" "$(tail -n 1 m.jsonl)" '(: |\[)(-?nan|-?inf)'
+	heddle report m.jsonl --out page.html
+	like "np $n: a page shows it" "$(cat page.html)" '<b>Failed:</b> step 2: loss'
+	heddle train tiny.ini $spoil --set train.lr=1e-3 --set checkpoint.resume=auto >again.txt 2>&1
+	is "np $n: a run that goes on has that step once" "$(grep -c '"step": 2, ' m.jsonl)" 1
+	is "np $n: and keeps the line that it replaces" "$(grep -c '"error": ' m.jsonl.replaced)" 1
 done
 
 # Weights that an update has spoilt: the step behind it finds them, and no step was undone.
@@ -88,7 +95,7 @@ for run in 1:clip=1 1:clip=0 1:optimizer=sgd 2:clip=1; do
 	is "one message" "$(printf '%s\n' "$said" | wc -l)" 1
 	like "step and norm, of a loss that is a number" "$said" '^heddle: step 1: loss [0-9]+[.0-9]*, gradient norm (inf|nan); '
 	like "and where" "$said" 'first on rank [01] .*: einsum in layer 1 \(backward\) made a value of \(heads,head_dim,embed\)'
-	is "no step was made" "$(cat c/latest) $(cksum <$c) $(wc -l <m.jsonl)" "step-00000000 $sum 0"
+	is "no step was made" "$(cat c/latest) $(cksum <$c) $(grep -vc '"error": ' m.jsonl)" "step-00000000 $sum 0"
 done
 # Weights that an update has made infinite are not saved over good ones: no later step has read them.
 heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=kept >/dev/null 2>&1

@@ -103,6 +103,16 @@ ok "events without metrics" heddle train tiny.ini --set log.tensorboard=events -
 ok "... are there" test -s "$(echo events/*)"
 ok "no place for a cache is said" env -u XDG_CACHE_HOME HOME="$tmp/home" "$build/heddle" train tiny.ini --set train.steps=1
 ok "nor a home" env -u XDG_CACHE_HOME -u HOME "$build/heddle" train tiny.ini --set train.steps=1
+# A matmul rate that was measured while the cores had other work is exceeded by steps, and measured again.
+rates() { sed -n 's/^rate\.fp32\.\([0-9]*\)\/.*/\1/p' rated/heddle/* | sort | uniq -c | tr -s ' \n' ' '; }
+rated() { XDG_CACHE_HOME=$tmp/rated "$build/heddle" train tiny.ini --set train.steps=2 --set train.threads=1 --set train.precision=fp32 "$@" 2>&1; }
+rated >said
+unlike "a rate that steps do not reach is kept" "$(cat said)" 'of the matmul rate of'
+sed -i 's/^\(rate\.[^ ]* \).*/\11e3/' rated/heddle/*
+like "a rate that a step exceeds is said" "$(rated)" 'a step reached [0-9]+% of the matmul rate of 1e-06 GFLOP/s'
+is "and replaced by a higher one" "$(rates)$(awk '/^rate/ { print ($2 > 1e6) }' rated/heddle/*)" " 1 1 1"
+XDG_CACHE_HOME=$tmp/rated heddle_mpi 2 train tiny.ini --set train.steps=1 --set train.threads=1 --set dp.size=2 >said 2>&1
+is "two ranks on these cores have another rate" "$(rates)" " 1 1 1 2 "
 ok "an empty one" env XDG_CACHE_HOME= HOME= "$build/heddle" train tiny.ini --set train.steps=1
 for more in '--set train.schedule=linear --set train.decay=3' '--set train.optimizer=adamw --set train.seed=3' '--set train.lr=1e-3'; do
 	ok "a run that goes on otherwise: $more" heddle train tiny.ini --set checkpoint.resume=ck --set train.steps=3 $more

@@ -6,12 +6,14 @@
 #include "engine/run/autotune.h"
 #include "engine/base/hash.h"
 #include "engine/file/atomic_file.h"
+#include <math.h>
 #include <stdio.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static char *gather(void *ctx, const char *wanted)
 {
@@ -60,10 +62,12 @@ static char *cache_path(const struct hd_job *j)
 			 j->threads);
 }
 
-/* The line of the rate of large products, in the precision of the run. */
-static const char *rate_key(const struct hd_job *j)
+/* The line of the rate of large products, in the precision of the run.  As many ranks share the cores, and the memory's
+ * bandwidth. */
+static char *rate_key(const struct hd_job *j)
 {
-	return j->compute_dtype ? "rate.bf16 " : "rate.fp32 ";
+	return hd_format("rate.%s.%d/%ld ", j->compute_dtype ? "bf16" : "fp32", j->world.local_size,
+			 sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static double rate_in(const char *text, const char *key)
@@ -79,11 +83,22 @@ static int is_count(const char *line)
 	return !strncmp(line, "einsum.", 7);
 }
 
-/* What the cache had, and the lines that are new; rate 0: without one. */
+/* What the cache had, with that rate if it had none or a lower one; rate 0: as it was. */
+static char *with_rate(const char *cached, const char *key, double rate)
+{
+	double had = rate_in(cached, key);
+	const char *at = had > 0 ? strstr(cached, key) : NULL, *behind = at ? strchr(at, '\n') : NULL;
+
+	if (!(rate > had))
+		return hd_strdup(cached);
+	return hd_format("%s%.9g\n%.*s%s", key, rate, at ? (int)(at - cached) : 0, cached,
+			 at ? (behind ? behind + 1 : "") : cached);
+}
+
+/* And the lines that are new. */
 static char *merged(const char *cached, const char *key, double rate, const char *picks)
 {
-	char *text = !(rate > 0) || rate_in(cached, key) > 0 ? hd_strdup(cached)
-							     : hd_format("%s%.9g\n%s", key, rate, cached);
+	char *text = with_rate(cached, key, rate);
 
 	for (const char *s = picks; *s;) {
 		size_t n = strcspn(s, "\n");
@@ -168,17 +183,21 @@ static char *all_picks(struct hd_job *j, char *picks)
 	return text;
 }
 
-/* FLOP/s of large products: all ranks measure at once, for that is how they will compute. */
-static double rate_of(const struct hd_job *j, const char *known)
+/* All ranks at once, for that is how they will compute. */
+static double measure_rate(const struct hd_job *j)
 {
-	double rate = rate_in(known, rate_key(j));
+	hd_comm_barrier();
+	return hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) / j->world.size;
+}
+
+/* FLOP/s of large products. */
+static double rate_of(const struct hd_job *j, const char *known, const char *key)
+{
+	double rate = rate_in(known, key);
 
 	if (!hd_device_in_host(j->device)) /* the maker's word, or this GPU's alone */
 		return j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->matmul_rate(hd_job_dtype(j));
-	if (rate > 0)
-		return rate;
-	hd_comm_barrier();
-	return hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) / j->world.size;
+	return rate > 0 ? rate : measure_rate(j);
 }
 
 /* The C library keeps what is freed, up to twice the largest buffer so far, unless a threshold is set.  Products are timed with large
@@ -202,7 +221,7 @@ int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err)
 {
 	struct hd_exchange x = { j, gather, bcast };
 	struct hd_err ignored = { 0 };
-	char *path = cache_path(j), *cached = NULL, *all, *base;
+	char *path = cache_path(j), *key = rate_key(j), *cached = NULL, *all, *base;
 
 	keep_no_large_buffers();
 	if (j->world.rank == 0)
@@ -212,16 +231,39 @@ int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err)
 	j->tuned = j->device->autotune(all, &x);
 	if (hd_device_in_host(j->device))
 		j->tuned = all_picks(j, j->tuned);
-	j->rate = rate_of(j, all);
+	j->rate = rate_of(j, all, key);
 	give_back();
 	if (j->world.rank == 0) {
-		char *text = merged(cached ? cached : "", rate_key(j), hd_device_in_host(j->device) ? j->rate : 0,
+		char *text = merged(cached ? cached : "", key, hd_device_in_host(j->device) ? j->rate : 0,
 				    j->tuned && !j->train.deterministic ? j->tuned : "");
 
 		if (strcmp(text, cached ? cached : ""))
 			save(path, text);
 		free(text);
 	}
-	free(path), free(cached), free(all), free(base);
+	free(path), free(key), free(cached), free(all), free(base);
 	return err->code;
+}
+
+void hd_autotune_exceeded(const struct hd_job *j, double share)
+{
+	struct hd_err ignored = { 0 };
+	char *path, *key, *cached, *text;
+	double rate;
+
+	share = hd_comm_max(share);
+	if (!hd_device_in_host(j->device) || share <= 1)
+		return;
+	rate = fmax(measure_rate(j), j->rate * share);
+	if (j->world.rank)
+		return;
+	path = cache_path(j), key = rate_key(j);
+	cached = hd_file_read(path, NULL, &ignored);
+	text = with_rate(cached ? cached : "", key, rate);
+	save(path, text);
+	hd_log(HD_LOG_INFO,
+	       "a step reached %.0f%% of the matmul rate of %.4g GFLOP/s, which was measured while the cores had other work. "
+	       "The next run takes %.4g GFLOP/s",
+	       100 * share, j->rate / 1e9, rate / 1e9);
+	free(path), free(key), free(cached), free(text);
 }

@@ -149,6 +149,7 @@ struct field {
 	int rank; /* the larger, the sooner it is left out */
 };
 #define FIELDS HD_PROGRESS_FIELDS
+#define HUGE_LOSS 1e6 /* of which nobody reads all digits */
 
 static int wide(const struct field *f)
 {
@@ -182,8 +183,8 @@ void hd_progress_text(char *text, const struct hd_numbers *n, int64_t steps, con
 
 #define SAY(i, ...) snprintf(f[i].text, sizeof(f[i].text), __VA_ARGS__)
 	SAY(0, "step %lld/%lld", (long long)n->step, (long long)steps);
-	SAY(1, "loss %.4f", n->loss);
-	SAY(2, "norm %.3f", n->norm);
+	SAY(1, fabs(n->loss) < HUGE_LOSS ? "loss %.4f" : "loss %.4g", n->loss);
+	SAY(2, fabs(n->norm) < HUGE_LOSS ? "norm %.3f" : "norm %.4g", n->norm);
 	SAY(3, "lr %.2e", n->lr);
 	SAY(5, "%s/step", hd_human_seconds(n->seconds).text);
 	SAY(4, "%.0f tokens/s", n->tokens_per_second);
@@ -200,12 +201,53 @@ void hd_progress_text(char *text, const struct hd_numbers *n, int64_t steps, con
 			at += snprintf(text + at, HD_PROGRESS_TEXT - (size_t)at, "%s%s", i ? "  " : "", f[i].text);
 }
 
+void hd_pace_step(struct hd_pace *p, double seconds)
+{
+	p->step = ++p->steps > 2 ? 0.9 * p->step + 0.1 * seconds : seconds;
+}
+
+void hd_pace_add(struct hd_pace *p, int kind, double seconds)
+{
+	p->seconds[kind] += seconds;
+	p->times[kind]++;
+}
+
+double hd_pace_left(const struct hd_pace *p, int64_t steps, const int64_t due[HD_PACE_KINDS])
+{
+	double left = p->step * (double)steps;
+
+	for (int k = 0; k < HD_PACE_KINDS; k++)
+		if (p->times[k])
+			left += p->seconds[k] / (double)p->times[k] * (double)due[k];
+	return left;
+}
+
+int64_t hd_pace_due(int64_t every, int64_t from, int64_t last)
+{
+	if (last <= from)
+		return 0;
+	return every ? last / every - from / every + (last % every != 0) : 1;
+}
+
+/* What is due behind the step at hand is still to come. */
+static double left_of(const struct hd_show *s, int64_t step)
+{
+	const struct hd_job *j = s->j;
+	const int64_t due[HD_PACE_KINDS] = {
+		[HD_PACE_EVALUATION] = hd_pace_due(j->train.eval_every, step - 1, s->steps),
+		[HD_PACE_SAVE] = hd_pace_due(j->checkpoint.every, step - 1, s->steps),
+		[HD_PACE_SAMPLE] = hd_pace_due(j->log.sample_every, step - 1, s->steps),
+	};
+
+	return hd_pace_left(&s->pace, s->steps - step, due);
+}
+
 void hd_show_step(struct hd_show *s, struct hd_numbers *n)
 {
 	char text[HD_PROGRESS_TEXT];
 
-	s->average = s->average > 0 ? 0.9 * s->average + 0.1 * n->seconds : n->seconds;
-	n->left = s->average * (double)(s->steps - n->step);
+	hd_pace_step(&s->pace, n->seconds);
+	n->left = left_of(s, n->step);
 	n->elapsed = hd_seconds() - s->j->started;
 	n->memory = memory_now();
 	if (!s->speaks || (!s->terminal && n->step % s->every && n->step != s->steps))

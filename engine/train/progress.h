@@ -12,13 +12,27 @@ struct hd_numbers {                         /* of one step */
 	double memory, elapsed,
 		left; /* bytes that this process has now; seconds since it began, and to the last step */
 };
+enum { HD_PACE_EVALUATION, HD_PACE_SAVE, HD_PACE_SAMPLE, HD_PACE_KINDS }; /* what a run does between steps */
+struct hd_pace {                                                          /* of a run, as it was measured so far */
+	double step; /* seconds, smoothed, without the first step's, which also fills caches and maps memory */
+	int64_t steps;
+	double seconds[HD_PACE_KINDS]; /* sums */
+	int64_t times[HD_PACE_KINDS];
+};
 struct hd_show {
 	struct hd_job *j;
 	int64_t steps, every;
 	int speaks, terminal, open_line; /* open_line: a rewritten line stands there without its end */
-	double average;                  /* seconds per step, smoothed */
+	struct hd_pace pace;
 	void *scratch;
 };
+
+void hd_pace_step(struct hd_pace *p, double seconds);
+void hd_pace_add(struct hd_pace *p, int kind, double seconds);
+/* Seconds to the end: `steps`, and `due` times the mean of each kind that has been measured. */
+double hd_pace_left(const struct hd_pace *p, int64_t steps, const int64_t due[HD_PACE_KINDS]);
+/* How often something is due behind steps `from` + 1 to `last`, every so many and behind the last; every 0: only there. */
+int64_t hd_pace_due(int64_t every, int64_t from, int64_t last);
 
 void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps);
 void hd_show_model(const struct hd_job *j); /* two lines: model and layout, and what a step takes */

@@ -10,7 +10,9 @@
 #include "engine/file/same_file.h"
 #include "engine/models/decoder/knobs.h"
 #include "engine/models/model.h"
+#include "engine/train/train_impl.h"
 #include <jansson.h>
+#include <libgen.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -395,4 +397,34 @@ void hd_resume_notes(const struct hd_job *j, const char *path, const struct hd_p
 		note_all(dir, j, c, &was, at);
 	hd_conf_destroy(c);
 	free(dir);
+}
+
+/* -- what to go on from ---------------------------------------------------------------------------- */
+int hd_train_in_dir(const struct train_loop *l, const char *path)
+{
+	char *text = hd_strdup(path), *parent = hd_file_real(dirname(text)), *own = hd_file_real(l->j->checkpoint.dir);
+	int is = hd_train_saves(l) && parent && own && !strcmp(parent, own);
+
+	free(text);
+	free(parent);
+	free(own);
+	return is;
+}
+
+int hd_train_choose(struct train_loop *l, char **resume)
+{
+	struct hd_conf *c = l->j->conf;
+
+	hd_checkpoint_choose(c, resume, l->err);
+	HD_TRY(hd_comm_agree(l->err));
+	if (hd_comm_max(*resume != NULL) > 0 && !*resume) {
+		char *here = hd_rank_text(l->j->world.rank);
+
+		hd_section_fail(
+			c, hd_conf_section(c, NULL, "checkpoint"), "dir", l->err, HD_EIO,
+			"%s finds no checkpoint in %s, and other ranks have found one in theirs: all hosts share it",
+			here, l->j->checkpoint.dir);
+		free(here);
+	}
+	return hd_comm_agree(l->err);
 }

@@ -6,7 +6,6 @@
 #include "engine/evaluate/evaluate.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/models/decoder/experts.h"
-#include "engine/file/same_file.h"
 #include "engine/foresight/foresight.h"
 #include "engine/generate/generate.h"
 #include "engine/report/events.h"
@@ -14,10 +13,10 @@
 #include "engine/train/metrics.h"
 #include "engine/process/asked.h"
 #include "engine/process/launch.h"
+#include "engine/run/autotune.h"
 #include "engine/train/progress.h"
 #include "engine/train/resume.h"
 #include "engine/train/trace.h"
-#include <libgen.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -96,6 +95,16 @@ static int any_rank(const struct train_loop *l, int bad)
 	return l->apart ? hd_comm_max((double)bad) > 0 : bad;
 }
 
+/* The last line of metrics: else a curve just ends. A run that goes on has this step anew, and moves the line away. */
+static int write_failed(struct train_loop *l, const struct hd_run *run, const struct hd_numbers *n)
+{
+	if (l->metrics || l->events)
+		hd_train_emit(l, json_pack("{s:I, s:o, s:o, s:o, s:o}", "step", (json_int_t)run->step, "loss",
+					   hd_json_number(n->loss), "grad_norm", hd_json_number(n->norm), "lr",
+					   hd_json_number(run->lr), "error", json_string(l->err->text)));
+	return l->err->code;
+}
+
 static int step(struct train_loop *l, struct hd_numbers *n)
 {
 	struct hd_job *j = l->j;
@@ -114,8 +123,10 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 	l->stuck = 0;
 	n->loss = hd_program_scalar(l->g, l->p->loss) / (double)tokens;
 	n->norm = hd_program_scalar(l->g, l->p->norm);
-	if (any_rank(l, !isfinite(n->loss) || !isfinite(n->norm)))
-		return not_finite(l, &run, &f, n->loss, n->norm);
+	if (any_rank(l, !isfinite(n->loss) || !isfinite(n->norm))) {
+		not_finite(l, &run, &f, n->loss, n->norm);
+		return write_failed(l, &run, n);
+	}
 	l->stuck = 1;
 	HD_TRY(hd_program_update(l->g, &run));
 	l->stuck = 0;
@@ -125,6 +136,7 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 	n->tokens = tokens;
 	n->tokens_per_second = (double)tokens / n->seconds;
 	n->share = n->tokens_per_second * j->flops_per_token / (j->rate * j->world.size);
+	l->share = fmax(l->share, n->share);
 	l->at.step++;
 	l->at.samples += l->global_batch;
 	l->at.tokens += tokens;
@@ -291,25 +303,46 @@ static int print_sample(struct train_loop *l)
 	return hd_sample(l->j, hd_asked, l->err);
 }
 
+static int is_due(const struct train_loop *l, int64_t every, int last)
+{
+	return last || (every && l->at.step % every == 0);
+}
+
+/* -> now; what was done since `begin` is part of what is left to do. */
+static double took(struct train_loop *l, int kind, double begin)
+{
+	double now = hd_seconds();
+
+	hd_pace_add(&l->show.pace, kind, now - begin);
+	return now;
+}
+
 /* The work around a step that is done at intervals.  -> 1: it was left, as all ranks are asked to end. */
 static int after_step(struct train_loop *l, int last)
 {
-	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every, texts = l->j->log.sample_every;
+	int eval = is_due(l, l->j->train.eval_every, last), texts = is_due(l, l->j->log.sample_every, last), left = 0;
 	int64_t hash = l->j->train.hash_every;
-	int left = 0;
+	double begin;
 
 	l->ends = last;
-	if (hash && (last || l->at.step % hash == 0)) /* before what is wrong is saved */
+	if (hash && is_due(l, hash, last)) /* before what is wrong is saved */
 		HD_TRY(hd_copies_check(l->j, l->at.step, CHANGED, l->err));
+	begin = hd_seconds();
 	/* First what an evaluation would overwrite: the step's gradients. */
-	if (hd_train_saves(l) && (last || (save && l->at.step % save == 0)))
+	if (hd_train_saves(l) && is_due(l, l->j->checkpoint.every, last)) {
 		HD_TRY(hd_train_save_once(l));
-	if (last || (eval && l->at.step % eval == 0) || (texts && l->at.step % texts == 0))
+		begin = took(l, HD_PACE_SAVE, begin);
+	}
+	if (eval || texts)
 		HD_TRY(pull(l));
-	if (last || (eval && l->at.step % eval == 0))
+	if (eval) {
 		HD_TRY(left = evaluate(l));
-	if (!left && (last || (texts && l->at.step % texts == 0)))
+		begin = took(l, HD_PACE_EVALUATION, begin);
+	}
+	if (!left && texts) {
 		left = print_sample(l);
+		took(l, HD_PACE_SAMPLE, begin);
+	}
 	return left;
 }
 
@@ -443,6 +476,7 @@ static int loop(struct train_loop *l)
 	if (left)
 		return end_early(l);
 	HD_TRY(hd_train_wait_for_saves(l));
+	hd_autotune_exceeded(l->j, l->share);
 	HD_TRY(foresee(l));
 	return hd_trace_write(l->j, l->g, l->err);
 }
@@ -492,37 +526,6 @@ static int open_outputs(struct train_loop *l)
 	return HD_OK;
 }
 
-/* What it has gone on from need not be saved again, where that is in the same directory. */
-static int is_in_dir(const struct train_loop *l, const char *path)
-{
-	char *text = hd_strdup(path), *parent = hd_file_real(dirname(text)), *own = hd_file_real(l->j->checkpoint.dir);
-	int is = hd_train_saves(l) && parent && own && !strcmp(parent, own);
-
-	free(text);
-	free(parent);
-	free(own);
-	return is;
-}
-
-/* What to go on from: on all ranks or on none, since reading it is collective. */
-static int choose(struct train_loop *l, char **resume)
-{
-	struct hd_conf *c = l->j->conf;
-
-	hd_checkpoint_choose(c, resume, l->err);
-	HD_TRY(hd_comm_agree(l->err));
-	if (hd_comm_max(*resume != NULL) > 0 && !*resume) {
-		char *here = hd_rank_text(l->j->world.rank);
-
-		hd_section_fail(
-			c, hd_conf_section(c, NULL, "checkpoint"), "dir", l->err, HD_EIO,
-			"%s finds no checkpoint in %s, and other ranks have found one in theirs: all hosts share it",
-			here, l->j->checkpoint.dir);
-		free(here);
-	}
-	return hd_comm_agree(l->err);
-}
-
 static int begin(struct train_loop *l)
 {
 	const char *load = hd_section_str(hd_conf_section(l->j->conf, NULL, "model"), "load");
@@ -530,7 +533,7 @@ static int begin(struct train_loop *l)
 	uint64_t part = 0;
 	int rc = HD_OK;
 
-	HD_TRY(choose(l, &resume));
+	HD_TRY(hd_train_choose(l, &resume));
 	if (*load && !resume) {
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
 		part = hd_weights_part(l->g);
@@ -542,7 +545,7 @@ static int begin(struct train_loop *l)
 		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
 		hd_log(HD_LOG_INFO, "resumed from %s", resume);
 		hd_resume_notes(l->j, resume, &l->at);
-		if (is_in_dir(l, resume))
+		if (hd_train_in_dir(l, resume))
 			l->newest = l->saved = l->at.step;
 	}
 	l->first = l->at.step;

@@ -21,6 +21,7 @@ struct train_loop {
 	struct hd_log_state metrics_say, events_say;
 	json_t *about; /* of the run: for its first line of metrics */
 	struct hd_show show;
+	double share;                /* of the matmul rate: the most that a step reached */
 	int64_t steps, global_batch; /* global_batch: of the step at hand */
 	int64_t saved;               /* the step that checkpoint.dir has, or that is on the way there; -1: none */
 	int64_t newest;              /* the newest that it has; -1: none of this run */
@@ -32,6 +33,12 @@ struct train_loop {
 };
 
 void hd_train_emit(struct train_loop *l, json_t *o); /* a line of metrics, and an event; steals o */
+
+/* -- resume.c ------------------------------------------------------------------------------------- */
+/* What to go on from, malloc'ed: on all ranks or on none, since reading it is collective. */
+int hd_train_choose(struct train_loop *l, char **resume);
+/* It need not be saved again: it is in checkpoint.dir. */
+int hd_train_in_dir(const struct train_loop *l, const char *path);
 
 /* -- messages.c ----------------------------------------------------------------------------------- */
 /* All ranks, before the first step of a program: whether each send meets its receive; all have the same err. */

@@ -52,7 +52,7 @@ heddle_mpi() {
 	shift
 	HD_TEST_SECONDS=${HD_TEST_SECONDS:-180} mpi "$tiny_n" "$build/heddle" "$@"
 }
-messages() { grep '^heddle: ' | grep -v -e '^heddle: initial weights ' -e 'bound this rank to'; }
+messages() { grep '^heddle: ' | grep -v -e '^heddle: initial weights ' -e 'bound this rank to' -e 'of the matmul rate of'; }
 # Of these what a run fails with: a run that goes on also says from where, and what it does not do as before.
 failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' held another run, '; }
 no() {	# PATTERN args...: refused with one message, which matches
