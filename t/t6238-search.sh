@@ -93,6 +93,10 @@ all=$(HD_TEST_SEARCH_ALL=1 limited)
 is "scatter_gather beside each form: the best of all layouts" "$(field "$searched" "$first")" "$(field "$all" "$first")"
 said=$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space "$tmp/space.ini" --json --memory 1K 2>/dev/null)
 is "where none fits, each layout is planned or lost, once" "$(field "$said" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
+# Layouts near the best are planned out of families that are still queued.
+printf '[model]\nlayers = 4\nembed = 64\nheads = 4\nvocab = 64\n[data]\ntrain = none\n[train]\nseq = 16\nglobal_batch = 8\nsteps = 1\n' >eight.ini
+said=$(heddle plan eight.ini --ranks 8 --search --tries 5 --machine dgx-a100 --json)
+is "of few tries each layout is counted once" "$(field "$said" "len(r['candidates']) + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
 
 # Many micro-batches, and an update that takes as long as several: what is once a step must not count for each of them when a search
 # with few tries sorts layouts.

@@ -401,6 +401,20 @@ static void details(struct search_state *s)
 	}
 }
 
+/* Layouts near the best are planned out of families that are still queued, or that were lost as a whole: these have them too. */
+static void count_once(struct search_result *r)
+{
+	int64_t more = r->nfound + r->left - r->layouts, taken;
+
+	for (int i = 0; i < r->nlost; i++)
+		more += r->lost[i].layouts;
+	taken = more < r->left ? more : r->left;
+	r->left -= taken > 0 ? taken : 0;
+	for (int i = 0; i < r->nlost && more > taken; i++)
+		if (!strcmp(r->lost[i].why, slower) && r->lost[i].layouts > more - taken)
+			r->lost[i].layouts -= more - taken;
+}
+
 void hd_search_end(struct search_state *s)
 {
 	struct search_result *r = s->out;
@@ -411,6 +425,7 @@ void hd_search_end(struct search_state *s)
 			hd_search_slower(s, &it);
 		else
 			r->left += it.layouts - (it.kind > QUEUED_FAMILY && hd_search_known(s, &it.layout));
+	count_once(r);
 	details(s);
 	if (r->nfound)
 		qsort(r->found, (size_t)r->nfound, sizeof(*r->found), by_merit);
