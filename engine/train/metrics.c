@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/file/atomic_file.h"
 #include "engine/file/log_file.h"
-#include "engine/train/metrics.h"
+#include "engine/train/train_impl.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -204,4 +204,22 @@ int hd_metrics_close(struct hd_metrics *m, struct hd_err *err)
 
 	free(m);
 	return rc;
+}
+
+json_t *hd_train_about(const struct train_loop *l)
+{
+	const struct hd_model *m = &l->p->model;
+	char *layout = hd_layout_text(l->p);
+	json_t *o =
+		json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:s}", "family", m->family->name,
+			  "parameters", (json_int_t)hd_plan_parameters(l->p), "layers", (json_int_t)m->layers, "embed",
+			  (json_int_t)m->embed, "heads", (json_int_t)m->heads, "vocab", (json_int_t)m->vocab, "layout",
+			  layout, "ranks", (json_int_t)l->p->ranks, "threads", (json_int_t)l->j->threads, "precision",
+			  l->j->compute_dtype ? "bf16" : "fp32", "conf", hd_conf_path(l->j->conf));
+
+	json_object_set_new(o, "seq", json_integer((json_int_t)m->seq));
+	json_object_set_new(o, "global_batch", json_integer((json_int_t)l->j->train.batch.full));
+	json_object_set_new(o, "steps", json_integer((json_int_t)l->steps));
+	free(layout);
+	return o;
 }

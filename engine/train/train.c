@@ -481,25 +481,6 @@ static int loop(struct train_loop *l)
 	return hd_trace_write(l->j, l->g, l->err);
 }
 
-/* What the report's page says of a run. */
-static json_t *about(const struct train_loop *l)
-{
-	const struct hd_model *m = &l->p->model;
-	char *layout = hd_layout_text(l->p);
-	json_t *o =
-		json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:s}", "family", m->family->name,
-			  "parameters", (json_int_t)hd_plan_parameters(l->p), "layers", (json_int_t)m->layers, "embed",
-			  (json_int_t)m->embed, "heads", (json_int_t)m->heads, "vocab", (json_int_t)m->vocab, "layout",
-			  layout, "ranks", (json_int_t)l->p->ranks, "threads", (json_int_t)l->j->threads, "precision",
-			  l->j->compute_dtype ? "bf16" : "fp32", "conf", hd_conf_path(l->j->conf));
-
-	json_object_set_new(o, "seq", json_integer((json_int_t)m->seq));
-	json_object_set_new(o, "global_batch", json_integer((json_int_t)l->j->train.batch.full));
-	json_object_set_new(o, "steps", json_integer((json_int_t)l->steps));
-	free(layout);
-	return o;
-}
-
 static void open_metrics(struct train_loop *l)
 {
 	const struct hd_log_config *log = &l->j->log;
@@ -508,7 +489,7 @@ static void open_metrics(struct train_loop *l)
 		hd_metrics_open(log->metrics, l->at.step, &l->metrics, l->err);
 	if (*log->tensorboard && !l->err->code)
 		hd_events_open(log->tensorboard, &l->events, l->err);
-	l->about = about(l);
+	l->about = hd_train_about(l);
 }
 
 static int open_outputs(struct train_loop *l)

@@ -34,6 +34,9 @@ struct train_loop {
 
 void hd_train_emit(struct train_loop *l, json_t *o); /* a line of metrics, and an event; steals o */
 
+/* -- metrics.c ------------------------------------------------------------------------------------- */
+json_t *hd_train_about(const struct train_loop *l); /* what the report's page says of a run */
+
 /* -- resume.c ------------------------------------------------------------------------------------- */
 /* What to go on from, malloc'ed: on all ranks or on none, since reading it is collective. */
 int hd_train_choose(struct train_loop *l, char **resume);
