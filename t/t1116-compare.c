@@ -159,6 +159,9 @@ static void again(struct hd_comparison c)
 	make_run("again", 1 + 0x1p-20);
 	ok(is_alike(&c, 0x1p-17), "a loss eight times as far as one rank from itself");
 	ok(!is_alike(&c, 0x1.1p-17), "a loss further off");
+	make_run("again", 2);
+	ok(is_alike(&c, 0.09), "a model that rounding moves far: a tenth is allowed");
+	ok(!is_alike(&c, 0.11), "and no more");
 	make_run("again", 1);
 	ok(is_alike(&c, 0x1p-24), "one rank that rounding leaves alone: a loss at the bound");
 	ok(!is_alike(&c, 0x1.1p-24), "a loss beyond it");

@@ -46,6 +46,13 @@ as_one_rank hierarchical 4 h1:2,h2:2
 like "sums in two levels see the hosts" "$said" 'dp\.node 2 x dp\.across 2'
 as_one_rank tp+dp 4 h1:2,h2:2
 # What starts its own ranks starts them on one host.
+# Hosts with unequal numbers of ranks know the same matmul rate from the cache, or all measure it.
+export XDG_CACHE_HOME="$tmp/uneven"
+for turn in first second; do
+	ok "two ranks beside one: the $turn run" hosts_train 3 h1:2,h2:1 one.ini --set dp.plugin=dp --set dp.size=3 --set train.global_batch=6 \
+		--set train.micro_batch=1 --set train.steps=1 --set train.watchdog=20
+done
+unset XDG_CACHE_HOME
 hosts_verb=check hosts_train 4 h1:2,h2:2 tp+dp.ini --ranks 4 --against-one-rank >out 2>&1
 is "check --against-one-rank under a launcher of two hosts: refused" "$? $(messages <out | wc -l | tr -d ' ')" "1 1"
 like "... with both numbers" "$(cat out)" \

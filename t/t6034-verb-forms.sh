@@ -103,7 +103,7 @@ ok "events without metrics" heddle train tiny.ini --set log.tensorboard=events -
 ok "... are there" test -s "$(echo events/*)"
 ok "no place for a cache is said" env -u XDG_CACHE_HOME HOME="$tmp/home" "$build/heddle" train tiny.ini --set train.steps=1
 ok "nor a home" env -u XDG_CACHE_HOME -u HOME "$build/heddle" train tiny.ini --set train.steps=1
-# A matmul rate that was measured while the cores had other work is exceeded by steps, and measured again.
+# A matmul rate that was measured while the cores had other work is exceeded by steps, and replaced.
 rates() { sed -n 's/^rate\.fp32\.\([0-9]*\)\/.*/\1/p' rated/heddle/* | sort | uniq -c | tr -s ' \n' ' '; }
 rated() { XDG_CACHE_HOME=$tmp/rated "$build/heddle" train tiny.ini --set train.steps=2 --set train.threads=1 --set train.precision=fp32 "$@" 2>&1; }
 rated >said

@@ -83,5 +83,7 @@ done
 same_step "two sections, zero 1 1" both00 both11 2
 is "no shard is padded where another dim will do" "$(heddle explain tiny.ini $same $both --ranks 4 --set dp.zero=1 \
 	--set dpb.zero=1 --nodes 2>&1 | grep adamw | grep -c padded)" 0
+is "zero 1 and 2: gradients are cut as the states are, where both divide" "$(heddle explain tiny.ini $same $both --ranks 4 \
+	--set model.heads=4 --set dp.zero=1 --set dpb.zero=2 2>/dev/null | grep -c all-to-all)" 0
 
 done_testing

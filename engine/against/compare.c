@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARGIN 8 /* of a difference that rounding made, over another of the same two roundings */
+#define MARGIN 8      /* of a difference that rounding made, over another of the same two roundings */
+#define MOST_SEEN 0.1 /* as much is no rounding: a model that it moves so far cannot be compared */
 
 struct worst_difference { /* the error over its bound, and of what */
 	double off, error;
@@ -77,7 +78,7 @@ static double off_by(double a, double one)
 /* A bound that rounding alone exceeds on one rank says nothing: what was seen there counts, with MARGIN. */
 static double at_least(double bound, double seen)
 {
-	return seen > 0 ? fmax(bound, MARGIN * seen) : bound;
+	return seen > 0 ? fmax(bound, fmin(MARGIN * seen, MOST_SEEN)) : bound;
 }
 
 static int compare_numbers(const struct hd_comparison *c, const char *dir, struct worst_difference *w,

@@ -15,7 +15,7 @@
  *
  * Where values nearly cancel and are divided by their size, as in a norm of few elements, rounding makes more than that. So a
  * layout that exceeds the bounds is compared with what rounding makes on one rank (`again`). Its weights differ in their last bits,
- * and so does all that is computed of them. Eight times a difference that was seen there is none of the layout.
+ * and so does all that is computed of them. Eight times a difference that was seen there is none of the layout, up to a tenth.
  */
 #ifndef HD_ENGINE_AGAINST_COMPARE_H
 #define HD_ENGINE_AGAINST_COMPARE_H

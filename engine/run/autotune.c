@@ -6,7 +6,6 @@
 #include "engine/run/autotune.h"
 #include "engine/base/hash.h"
 #include "engine/file/atomic_file.h"
-#include <math.h>
 #include <stdio.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -62,12 +61,20 @@ static char *cache_path(const struct hd_job *j)
 			 j->threads);
 }
 
-/* The line of the rate of large products, in the precision of the run.  As many ranks share the cores, and the memory's
- * bandwidth. */
-static char *rate_key(const struct hd_job *j)
+static char *rate_key_here(const struct hd_job *j)
 {
 	return hd_format("rate.%s.%d/%ld ", j->compute_dtype ? "bf16" : "fp32", j->world.local_size,
 			 sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/* The line of the rate of large products, in the precision of the run.  As many ranks share the cores, and the memory's
+ * bandwidth: on the host of rank 0, for hosts may differ, and all ranks must find the rate or none. */
+static char *rate_key(const struct hd_job *j)
+{
+	char *mine = rate_key_here(j), *all = hd_comm_bcast_text(mine, 0);
+
+	free(mine);
+	return all;
 }
 
 static double rate_in(const char *text, const char *key)
@@ -183,21 +190,17 @@ static char *all_picks(struct hd_job *j, char *picks)
 	return text;
 }
 
-/* All ranks at once, for that is how they will compute. */
-static double measure_rate(const struct hd_job *j)
-{
-	hd_comm_barrier();
-	return hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) / j->world.size;
-}
-
-/* FLOP/s of large products. */
+/* FLOP/s of large products: all ranks measure at once, for that is how they will compute. */
 static double rate_of(const struct hd_job *j, const char *known, const char *key)
 {
 	double rate = rate_in(known, key);
 
 	if (!hd_device_in_host(j->device)) /* the maker's word, or this GPU's alone */
 		return j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->matmul_rate(hd_job_dtype(j));
-	return rate > 0 ? rate : measure_rate(j);
+	if (rate > 0)
+		return rate;
+	hd_comm_barrier();
+	return hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) / j->world.size;
 }
 
 /* The C library keeps what is freed, up to twice the largest buffer so far, unless a threshold is set.  Products are timed with large
@@ -249,21 +252,17 @@ void hd_autotune_exceeded(const struct hd_job *j, double share)
 {
 	struct hd_err ignored = { 0 };
 	char *path, *key, *cached, *text;
-	double rate;
 
 	share = hd_comm_max(share);
-	if (!hd_device_in_host(j->device) || share <= 1)
+	if (!hd_device_in_host(j->device) || share <= 1 || j->world.rank)
 		return;
-	rate = fmax(measure_rate(j), j->rate * share);
-	if (j->world.rank)
-		return;
-	path = cache_path(j), key = rate_key(j);
+	path = cache_path(j), key = rate_key_here(j);
 	cached = hd_file_read(path, NULL, &ignored);
-	text = with_rate(cached ? cached : "", key, rate);
+	text = with_rate(cached ? cached : "", key, j->rate * share);
 	save(path, text);
 	hd_log(HD_LOG_INFO,
-	       "a step reached %.0f%% of the matmul rate of %.4g GFLOP/s, which was measured while the cores had other work. "
+	       "a step reached %.0f%% of the matmul rate of %.4g GFLOP/s, so other work had the cores when that was measured. "
 	       "The next run takes %.4g GFLOP/s",
-	       100 * share, j->rate / 1e9, rate / 1e9);
+	       100 * share, j->rate / 1e9, j->rate * share / 1e9);
 	free(path), free(key), free(cached), free(text);
 }

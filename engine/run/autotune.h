@@ -7,8 +7,8 @@
 #include "engine/run/job.h"
 
 int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err);
-/* share: the most of j->rate that a step of this rank reached. Above 1 the rate was measured in a busy moment: all ranks measure again,
- * and the cache keeps the highest. All ranks call it. */
+/* share: the most of j->rate that a step of this rank reached. Above 1 the rate was measured in a busy moment: the cache
+ * gets what the step reached. All ranks call it. */
 void hd_autotune_exceeded(const struct hd_job *j, double share);
 /* train.precision = auto on a cpu: the faster by the rate of large products, before anything is planned.  Sets j->compute_dtype. */
 void hd_autotune_precision(struct hd_job *j, const char *known);

@@ -65,6 +65,29 @@ static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd
 	return found;
 }
 
+static int divides(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, const struct hd_tensor *w,
+		   const struct hd_place *to, int64_t n)
+{
+	int alone;
+
+	for (uint32_t i = 0; i < w->ndim; i++)
+		if (w->dims[i] == to->dim)
+			return left(s, p, t, w, i, &alone) % n == 0;
+	return 0;
+}
+
+/* With zero 3 the parameter decides, since programs that only evaluate must agree.  With zero 2 it does, too, so that gradients
+ * and states are cut alike, whatever another section cuts of them; unless t is left in pieces that n does not divide. */
+static int piece_of(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
+		    const struct hd_tensor *w, struct hd_place *to)
+{
+	if (s->zero == 1)
+		return piece(s, p, t, w, s->zero_size, to);
+	if (!piece(s, p, w, w, s->zero_size, to))
+		return 0;
+	return s->zero == 3 || divides(s, p, t, w, to, s->zero_size) || piece(s, p, t, w, s->zero_size, to);
+}
+
 /* What belongs to the parameter, and from which stage on it is cut. */
 static int64_t since(const struct hd_tensor *t)
 {
@@ -76,9 +99,7 @@ static int64_t since(const struct hd_tensor *t)
 	}
 }
 
-/* Zero 3 cuts what belongs to a parameter as it cuts that itself, which is cut the same in programs that only evaluate.
- *
- * Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces. What is large moves along that
+/* Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces. What is large moves along that
  * alone, since an axis enters a dim last and leaves it first where its pieces are the smallest. */
 static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *w)
 {
@@ -89,7 +110,7 @@ static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, c
 	for (int k = 0; k < n; k++)
 		if (s->g->place(p, w, axes[k])->kind != HD_PLACE_REPLICATED)
 			return;
-	if (!n || !piece(s, p, s->zero < 3 ? t : w, w, s->zero_size, &to))
+	if (!n || !piece_of(s, p, t, w, &to))
 		return;
 	if (n > 1 && to.level)
 		to.level--;
