@@ -119,6 +119,18 @@ done
 printf '{"prompt": "and ", "choices": ["god", "x"], "answer": 0}\n' >q.jsonl
 no 'eval: the loss is not a number: weights are not finite' eval broken --data text.txt --json
 no 'eval: question 1: the log-likelihood of choice 0 is not a number' eval broken --choices q.jsonl
+# A rank's shard alone has them, and rank 0 speaks.
+heddle_mpi 2 train tiny.ini --set train.steps=1 --set checkpoint.dir=halves --set tp.plugin=tp --set tp.size=2 >/dev/null 2>&1
+half=$(perl -0777 -ne '$n = unpack("Q<", $_); /h\.0\.mlp\.c_fc\.weight"[^}]*"data_offsets": ?\[(\d+), ?(\d+)/; print 8 + $n + $1, " ", 8 + $n + $2 - 4' \
+	halves/step-00000001/model.safetensors)
+for hole in $half; do		# the first value, of rank 0, and the last, of rank 1
+	cp -r halves hole
+	printf '\0\0\300\177' | dd of=hole/step-00000001/model.safetensors bs=1 seek="$hole" conv=notrunc 2>/dev/null
+	rm hole/step-00000001/heddle/sums.json
+	like "eval on two ranks: the weight, at byte $hole" "$(heddle_mpi 2 eval hole --data text.txt 2>&1 | failures)" \
+		'not finite: 1 of the [0-9]+ values of [a-z0-9_.]+'
+	rm -r hole
+done
 for how in --logits '--tokens 3' '--tokens 3 --temperature 0'; do
 	no 'the logits of token 2 are not numbers: weights are not finite' generate broken --prompt a $how
 done

@@ -113,6 +113,16 @@ like "states of another optimizer" "$(sgd --set train.optimizer=adamw)" \
 	'has no tensor .*another train\.optimizer\? Without its states a run begins at step 0: with model\.load in place of checkpoint\.resume'
 rm s/step-00000001/heddle/optimizer.safetensors s/step-00000001/heddle/sums.json
 like "no states" "$(sgd)" 's/step-00000001: has no heddle/optimizer\.safetensors, .*model\.load = s/step-00000001 begins with its weights, at step 0$'
+like "check says so" "$(said check tiny.ini --set checkpoint.dir=s --set checkpoint.resume=auto)" \
+	's/step-00000001: has no heddle/optimizer\.safetensors'
+# Lists of numbers are the same with blanks, and with digits that say nothing.
+turns="--set model.family=llama --set model.embed=16 --set model.heads=4 --set model.rope_scaling=longrope --set model.rope_original=16"
+lists() { said train tiny.ini $turns --set checkpoint.dir=l --set checkpoint.resume=auto --set train.steps=1 "$@" | grep 'was made with model'; }
+lists --set model.rope_short=1.25,1.5 --set model.rope_long=1,2 >/dev/null
+is "blanks in a list" "$(lists --set model.rope_short='1.250, 1.5' --set model.rope_long='1, 2.0')" ""
+like "another number" "$(lists --set model.rope_short=1.25,1.6 --set model.rope_long=1,2)" 'rope_short = 1\.25,1\.5, and it is 1\.25,1\.6 now'
+like "another length" "$(said train tiny.ini $turns --set checkpoint.dir=l --set checkpoint.resume=auto --set model.rope_short=1.25 --set model.rope_long=1,2)" \
+	'rope_short: 1 factors'
 like "a directory of another program" "$(said train tiny.ini --set checkpoint.resume=hf)" \
 	'hf: has no heddle/state\.json, so no run can go on from it; model\.load = hf begins with its weights'
 

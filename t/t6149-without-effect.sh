@@ -72,7 +72,7 @@ late='with model.layers = 2: the first w of model.window_layers is for layer 4'
 ok "a window that comes behind the last layer" heddle check tiny.ini --set model.family=llama --set model.window=4 --set model.window_layers=fffw
 is "... is named with its layers" "$(grep 'does nothing' "$tmp/.ok")" "heddle: model.window does nothing $late
 heddle: model.window_layers does nothing $late"
-idle model.window=32 'with model.max_seq = 32: a window of 32 holds all positions' --set model.family=llama
+idle model.window=32 'with model.max_seq = 32: a window of 32 holds all positions. Checkpoints keep it' --set model.family=llama
 idle model.rope_scaling=linear 'with model.rope_theta_window and a window in every layer' --set model.family=llama \
 	--set model.rope_theta_window=500 --set model.window=4
 idle checkpoint.keep=5 'without checkpoint.dir: nothing is saved'

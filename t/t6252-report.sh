@@ -71,13 +71,26 @@ like "and what is above is counted" "$(cat far.html)" 'far.jsonl, training: [0-9
 like "and marked" "$(cat far.html)" 'class="f c1" d="M[0-9. ]*l4 7h-8z"><title>step '
 like "the page has both names" "$(cat far.html)" '<title>Heddle: near\.jsonl, far\.jsonl</title>'
 
+# One value of nothing, a loss of 0, does not take the axis from them.
+sed 's/"step": 7, "loss": .*/"step": 7, "loss": 0.0}/' near.jsonl >zero.jsonl
+heddle report zero.jsonl,far.jsonl --out zero.html
+is "nor does one of 0" "$(sed -n 's/.*class="line c0" d="\([^"]*\)".*/\1/p' zero.html | head -1 | tr 'ML' '\n\n' |
+	awk 'NF == 2 && NR != 8 { low = low == "" || $2 > low ? $2 : low; high = high == "" || $2 < high ? $2 : high } END { print (low - high > 15) }')" 1
+# Values that a double hardly tells apart have no axis between them.
+for values in '1.0 1.0000000000000002' '1e15 1000000000000000.125'; do
+	set -- $values
+	printf '{"step": 1, "loss": %s}\n{"step": 2, "loss": %s}\n' "$1" "$2" >alike.jsonl
+	ok "$1 and $2: a page" timeout 10 "$build/heddle" report alike.jsonl --out alike.html
+	ok "... of less than 20 KB" test "$(wc -c <alike.html)" -lt 20000
+done
+
 # Curves of one run differ, and so do the tenth run and the second.
 for i in a b; do printf '{"step": 1, "load": [1, 2]}\n{"step": 2, "load": [2, 3]}\n' >load$i.jsonl; done
 heddle report loada.jsonl,loadb.jsonl --out load.html
 is "layers of a run look different" "$(grep -o 'class="line c[^"]*" d="M[^1]' load.html | sed 's/" d.*//' | sort -u | tr '\n' ' ')" \
 	'class="line c0 class="line c0 d1 class="line c1 class="line c1 d1 '
 heddle report "$(printf 'old%s.jsonl,' 1 2 3 4 5 6 7 8 9 | sed 's/old[0-9]/near/g')" --out nine.html
-like "the ninth run has the first one's colour, and dashes" "$(cat nine.html)" 'class="line c0 d2"'
+like "the ninth run has the first one's colour, more faintly" "$(cat nine.html)" 'class="line c0 o1"'
 
 # Everything wide scrolls by itself.
 is "tables and drawings are in what scrolls" "$(grep -c '<table>\|<svg class="curves"' far.html)" \

@@ -51,6 +51,16 @@ int hd_resumable_check(const char *dir, struct hd_err *err)
 	return hd_file_inside(dir, "heddle/optimizer.safetensors", err);
 }
 
+int hd_checkpoint_resumes(const struct hd_plan *p, const char *path, struct hd_err *err)
+{
+	char *dir = hd_checkpoint_find(path, err);
+
+	if (dir && hd_resumable_check(dir, err) >= 0)
+		hd_weights_check(p, dir, err);
+	free(dir);
+	return err->code;
+}
+
 static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struct hd_err *err)
 {
 	char *picks = NULL, *states = hd_format("%s/heddle/optimizer.safetensors", dir);

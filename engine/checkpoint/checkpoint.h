@@ -69,6 +69,8 @@ void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct h
 int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err);
 /* Whether they are there, with the model's shapes: what a load would refuse, without a job. */
 int hd_checkpoint_fits(const struct hd_plan *p, const char *path, struct hd_err *err);
+/* And whether there is all that a run goes on from. */
+int hd_checkpoint_resumes(const struct hd_plan *p, const char *path, struct hd_err *err);
 /* Whether each parameter has a place of its own in a checkpoint.  A plugin's family may give one name to two. */
 int hd_checkpoint_names_check(const struct hd_plan *p, struct hd_err *err);
 

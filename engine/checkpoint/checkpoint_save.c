@@ -140,6 +140,18 @@ static int write_latest(const char *dir, const char *name, struct hd_err *err)
 	return rc;
 }
 
+/* A write of `latest` that failed at its sync has named the step. */
+static int is_latest(const char *dir, const char *step)
+{
+	struct hd_err ignored = { 0 };
+	char *path = hd_format("%s/latest", dir), *text = hd_file_read(path, NULL, &ignored);
+	size_t n = strlen(step);
+	int same = text && !strncmp(text, step, n) && !text[n + strspn(text + n, "\n")];
+
+	free(path), free(text);
+	return same;
+}
+
 /* A step that latest does not name is never gone on from, and `keep` would not count it: it is not saved, and goes. */
 static void take_back(const char *step, struct hd_err *err)
 {
@@ -159,7 +171,7 @@ static int publish(struct hd_saving *s, struct hd_err *err)
 
 	if (rc >= 0) {
 		rc = write_latest(s->dir, strrchr(to, '/') + 1, err);
-		if (rc < 0)
+		if (rc < 0 && !is_latest(s->dir, strrchr(to, '/') + 1))
 			take_back(to, err);
 	}
 	if (rc >= 0)

@@ -363,7 +363,7 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 	hd_data_close(d);
 	HD_TRY(hd_outputs_check(conf, err));
 	if (!against && hd_checkpoint_choose(conf, &resume, goes_on) >= 0 && resume)
-		hd_checkpoint_fits(p, resume, goes_on);
+		hd_checkpoint_resumes(p, resume, goes_on);
 	free(resume);
 	return err->code;
 }

@@ -36,10 +36,10 @@ static int no_number(const struct hd_job *j, struct hd_err *err)
 	struct hd_spoilt_weight w;
 
 	if (hd_program_find_spoilt(hd_job_owner(j), &w))
-		return hd_err_set(
-			err, HD_EINVAL,
-			"eval: the loss is not a number: weights are not finite: %lld of the %lld values of %s",
-			(long long)w.bad, (long long)w.n, w.name);
+		hd_err_set(err, HD_EINVAL,
+			   "eval: the loss is not a number: weights are not finite: %lld of the %lld values of %s",
+			   (long long)w.bad, (long long)w.n, w.name);
+	HD_TRY(hd_comm_agree(err)); /* a rank's shard alone may have them */
 	return hd_err_set(err, HD_EINVAL,
 			  "eval: the loss is not a number: weights are not finite, or became too large");
 }

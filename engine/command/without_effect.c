@@ -264,7 +264,8 @@ static void warn_of_window(const struct hd_plan *p)
 			 (long long)m->layers, strcspn(m->window_layers, "w") + 1);
 		warn(p->conf, &late);
 	} else if (m->window >= m->max_seq && !(m->rope_theta_window > 0)) {
-		snprintf(why, sizeof(why), "with model.max_seq = %lld: a window of %lld holds all positions",
+		snprintf(why, sizeof(why),
+			 "with model.max_seq = %lld: a window of %lld holds all positions. Checkpoints keep it",
 			 (long long)m->max_seq, (long long)m->window);
 		warn(p->conf, &wide);
 	}

@@ -20,7 +20,7 @@
 
 struct frame {
 	double x0, x1, y0, y1;
-	int log; /* the vertical axis, which then has positive values alone */
+	int log; /* the vertical axis, on which a value of 0 is at the lower edge */
 	int cut; /* values above y1 are marks at the upper edge */
 };
 
@@ -73,12 +73,33 @@ static void cut_above(struct frame *f, const struct hd_line *lines, size_t n)
 /* All values of one line are inside: a peak is what a reader looks for.  Where it would press a line on the axis, the axis is logarithmic. */
 static int wants_log(const struct frame *f, const struct hd_line *lines, size_t n)
 {
-	if (f->y0 <= 0)
-		return 0;
+	int flat = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double low = low_quarter(lines[i].curve);
+
+		if (low <= 0)
+			return 0;
+		flat |= low < f->y1 / FLAT;
+	}
+	return flat && f->y0 >= 0;
+}
+
+static double least_positive(const struct hd_line *lines, size_t n)
+{
+	double least = INFINITY;
+
 	for (size_t i = 0; i < n; i++)
-		if (low_quarter(lines[i].curve) < f->y1 / FLAT)
-			return 1;
-	return 0;
+		for (size_t j = 0; j < lines[i].curve->n; j++)
+			if (lines[i].curve->y[j] > 0)
+				least = fmin(least, lines[i].curve->y[j]);
+	return least;
+}
+
+/* Two values that a double hardly tells apart: no axis has steps between them. */
+static int is_point(double from, double to)
+{
+	return to - from <= 1e-9 * fmax(fabs(from), fabs(to));
 }
 
 static struct frame frame_of(const struct hd_line *lines, size_t n)
@@ -95,12 +116,14 @@ static struct frame frame_of(const struct hd_line *lines, size_t n)
 			f.y1 = fmax(f.y1, k->y[j]);
 		}
 	}
-	if (f.x1 <= f.x0)
-		f.x1 = f.x0 + 1;
+	if (is_point(f.x0, f.x1))
+		f.x1 = f.x0 + fmax(1, fabs(f.x0) / 10);
 	f.log = wants_log(&f, lines, n);
-	if (f.log)
+	if (f.log) {
+		f.y0 = least_positive(lines, n);
 		cut_above(&f, lines, n);
-	if (f.y1 <= f.y0)
+	}
+	if (is_point(f.y0, f.y1))
 		f.y1 = f.y0 + fmax(1e-12, fabs(f.y0) / 10);
 	return f;
 }
@@ -114,7 +137,7 @@ static double down(const struct frame *f, double y)
 {
 	double part = f->log ? log(y / f->y0) / log(f->y1 / f->y0) : (y - f->y0) / (f->y1 - f->y0);
 
-	return HIGH - BOTTOM - fmin(part, 1) * (HIGH - TOP - BOTTOM);
+	return HIGH - BOTTOM - fmin(fmax(part, 0), 1) * (HIGH - TOP - BOTTOM);
 }
 
 /* -- axes ----------------------------------------------------------------------------------------------------------------- */

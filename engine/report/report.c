@@ -96,7 +96,7 @@ static struct hd_line line_of(const struct hd_report *r, int run, const struct h
 	struct hd_line l = { .curve = k, .label = label_of(r, run, k->name), .dotted = dotted };
 
 	l.colour = r->n > 1 ? run : at;
-	l.dashes = r->n > 1 ? at + 2 * (run / 8) : at / 8;
+	l.dashes = r->n > 1 ? at + 4 * (run / 8) : at / 8;
 	return l;
 }
 

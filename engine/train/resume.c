@@ -131,10 +131,30 @@ static char *knob_value(const struct hd_model *m, const struct hd_knob *k)
 	return hd_strdup(text);
 }
 
+/* Texts whose numbers are equal, with or without blanks: "1.25,1.5" and "1.250, 1.5". */
+static int same_list(const char *x, const char *y)
+{
+	while (1) {
+		char *to_x, *to_y;
+		double a, b;
+
+		x += strspn(x, " \t");
+		y += strspn(y, " \t");
+		a = strtod(x, &to_x);
+		b = strtod(y, &to_y);
+		if ((to_x == x) != (to_y == y) || (to_x != x && a != b) || (to_x == x && *x != *y))
+			return 0;
+		if (to_x == x && !*x)
+			return 1;
+		x = to_x == x ? x + 1 : to_x;
+		y = to_y == y ? y + 1 : to_y;
+	}
+}
+
 static int same_value_of(const struct hd_model *a, const struct hd_model *b, const struct hd_knob *k)
 {
 	char *x = knob_value(a, k), *y = knob_value(b, k);
-	int same = !strcmp(k->key, "window_layers") ? same_windows(a, b) : !strcmp(x, y);
+	int same = !strcmp(k->key, "window_layers") ? same_windows(a, b) : same_list(x, y);
 
 	free(x);
 	free(y);

@@ -66,7 +66,7 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 {
 	struct hd_err where = { 0 };
 	char *me = hd_rank_text(l->j->world.rank), *spoilt;
-	int received = 0;
+	int received = 0, rc;
 
 	loss = isnan(loss) ? fabs(loss) : loss; /* "nan", not "-nan" */
 	norm = isnan(norm) ? fabs(norm) : norm;
@@ -75,8 +75,9 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 		return l->err->code;
 	}
 	spoilt = hd_program_spoilt_text(l->g);
-	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &received, &where));
-	for (int turn = 0; turn < 2 && !l->err->code; turn++) { /* where it began; else who was sent it first */
+	rc = hd_program_find_nan(l->g, run, fill, f, &received, &where);
+	for (int turn = 0; turn < 2 && rc >= 0 && !l->err->code;
+	     turn++) { /* where it began; else who was sent it first */
 		if (where.code && received <= turn)
 			hd_err_set(l->err, HD_EINVAL,
 				   "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as "
@@ -86,6 +87,7 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 	}
 	free(spoilt);
 	free(me);
+	HD_TRY(rc);
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }
 
