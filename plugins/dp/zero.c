@@ -12,14 +12,15 @@
 #include "dp.h"
 #include <string.h>
 
-/* Members along an axis, of which each has a piece of this dim of the tensor; 1: the axis does not cut it. */
+/* Members along an axis, of which each has a piece of this dim of the tensor; 0: the axis does not cut it.  An axis of one member
+ * may: what it does not cut is still the better choice, for what moves along both then goes in more pieces. */
 static int64_t pieces_along(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
 			    const struct hd_axis *a, const struct hd_dim *d)
 {
 	const struct hd_place *at = s->g->place(p, t, a);
 
 	if (at->kind != HD_PLACE_SHARD || at->dim != d)
-		return 1;
+		return 0;
 	return at->role == HD_ROLE_SPARE ? a->spare : a->n;
 }
 
@@ -33,8 +34,8 @@ static int64_t left(const struct hd_strategy *s, struct hd_plan *p, const struct
 	for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));) {
 		int64_t n = pieces_along(s, p, t, a, w->dims[i]), had = pieces_along(s, p, w, a, w->dims[i]);
 
-		*alone &= n == 1 && had == 1;
-		if (had == 1)
+		*alone &= !n && !had;
+		if (n && !had)
 			length = (length + n - 1) / n;
 	}
 	return length;
