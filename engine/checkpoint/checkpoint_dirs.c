@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/file/file.h"
 #include "engine/base/parse.h"
 #include <dirent.h>
 #include <errno.h>
@@ -20,16 +21,6 @@ char *hd_step_path(const char *dir, int64_t step)
 char *hd_step_aside(const char *dir, int64_t step)
 {
 	return hd_format("%s/.step-%08lld.tmp", dir, (long long)step);
-}
-
-static int has(const char *dir, const char *name)
-{
-	char *path = hd_format("%s/%s", dir, name);
-	struct stat st;
-	int rc = !stat(path, &st);
-
-	free(path);
-	return rc;
 }
 
 /* -- the steps of a directory -- */
@@ -149,7 +140,7 @@ static char *newest(const char *dir, struct hd_err *err)
 	}
 	if (name) {
 		name[strcspn(name, "\r\n")] = 0;
-		if (hd_step_of_name(name) >= 0 && has(dir, name))
+		if (hd_step_of_name(name) >= 0 && hd_file_has(dir, name))
 			path = hd_format("%s/%s", dir, name);
 		free(name);
 	}
@@ -187,7 +178,7 @@ static int not_found(const char *path, struct hd_err *err)
 				  is_hub_name(path) ? path : "", is_hub_name(path) ? " --local-dir DIR" : "");
 	if (is_folder(path) && access(path, R_OK | X_OK) && errno == EACCES)
 		return hd_err_set(err, HD_EIO, "%s: cannot be read: %s", path, strerror(errno));
-	if (has(path, "adapter_config.json"))
+	if (hd_file_has(path, "adapter_config.json"))
 		return hd_err_set(
 			err, HD_ENOTSUP,
 			"%s: is a LoRA adapter (adapter_config.json), which is not read; in Python, "
@@ -204,7 +195,7 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 	struct hd_err why = { 0 };
 	char *found;
 
-	if (has(path, "config.json"))
+	if (hd_file_has(path, "config.json"))
 		return hd_strdup(path);
 	found = newest(path, &why);
 	if (why.code)

@@ -81,15 +81,16 @@ char *hd_saving_name(const struct hd_saving *s, size_t i)
 static int check_finite(const struct hd_saving *s, struct hd_err *err)
 {
 	const char *optimizer = hd_section_str(hd_conf_section(s->j->conf, NULL, "train"), "optimizer");
-	struct hd_spoilt_weight w;
+	char *spoilt = hd_program_spoilt_text(s->g);
 
-	if (!hd_program_find_spoilt(s->g, &w))
-		return HD_OK;
-	return hd_err_set(
-		err, HD_EINVAL,
-		"step %lld is not saved: behind its update (train.optimizer = %s), %lld of the %lld values of %s "
-		"that a rank holds are not finite",
-		(long long)s->at.step, optimizer, (long long)w.bad, (long long)w.n, w.name);
+	if (spoilt)
+		hd_err_set(
+			err, HD_EINVAL,
+			"step %lld is not saved: behind its update (train.optimizer = %s), %s that a rank holds are not "
+			"finite",
+			(long long)s->at.step, optimizer, spoilt);
+	free(spoilt);
+	return err->code;
 }
 
 /* Before the first step, where room is made for what a save will copy. */
@@ -126,30 +127,26 @@ static int write_files(struct hd_saving *s, struct hd_err *err)
 	return HD_OK;
 }
 
-/* DIR/latest, unless it says that already: a run that saves its step again replaces it. */
-static int write_latest(const char *dir, const char *name, struct hd_err *err)
-{
-	char *latest = hd_format("%s/latest", dir), *text = hd_format("%s\n", name);
-	struct hd_err none = { 0 };
-	char *was = hd_file_read(latest, NULL, &none);
-	int rc = was && !strcmp(was, text) ? HD_OK : hd_file_write(latest, text, err);
-
-	free(was);
-	free(text);
-	free(latest);
-	return rc;
-}
-
-/* A write of `latest` that failed at its sync has named the step. */
 static int is_latest(const char *dir, const char *step)
 {
 	struct hd_err ignored = { 0 };
-	char *path = hd_format("%s/latest", dir), *text = hd_file_read(path, NULL, &ignored);
-	size_t n = strlen(step);
-	int same = text && !strncmp(text, step, n) && !text[n + strspn(text + n, "\n")];
+	char *path = hd_format("%s/latest", dir), *text = hd_file_read(path, NULL, &ignored),
+	     *want = hd_format("%s\n", step);
+	int same = text && !strcmp(text, want);
+
+	free(path), free(text), free(want);
+	return same;
+}
+
+/* A run that saves its step again replaces it, and `latest` says that already.  A write that failed at its sync has named the step:
+ * then it stays. */
+static int write_latest(const char *dir, const char *step, struct hd_err *err)
+{
+	char *path = hd_format("%s/latest", dir), *text = hd_format("%s\n", step);
+	int rc = is_latest(dir, step) ? HD_OK : hd_file_write(path, text, err);
 
 	free(path), free(text);
-	return same;
+	return rc;
 }
 
 /* A step that latest does not name is never gone on from, and `keep` would not count it: it is not saved, and goes. */

@@ -344,8 +344,8 @@ static void print_precision(const struct hd_plan *p)
 
 /* The files of a run: what it reads, goes on from and writes.  Where its data are not, and need not be (model.vocab is
  * given), nothing is known of the others either: the run will be elsewhere.  What --against-one-rank trains is saved in a folder of
- * its own, so steps that a run has saved are not in its way.  looked: 0 where the data are not here.  goes_on: what a run would be refused for by checkpoints that are there; the
- * layout is right or wrong without it. */
+ * its own, so steps that a run has saved are not in its way.  looked: 0 where the data are not here.  goes_on: what a run would be
+ * refused for by checkpoints that are there; the layout is right or wrong without it. */
 static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, int *looked, struct hd_err *goes_on,
 		       struct hd_err *err)
 {

@@ -33,12 +33,11 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 
 static int no_number(const struct hd_job *j, struct hd_err *err)
 {
-	struct hd_spoilt_weight w;
+	char *spoilt = hd_program_spoilt_text(hd_job_owner(j));
 
-	if (hd_program_find_spoilt(hd_job_owner(j), &w))
-		hd_err_set(err, HD_EINVAL,
-			   "eval: the loss is not a number: weights are not finite: %lld of the %lld values of %s",
-			   (long long)w.bad, (long long)w.n, w.name);
+	if (spoilt)
+		hd_err_set(err, HD_EINVAL, "eval: the loss is not a number: weights are not finite: %s", spoilt);
+	free(spoilt);
 	HD_TRY(hd_comm_agree(err)); /* a rank's shard alone may have them */
 	return hd_err_set(err, HD_EINVAL,
 			  "eval: the loss is not a number: weights are not finite, or became too large");

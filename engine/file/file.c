@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int is_device(FILE *f)
 {
@@ -79,6 +80,15 @@ ssize_t hd_file_line(FILE *f, const char *path, char **line, size_t *room, struc
 	*line = hd_grow(*line, n + 1, room, 1);
 	(*line)[n] = 0;
 	return (ssize_t)n;
+}
+
+int hd_file_has(const char *dir, const char *name)
+{
+	char *path = hd_format("%s/%s", dir, name);
+	int there = !access(path, F_OK);
+
+	free(path);
+	return there;
 }
 
 char *hd_file_temporary(const char *name)

@@ -15,6 +15,9 @@ json_t *hd_file_json(const char *path, struct hd_err *err);
  * what is wrong.  A byte 0 ends a device, as an error: those that never end are of it, or have one soon. */
 ssize_t hd_file_line(FILE *f, const char *path, char **line, size_t *room, struct hd_err *err);
 
+/* 1: there is a DIR/NAME. */
+int hd_file_has(const char *dir, const char *name);
+
 /* "DIR/NAME.XXXXXX" for mkstemp and mkdtemp, to be freed.  DIR: TMPDIR of the environment, else /tmp. */
 char *hd_file_temporary(const char *name);
 

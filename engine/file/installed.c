@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/file/installed.h"
+#include "engine/file/file.h"
 #include "engine/base/library.h"
 #include "engine/base/parse.h"
 #include <dirent.h>
@@ -13,15 +14,6 @@
 
 #define MOST_NAMES 64
 
-static int is_there(const char *dir, const char *name)
-{
-	char *path = hd_format("%s/%s", dir, name);
-	int there = access(path, F_OK) == 0;
-
-	free(path);
-	return there;
-}
-
 /* Beside the program in a build folder; else in the installation. */
 static char *folder_of(const char *folder)
 {
@@ -31,7 +23,7 @@ static char *folder_of(const char *folder)
 
 	if (slash)
 		*slash = 0;
-	dir = hd_format("%s/conf/%s", slash && is_there(exe, "config.status") ? exe : installed, folder);
+	dir = hd_format("%s/conf/%s", slash && hd_file_has(exe, "config.status") ? exe : installed, folder);
 	free(installed);
 	free(exe);
 	return dir;

@@ -20,43 +20,32 @@ static enum hd_page_work work_of(const struct hd_schedule_unit *u)
 }
 
 /* What the step takes behind the units of all stages: of work on cores that are shared; of a host, and between nodes. */
-static size_t rest_of(const struct hd_prediction *r, double ended, struct hd_page_span *to)
+static size_t rest_of(const struct hd_prediction *r, struct hd_page_span *to)
 {
-	double shared = fmin(ended + r->sharing, r->step);
+	double shared = fmin(r->ended + r->sharing, r->step);
 	size_t n = 0;
 
 	if (r->sharing > 0)
-		to[n++] = (struct hd_page_span){ ended, shared, HD_PAGE_SHARING };
+		to[n++] = (struct hd_page_span){ r->ended, shared, HD_PAGE_SHARING };
 	if (r->step > shared * (1 + 1e-9))
 		to[n++] = (struct hd_page_span){ shared, r->step, HD_PAGE_WAITS };
 	return n;
-}
-
-static double end_of(const struct hd_unit_spans *s)
-{
-	double end = 0;
-
-	for (size_t i = 0; i < s->nunits; i++)
-		end = fmax(end, s->units[i].to);
-	return end;
 }
 
 struct hd_page_span *hd_planned_spans(const struct hd_prediction *r, int64_t stage, size_t *n)
 {
 	const struct hd_unit_spans *s = &r->spans[stage];
 	struct hd_page_span *v = hd_alloc((s->nunits + s->nwaits + 3) * sizeof(*v));
-	double ended = 0;
+	double end = s->nunits ? s->units[s->nunits - 1].to : 0;
 
 	*n = 0;
 	for (size_t i = 0; i < s->nunits; i++)
 		v[(*n)++] = (struct hd_page_span){ s->units[i].from, s->units[i].to, work_of(&s->units[i].unit) };
 	for (size_t i = 0; i < s->nwaits; i++)
 		v[(*n)++] = (struct hd_page_span){ s->waits[i].from, s->waits[i].to, HD_PAGE_WAITS };
-	for (int64_t i = 0; i < r->nstages; i++)
-		ended = fmax(ended, end_of(&r->spans[i]));
-	if (end_of(s) < ended)
-		v[(*n)++] = (struct hd_page_span){ end_of(s), ended, HD_PAGE_WAITS };
-	*n += rest_of(r, ended, &v[*n]);
+	if (end < r->ended)
+		v[(*n)++] = (struct hd_page_span){ end, r->ended, HD_PAGE_WAITS };
+	*n += rest_of(r, &v[*n]);
 	return v;
 }
 

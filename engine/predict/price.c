@@ -320,14 +320,14 @@ static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const str
 					   double sent)
 {
 	double members = (double)n->comm.group->v.n, whole = (double)hd_local_bytes(n->ins[0]);
-	struct hd_movement_price ring = rings(x, s, sent), tree = rings(x, s, 2 * whole);
+	struct hd_movement_price ring = rings(x, s, sent), tree = rings(x, s, 2 * whole), faster;
 
 	ring.seconds += 2 * round_latency(x, members, s);
 	tree.seconds += 2 * tree_latency(x, s);
 	memcpy(tree.sent, ring.sent, sizeof(tree.sent));
-	ring = ring.seconds < tree.seconds ? ring : tree;
-	ring.seconds = fmax(ring.seconds, seconds_of_nodes(x->m, s, sent));
-	return ring;
+	faster = ring.seconds < tree.seconds ? ring : tree;
+	faster.seconds = fmax(faster.seconds, seconds_of_nodes(x->m, s, sent));
+	return faster;
 }
 
 /* A server's link carries what all workers send it, at once, or what it sends to each: the others wait for that one.  Tensors

@@ -390,8 +390,10 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 	}
 	s.met = hd_alloc((size_t)((s.source.meetings + 1) * (p->micros + 1)) * sizeof(*s.met));
 	s.stages = hd_alloc((size_t)n * sizeof(*s.stages));
-	if (stages(&s, err) >= 0 && walk_all(&s, err) >= 0)
+	if (stages(&s, err) >= 0 && walk_all(&s, err) >= 0) {
+		out->ended = out->step;
 		hd_machine_busy(&mine, p, out);
+	}
 	out->step += out->host;
 	for (int64_t i = 0; i < n; i++) {
 		apart |= out->stages[i].between_nodes;

@@ -39,8 +39,9 @@ struct hd_server_price { /* of the ranks that hold no model, of each number the 
 	double sent[HD_LINKS];
 };
 struct hd_prediction {
-	double step;    /* seconds: all stages have ended */
-	double host;    /* of these, in which a host begins a GPU's step and waits for its end */
+	double step;  /* seconds: all stages have ended */
+	double ended; /* the units of all stages */
+	double host;  /* of the step, in which a host begins a GPU's step and waits for its end */
 	double sharing; /* likewise, which ranks that share cores take beside the order of their units (hd_machine_busy) */
 	double crowd; /* threads of the job's ranks for each core of a host; 1: no more than one, or no cores to share */
 	struct hd_stage_price *stages;

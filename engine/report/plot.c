@@ -70,7 +70,8 @@ static void cut_above(struct frame *f, const struct hd_line *lines, size_t n)
 	f->y1 = f->cut ? FAR * calm : f->y1;
 }
 
-/* All values of one line are inside: a peak is what a reader looks for.  Where it would press a line on the axis, the axis is logarithmic. */
+/* All values of one line are inside: a peak is what a reader looks for.  Where it would press a line on the axis, the axis is
+ * logarithmic. */
 static int wants_log(const struct frame *f, const struct hd_line *lines, size_t n)
 {
 	int flat = 0;

@@ -18,8 +18,9 @@ struct hd_drawing {
 	const struct hd_line *lines;
 	size_t n;
 };
-/* One drawing, with its title and a legend: each line as means over pieces of the steps, and thinly its points.  All lie
- * inside, but those of a run that is very far above another one: these are marks at the upper edge, and counted in the legend.  The vertical axis is logarithmic where values that are all positive would not be told apart on a linear one. */
+/* One drawing, with its title and a legend: each line as means over pieces of the steps, and thinly its points.  All lie inside,
+ * but those of a run that is very far above another one: these are marks at the upper edge, and counted in the legend.  The vertical
+ * axis is logarithmic where positive values would not be told apart on a linear one. */
 void hd_curves_draw(FILE *f, const struct hd_drawing *d);
 void hd_html_text(FILE *f, const char *s); /* escaped */
 extern const char hd_page_style[];         /* of all pages */

@@ -116,29 +116,21 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 	return HD_OK;
 }
 
-int hd_program_find_spoilt(const struct hd_program *g, struct hd_spoilt_weight *w)
+char *hd_program_spoilt_text(const struct hd_program *g)
 {
-	*w = (struct hd_spoilt_weight){ 0 };
-	for (size_t i = 0; i < g->plan->ntensors && !w->bad; i++) {
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *p = g->plan->tensors[i], *t = hd_written(g, p);
+		int64_t n, bad;
 		void *data;
 
 		if (!t || p->v.node || p->v.what != HD_TENSOR_PARAM)
 			continue;
 		data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
-		w->n = hd_local_count(t);
-		w->bad = count_not_finite(t, data, w->n);
-		w->name = p->v.name;
+		n = hd_local_count(t);
+		bad = count_not_finite(t, data, n);
 		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
+		if (bad)
+			return hd_format("%lld of the %lld values of %s", (long long)bad, (long long)n, p->v.name);
 	}
-	return w->bad > 0;
-}
-
-char *hd_program_spoilt_text(const struct hd_program *g)
-{
-	struct hd_spoilt_weight w;
-
-	if (!hd_program_find_spoilt(g, &w))
-		return hd_strdup("");
-	return hd_format("%lld of the %lld values of %s not finite", (long long)w.bad, (long long)w.n, w.name);
+	return NULL;
 }

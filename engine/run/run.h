@@ -68,14 +68,8 @@ int hd_program_pull(struct hd_program *g);
  * what it was made from was not finite either, so it came from another rank. */
 int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received,
 			struct hd_err *err);
-/* Between steps: the first parameter with values here that are not finite.  -> 0: there is none. */
-struct hd_spoilt_weight {
-	const char *name;
-	int64_t bad, n; /* so many of the values here are not finite */
-};
-int hd_program_find_spoilt(const struct hd_program *g, struct hd_spoilt_weight *w);
-char *hd_program_spoilt_text(
-	const struct hd_program *g); /* "3 of the 64 values of NAME not finite", or ""; malloc'ed */
+/* Between steps: the first parameter with values here that are not finite, as "3 of the 64 values of NAME"; malloc'ed.  NULL: none. */
+char *hd_program_spoilt_text(const struct hd_program *g);
 /* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
 double hd_program_products(struct hd_program *g, struct hd_run *run);
 /* From now on; 0: no more.  steps: how many there will be. */

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 struct hd_tokenizer {
 	char *path;
@@ -35,18 +34,10 @@ char *hd_tokenizer_file(const char *path)
 	return file ? hd_strdup(path) : hd_format("%s/tokenizer.json", path);
 }
 
-static int is_in(const char *dir, const char *name)
-{
-	char *path = hd_format("%s/%s", dir, name);
-	int there = !access(path, F_OK);
-
-	free(path);
-	return there;
-}
-
 const char *hd_tokenizer_advice(const char *dir)
 {
-	if (!*dir || is_in(dir, "tokenizer.json") || !is_in(dir, "vocab.json") || !is_in(dir, "merges.txt"))
+	if (!*dir || hd_file_has(dir, "tokenizer.json") || !hd_file_has(dir, "vocab.json") ||
+	    !hd_file_has(dir, "merges.txt"))
 		return "";
 	return "; of vocab.json and merges.txt there, AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of "
 	       "transformers makes a tokenizer.json";

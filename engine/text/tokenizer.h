@@ -17,9 +17,9 @@
 struct hd_tokenizer; /* any thread may use it */
 struct hd_encoder;   /* of one thread */
 
-/* path: the file, or the directory that has it. */
 /* For messages: how a directory with vocab.json and merges.txt alone comes to a tokenizer.json; or "". */
 const char *hd_tokenizer_advice(const char *dir);
+/* path: the file, or the directory that has it. */
 char *hd_tokenizer_file(const char *path); /* the file; malloc'ed */
 int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err *err);
 void hd_tokenizer_close(struct hd_tokenizer *t);

@@ -6,6 +6,7 @@
 #include "engine/train/resume.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/data/mix.h"
+#include "engine/file/file.h"
 #include "engine/file/inside.h"
 #include "engine/file/same_file.h"
 #include "engine/models/decoder/knobs.h"
@@ -231,15 +232,6 @@ static void note_model(const char *dir, struct hd_conf *was, const struct hd_job
 	note_load(dir, was, j->conf);
 }
 
-static int is_there(const char *dir, const char *name)
-{
-	char *path = hd_format("%s/%s", dir, name);
-	int there = !access(path, F_OK);
-
-	free(path);
-	return there;
-}
-
 /* -- data -------------------------------------------------------------------------------------- */
 static const char *data_key(struct hd_conf *c, const char *key)
 {
@@ -383,7 +375,7 @@ static struct hd_conf *read_conf(const char *dir, struct hd_train_config *was)
 		hd_section_check(c, hd_conf_section(c, NULL, "data"), &hd_data_keys, 1, &why);
 	if (!why.code)
 		return c;
-	if (is_there(dir, "heddle/state.json"))
+	if (hd_file_has(dir, "heddle/state.json"))
 		hd_log(HD_LOG_WARN, "%s: changes since it was made are not known: %s", dir, why.text);
 	hd_conf_destroy(c);
 	return NULL;

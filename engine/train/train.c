@@ -49,16 +49,16 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 /* Weights that the update of the step before has spoilt: whatever reads them is not finite either. */
 static int weights_not_finite(struct train_loop *l, int64_t step, double loss, double norm, const char *me)
 {
-	struct hd_spoilt_weight w;
+	char *spoilt = l->at.step > l->first ? hd_program_spoilt_text(l->g) : NULL;
 
-	if (l->at.step > l->first && hd_program_find_spoilt(l->g, &w))
+	if (spoilt)
 		hd_err_set(
 			l->err, HD_EINVAL,
-			"step %lld: loss %g, gradient norm %g. The update of step %lld (train.optimizer = %s) left %lld of the "
-			"%lld values of %s on %s not finite",
+			"step %lld: loss %g, gradient norm %g. The update of step %lld (train.optimizer = %s) left %s on "
+			"%s not finite",
 			(long long)step, loss, norm, (long long)step - 1,
-			hd_section_str(hd_conf_section(l->j->conf, NULL, "train"), "optimizer"), (long long)w.bad,
-			(long long)w.n, w.name, me);
+			hd_section_str(hd_conf_section(l->j->conf, NULL, "train"), "optimizer"), spoilt, me);
+	free(spoilt);
 	return hd_comm_agree(l->err);
 }
 
@@ -76,13 +76,14 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 	}
 	spoilt = hd_program_spoilt_text(l->g);
 	rc = hd_program_find_nan(l->g, run, fill, f, &received, &where);
-	for (int turn = 0; turn < 2 && rc >= 0 && !l->err->code;
-	     turn++) { /* where it began; else who was sent it first */
+	/* Where it began; else who was sent it first. */
+	for (int turn = 0; turn < 2 && rc >= 0 && !l->err->code; turn++) {
 		if (where.code && received <= turn)
 			hd_err_set(l->err, HD_EINVAL,
 				   "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as "
-				   "they were before it%s%s",
-				   (long long)run->step, loss, norm, me, where.text, *spoilt ? ", with " : "", spoilt);
+				   "they were before it%s%s%s",
+				   (long long)run->step, loss, norm, me, where.text, spoilt ? ", with " : "",
+				   spoilt ? spoilt : "", spoilt ? " not finite" : "");
 		hd_comm_agree(l->err);
 	}
 	free(spoilt);
