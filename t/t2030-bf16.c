@@ -7,6 +7,7 @@
 #include "t/lib/kernel_props.h"
 #include "engine/base/half.h"
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/pairs.h"
 #include "kernels/cpu/elementwise/gelu_table.h"
 
 #define ROUND 0x1p-8 /* of one rounding to bf16, twice over */
@@ -175,6 +176,10 @@ static void looked_up(void)
 	static float wide[N], y[N], slope[N];
 	int64_t done;
 
+	if (!hd_pairs_here()) {
+		skip("this processor has no vectors to look up with");
+		return;
+	}
 	hd_gelu_table_fast(); /* makes it */
 	for (int i = 0; i < N; i++)
 		wide[i] = hd_of_bf16(x[i] = (uint16_t)i);
@@ -182,10 +187,6 @@ static void looked_up(void)
 	hd_store_bf16(way[0][0], y, N);
 	hd_store_bf16(way[0][1], slope, N);
 	done = hd_gelu_look_up(way[1][0], way[1][1], x, N);
-	if (!done) {
-		skip("this machine has no vectors to look up with");
-		return;
-	}
 	is_int(done, 65536, "gelu of bf16, looked up: whole vectors");
 	is_int(memcmp(way[0][0], way[1][0], 2 * 65536) || memcmp(way[0][1], way[1][1], 2 * 65536), 0,
 	       "the bits are those computed");

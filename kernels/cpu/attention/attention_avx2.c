@@ -9,6 +9,7 @@
 #define HD_RED_MAX(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
 #define HD_VL 8
 #define HD_MR 4
+#define HD_NV 3
 #define HD_ISA hd_att_avx2
 #include "kernels/cpu/attention/attention_blocks.h"
 #endif

@@ -9,6 +9,7 @@
 #define HD_RED_MAX(a, b) _mm512_max_ps((__m512)(a), (__m512)(b))
 #define HD_VL 16
 #define HD_MR 8
+#define HD_NV 2
 #define HD_ISA hd_att_avx512
 #include "kernels/cpu/attention/attention_blocks.h"
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The attention kernels for one width of vectors.  A .c file for each instruction set includes
- * this, with HD_VL (floats of a vector), HD_MR (rows of a register tile) and HD_ISA (the name of
+ * this, with HD_VL (floats of a vector), HD_MR and HD_NV (rows and vectors of a register tile) and HD_ISA (the name of
  * the table) defined.
  *
- * All products are sums of outer products: a tile of HD_MR rows and two vectors of columns stays
+ * All products are sums of outer products: a tile of HD_MR rows and HD_NV vectors of columns stays
  * in registers, a is read by broadcasts (row-major or transposed), b row by row.  So a panel of k
  * is kept transposed for q k^T and as it is for ds k; nothing else is ever transposed.  Where a
  * causal block is partly masked, tiles and terms that no row of the tile can see are left out; with a window also those
@@ -182,22 +182,23 @@ INLINE V vtanh(V x)
 INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb, int k0,
 		 int k1, int add, const int nv)
 {
-	V x[HD_MR][2];
+	V x[HD_MR][HD_NV], y[HD_NV];
 
 #pragma GCC unroll 8
 	for (int i = 0; i < HD_MR; i++)
 		for (int j = 0; j < nv; j++)
 			x[i][j] = add ? load(c + i * ldc + j * HD_VL) : (V){ 0 };
 	for (int64_t k = k0; k < k1; k++) {
-		V b0 = load(b + k * ldb), b1 = nv > 1 ? load(b + k * ldb + HD_VL) : b0;
-
+#pragma GCC unroll 4
+		for (int j = 0; j < nv; j++)
+			y[j] = load(b + k * ldb + j * HD_VL);
 #pragma GCC unroll 8
 		for (int i = 0; i < HD_MR; i++) {
 			float s = a[i * row + k * col];
 
-			x[i][0] += s * b0;
-			if (nv > 1)
-				x[i][1] += s * b1;
+#pragma GCC unroll 4
+			for (int j = 0; j < nv; j++)
+				x[i][j] += s * y[j];
 		}
 	}
 #pragma GCC unroll 8
@@ -206,18 +207,32 @@ INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col
 			store(c + i * ldc + j * HD_VL, x[i][j]);
 }
 
+/* Vectors of the next tile where so many are left.  Not one alone behind a wide tile: its sums would wait for each other. */
+INLINE int tile_width(int left)
+{
+	return HD_NV > 2 && left > 2 && left != 4 ? HD_NV : left < 2 ? left : 2;
+}
+
 INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb,
 		    const struct att_span *s, int ntiles, int add)
 {
 	for (int i = 0; i < ntiles; i++) {
 		const float *ai = a + i * HD_MR * row;
 		float *ci = c + i * HD_MR * ldc;
-		int j = 0;
+		int n = (s[i].cols + HD_VL - 1) / HD_VL;
 
-		for (; j + HD_VL < s[i].cols; j += 2 * HD_VL)
-			tile(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 2);
-		if (j < s[i].cols)
-			tile(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 1);
+		for (int j = 0, nv = 0; j < n; j += nv) {
+			float *cj = ci + j * HD_VL;
+			const float *bj = b + j * HD_VL;
+
+			nv = tile_width(n - j);
+			if (nv > 2)
+				tile(cj, ldc, ai, row, col, bj, ldb, s[i].k0, s[i].k1, add, HD_NV);
+			else if (nv > 1)
+				tile(cj, ldc, ai, row, col, bj, ldb, s[i].k0, s[i].k1, add, 2);
+			else
+				tile(cj, ldc, ai, row, col, bj, ldb, s[i].k0, s[i].k1, add, 1);
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ void hd_gelu_slope(float *y, float *slope, const float *x, int64_t n);
 int hd_gelu_table_fast(void);
 
 /* y = gelu(x), and its slope (or NULL), of the first elements of n, all bf16 -> how many: n, less what is not a multiple of 32.  An
- * output may be x.  Only where hd_gelu_table_fast() says so. */
+ * output may be x.  Only on a processor with hd_pairs_here() (base/pairs.h), and after hd_gelu_table_fast(), which makes the table. */
 int64_t hd_gelu_look_up(uint16_t *y, uint16_t *slope, const uint16_t *x, int64_t n);
 
 /* y[i] = from[bits of x[i]]: another table of fp32 numbers, by the bits of bf16.  Fast, and to be called, where

@@ -410,13 +410,12 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 			    mem[e->swapped ? OP_A : OP_B], p->bias_inside ? mem[OP_BIAS] : NULL, e->dtype[OP_BIAS]);
 		return;
 	}
-	/* OP_A refusal comes before anything is written, so plain loops can still take over. */
-	if (products(p, mem, keep) < 0) {
-		if (!p->bias_inside)
-			mem[OP_BIAS] = NULL;
-		mem[OP_ADD] = NULL;
+	mem[OP_ADD] = NULL; /* c holds it by now, and a bias that is not inside */
+	if (!p->bias_inside)
+		mem[OP_BIAS] = NULL;
+	/* A refusal comes before anything is written, so plain loops can still take over. */
+	if (products(p, mem, keep) < 0)
 		plain(e, mem, keep);
-	}
 }
 
 /* ---- several as one -------------------------------------------------------------------------- */
