@@ -15,12 +15,22 @@
 #define HD_MM_MAX_SCRATCH ((size_t)64 << 20)
 #define HD_MM_MORE_SCRATCH 4 /* times the least that any wants */
 
-struct hd_mm_offers { /* the iterator of oneDNN 2 reads desc and attr as long as it lives */
+/* -- offers.c: the implementations that oneDNN has for a product; versions 2 and 3 of it say so in different ways -- */
+#if DNNL_VERSION_MAJOR < 3
+typedef const dnnl_memory_desc_t *hd_mm_desc;
+struct hd_mm_offers { /* the iterator reads desc and attr as long as it lives */
 	dnnl_primitive_desc_iterator_t it;
 	dnnl_matmul_desc_t desc;
 	dnnl_primitive_attr_t attr;
 };
+#else
+typedef const_dnnl_memory_desc_t hd_mm_desc;
+struct hd_mm_offers {
+	dnnl_primitive_desc_t pd; /* the one to come, or NULL */
+};
+#endif
 
+dnnl_engine_t hd_mm_engine(void); /* NULL before hd_mm_open */
 int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap);
 /* b lies as the implementation likes it; the strides of s are those of a and c. */
 int hd_mm_offers_packed(struct hd_mm_offers *o, const struct hd_mm_shape *s);

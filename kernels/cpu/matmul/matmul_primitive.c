@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What oneDNN offers for a product, and primitives made of it: a run sets four addresses and the scratchpad.  The
- * scratchpad is ours and shared: by default each primitive would hold its own.
+ * Primitives made of what oneDNN offers (offers.c): a run sets four addresses and the scratchpad.  The scratchpad is ours and shared:
+ * by default each primitive would hold its own.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"
@@ -21,106 +21,9 @@ int hd_mm_open(struct hd_err *err)
 	return 0;
 }
 
-static dnnl_data_type_t type_of(uint32_t dtype)
+dnnl_engine_t hd_mm_engine(void)
 {
-	return dtype == HD_DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
-}
-
-/* ---- descriptors ----------------------------------------------------------------------------- */
-
-/* The rows and columns of operand o are dims `row` and `col` of the shape.  Extents of 1 get
- * the stride of a dense matrix: oneDNN reads the leading dimension from it. */
-static int describe(dnnl_memory_desc_t *md, const struct hd_mm_shape *s, int o, int row, int col)
-{
-	dnnl_dims_t n, stride;
-	const int64_t *st = s->stride[o];
-	int d, nb = s->ndim - 3;
-
-	for (d = 0; d < nb; d++) {
-		n[d] = st[d] ? s->n[d] : 1;
-		stride[d] = st[d] ? st[d] : 1;
-	}
-	n[nb] = st[row] ? s->n[row] : 1;
-	n[nb + 1] = st[col] ? s->n[col] : 1;
-	stride[nb] = st[row];
-	stride[nb + 1] = n[nb + 1] > 1 ? st[col] : 1;
-	if (n[nb] == 1)
-		stride[nb] = n[nb + 1] * stride[nb + 1];
-	else if (n[nb + 1] == 1 && stride[nb] == 1)
-		stride[nb + 1] = 1;
-	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) == dnnl_success;
-}
-
-static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int swap, int packed)
-{
-	dnnl_memory_desc_t a, b, c, bias;
-	int m = s->ndim - 3, n = m + 1, k = m + 2, has = s->dtype[HD_MM_BIAS] != 0;
-
-	if (!describe(&a, s, HD_MM_A, swap ? k : m, swap ? m : k) ||
-	    !describe(&b, s, HD_MM_B, swap ? n : k, swap ? k : n) ||
-	    !describe(&c, s, HD_MM_C, swap ? n : m, swap ? m : n))
-		return 0;
-	if (has && !describe(&bias, s, HD_MM_BIAS, m, n))
-		return 0;
-	if (packed &&
-	    dnnl_memory_desc_init_by_tag(&b, b.ndims, b.dims, b.data_type, dnnl_format_tag_any) != dnnl_success)
-		return 0;
-	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL, &c) == dnnl_success;
-}
-
-static dnnl_primitive_attr_t make_attr(int sum)
-{
-	dnnl_primitive_attr_t attr = NULL;
-	dnnl_post_ops_t post = NULL;
-
-	if (dnnl_primitive_attr_create(&attr) != dnnl_success)
-		return NULL;
-	dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-	if (sum && dnnl_post_ops_create(&post) == dnnl_success) {
-		dnnl_post_ops_append_sum(post, 1);
-		dnnl_primitive_attr_set_post_ops(attr, post);
-		dnnl_post_ops_destroy(post);
-	}
-	return attr;
-}
-
-void hd_mm_offers_end(struct hd_mm_offers *o)
-{
-	if (o->it)
-		dnnl_primitive_desc_iterator_destroy(o->it);
-	if (o->attr)
-		dnnl_primitive_attr_destroy(o->attr);
-}
-
-static int begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap, int packed)
-{
-	memset(o, 0, sizeof(*o));
-	if (!engine || !make_desc(&o->desc, s, swap, packed))
-		return 0;
-	o->attr = make_attr(sum);
-	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine, NULL) == dnnl_success)
-		return 1;
-	o->it = NULL;
-	hd_mm_offers_end(o);
-	return 0;
-}
-
-int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap)
-{
-	return begin(o, s, sum, swap, 0);
-}
-
-int hd_mm_offers_packed(struct hd_mm_offers *o, const struct hd_mm_shape *s)
-{
-	return begin(o, s, 0, 0, 1);
-}
-
-/* The next implementation, to be destroyed by the caller; NULL: no more. */
-dnnl_primitive_desc_t hd_mm_offers_next(struct hd_mm_offers *o, int *begun)
-{
-	if ((*begun)++ && dnnl_primitive_desc_iterator_next(o->it) != dnnl_success)
-		return NULL;
-	return dnnl_primitive_desc_iterator_fetch(o->it);
+	return engine;
 }
 
 const char *hd_mm_name(const_dnnl_primitive_desc_t pd)
@@ -133,7 +36,7 @@ const char *hd_mm_name(const_dnnl_primitive_desc_t pd)
 
 size_t hd_mm_scratch(const_dnnl_primitive_desc_t pd)
 {
-	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+	hd_mm_desc md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
 
 	return md ? dnnl_memory_desc_get_size(md) : 0;
 }
@@ -153,7 +56,7 @@ void hd_mm_unbind(struct hd_mm_bound *b)
 static int bind(struct hd_mm_bound *b, const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index, int arg,
 		dnnl_memory_t *mem)
 {
-	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
+	hd_mm_desc md = dnnl_primitive_desc_query_md(pd, what, index);
 
 	if (!md || dnnl_memory_create(mem, md, engine, DNNL_MEMORY_NONE) != dnnl_success)
 		return 0;
