@@ -12,13 +12,12 @@ static int load_vocab(struct hd_bpe *b, json_t *vocab, struct hd_err *err)
 	/* Memory is taken for each id up to the highest: gaps may be wide, not as wide as one line can say. */
 	json_int_t last = (1 << 16) + 16 * (json_int_t)json_object_size(vocab);
 	const char *text;
-	size_t n;
 	json_t *id;
 
 	last = last < 1 << 24 ? last : 1 << 24;
 	if (!json_is_object(vocab) || !json_object_size(vocab))
 		return hd_err_set(err, HD_EINVAL, "model.vocab is not there");
-	json_object_keylen_foreach(vocab, text, n, id)
+	json_object_foreach(vocab, text, id) /* the parser lets no key have a NUL */
 	{
 		json_int_t k = json_is_integer(id) ? json_integer_value(id) : -1;
 
@@ -26,7 +25,7 @@ static int load_vocab(struct hd_bpe *b, json_t *vocab, struct hd_err *err)
 			return hd_err_set(err, HD_EINVAL,
 					  "model.vocab: the id of %.60s is %lld, not of 0 to %lld, for %zu tokens",
 					  text, (long long)k, (long long)last, json_object_size(vocab));
-		hd_vocab_add(&b->vocab, text, n, (int32_t)k);
+		hd_vocab_add(&b->vocab, text, strlen(text), (int32_t)k);
 	}
 	hd_vocab_index(&b->vocab);
 	return HD_OK;
