@@ -34,8 +34,8 @@ static void check(const struct product *p, const char *pick, uint32_t to, int ac
 	t->run.acc = acc;
 	kt_prepare(t, KT_CPU);
 	kt_pick(pick);
-	KT_CHECK(t, 2 * kt_tol(to, p->terms), "%s, %s to %s%s", p->what, *pick ? pick : "the fastest", hd_dtype_name(to),
-		 acc ? ", added" : "");
+	KT_CHECK(t, 2 * kt_tol(to, p->terms), "%s, %s to %s%s", p->what, *pick ? pick : "the fastest",
+		 hd_dtype_name(to), acc ? ", added" : "");
 	kt_free(t);
 }
 
