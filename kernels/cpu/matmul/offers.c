@@ -12,7 +12,7 @@ static dnnl_data_type_t type_of(uint32_t dtype)
 }
 
 /* A matrix, or a batch of them, in oneDNN's terms */
-struct layout {
+struct matrix {
 	dnnl_dims_t n, stride;
 	int ndims;
 	dnnl_data_type_t type;
@@ -20,9 +20,9 @@ struct layout {
 
 /* The rows and columns of operand o are dims `row` and `col` of the shape.  Extents of 1 get
  * the stride of a dense matrix: oneDNN reads the leading dimension from it. */
-static struct layout layout_of(const struct hd_mm_shape *s, int o, int row, int col)
+static struct matrix matrix_of(const struct hd_mm_shape *s, int o, int row, int col)
 {
-	struct layout l = { .ndims = s->ndim - 1, .type = type_of(s->dtype[o]) };
+	struct matrix l = { .ndims = s->ndim - 1, .type = type_of(s->dtype[o]) };
 	const int64_t *st = s->stride[o];
 	int nb = s->ndim - 3;
 
@@ -42,13 +42,13 @@ static struct layout layout_of(const struct hd_mm_shape *s, int o, int row, int 
 }
 
 /* Operand o of the product, or of its transpose b' a' */
-static struct layout operand(const struct hd_mm_shape *s, int o, int swap)
+static struct matrix operand(const struct hd_mm_shape *s, int o, int swap)
 {
 	static const int rows[] = { [HD_MM_A] = 0, [HD_MM_B] = 2, [HD_MM_C] = 0, [HD_MM_BIAS] = 0 };
 	static const int cols[] = { [HD_MM_A] = 2, [HD_MM_B] = 1, [HD_MM_C] = 1, [HD_MM_BIAS] = 1 };
 	int first = s->ndim - 3, row = first + rows[o], col = first + cols[o];
 
-	return swap ? layout_of(s, o, col, row) : layout_of(s, o, row, col);
+	return swap ? matrix_of(s, o, col, row) : matrix_of(s, o, row, col);
 }
 
 static int append_sum(dnnl_post_ops_t post)
@@ -77,7 +77,7 @@ static dnnl_primitive_attr_t make_attr(int sum)
 }
 
 #if DNNL_VERSION_MAJOR < 3
-static int describe(dnnl_memory_desc_t *md, struct layout l, int any)
+static int describe(dnnl_memory_desc_t *md, struct matrix l, int any)
 {
 	if (any)
 		return dnnl_memory_desc_init_by_tag(md, l.ndims, l.n, l.type, dnnl_format_tag_any) == dnnl_success;
@@ -125,7 +125,7 @@ dnnl_primitive_desc_t hd_mm_offers_next(struct hd_mm_offers *o, int *begun)
 	return dnnl_primitive_desc_iterator_fetch(o->it);
 }
 #else
-static int describe(dnnl_memory_desc_t *md, struct layout l, int any)
+static int describe(dnnl_memory_desc_t *md, struct matrix l, int any)
 {
 	if (any)
 		return dnnl_memory_desc_create_with_tag(md, l.ndims, l.n, l.type, dnnl_format_tag_any) == dnnl_success;
