@@ -250,7 +250,7 @@ static void never_written_case(int wrong)
 
 static void shared_not_asked_for_case(int wrong)
 {
-	struct hd_err err = { 0, 0, "" };
+	struct hd_err err = {};
 
 	if (!wrong)
 		hd_cuda_allow_shared("nothing", (const void *)nothing, (size_t)100 << 10, &err);
@@ -259,7 +259,7 @@ static void shared_not_asked_for_case(int wrong)
 
 static void more_than_there_is_case(int wrong)
 {
-	struct hd_err err = { 0, 0, "" };
+	struct hd_err err = {};
 
 	if (hd_cuda_allow_shared("nothing", (const void *)nothing, (size_t)(wrong ? 228 : 227) << 10, &err) < 0)
 		fprintf(stderr, "refused: %s\n", err.text);
