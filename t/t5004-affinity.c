@@ -42,6 +42,9 @@ static int rank_main(int argc, char **argv)
 		return 6;
 	if (getenv("EXPECT_PML") && (!getenv("OMPI_MCA_pml") || strcmp(getenv("OMPI_MCA_pml"), getenv("EXPECT_PML"))))
 		return 7;
+	if (getenv("EXPECT_FAMILY") && (!getenv("OMPI_MCA_btl_tcp_disable_family") ||
+					strcmp(getenv("OMPI_MCA_btl_tcp_disable_family"), getenv("EXPECT_FAMILY"))))
+		return 9;
 	if (getenv("EXPECT_FITS") && hd_here.fits != atoi(getenv("EXPECT_FITS")))
 		return 8;
 	hd_comm_barrier(); /* the launcher's connection has outlived the second start */
@@ -149,5 +152,10 @@ int main(int argc, char **argv)
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none --mca pml ^cm -x EXPECT_PML=^cm", argv[0], 0, cores / 2,
 		   0),
 	       0, "unless a user has chosen");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none -x EXPECT_FAMILY=6", argv[0], 0, cores / 2, 0), 0,
+	       "nor pair their own addresses, of which Open MPI 5 finds no pair");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none --mca btl_tcp_disable_family 4 -x EXPECT_FAMILY=4",
+		   argv[0], 0, cores / 2, 0),
+	       0, "unless a user has chosen that");
 	return done();
 }

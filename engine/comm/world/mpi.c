@@ -62,11 +62,14 @@ static void name_hosts(void)
 }
 
 /* Between ranks of one host Open MPI uses its memory whatever it finds, but looks for networks first, which takes 0.2 s where
- * there are none.  ob1 does not, and a user's own choice stays. */
+ * there are none.  ob1 does not.  TCP it prepares all the same: Open MPI 5 pairs the host's own addresses, finds none where an
+ * interface has an IPv6 address too, and prints an error for each pair of ranks.  A user's own choice stays. */
 static void skip_networks(void)
 {
-	if (hd_launch_on_one_host())
-		setenv("OMPI_MCA_pml", "ob1", 0);
+	if (!hd_launch_on_one_host())
+		return;
+	setenv("OMPI_MCA_pml", "ob1", 0);
+	setenv("OMPI_MCA_btl_tcp_disable_family", "6", 0);
 }
 
 int hd_mpi_open(struct hd_err *err)
