@@ -81,16 +81,24 @@ static int local_ranks(void)
 	return 1;
 }
 
-/* mpirun says that it has bound this process.  Any other mask (taskset, a batch system) is
- * somebody's wish: it is only too narrow if more threads than it has cores are asked for by
- * number. */
-static int too_narrow(int cores, int all, int wanted, int ranks)
+/* Open MPI 4 says whether it has bound this process, Open MPI 5 does not.  But it says what it has started: between it and this program
+ * nothing else has chosen a mask. */
+static int bound_by_launcher(const char *program)
 {
-	const char *bound = getenv("OMPI_MCA_orte_bound_at_launch");
+	const char *bound = getenv("OMPI_MCA_orte_bound_at_launch"), *started = getenv("OMPI_COMMAND");
 
+	if (!getenv("PRTE_LAUNCHED") || !started)
+		return bound && atoi(bound);
+	return !strcmp(basename(started), basename(program));
+}
+
+/* Any other mask than the launcher's (taskset, a batch system) is somebody's wish: it is only too narrow if more threads than it has
+ * cores are asked for by number. */
+static int too_narrow(int cores, int all, int wanted, int ranks, int bound)
+{
 	if (wanted)
 		return cores < wanted && cores < all;
-	return bound && atoi(bound) && cores < all / ranks;
+	return bound && cores < all / ranks;
 }
 
 static int set(const char *name, const char *value)
@@ -202,7 +210,6 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 	cpu_set_t widest;
 	char mark[80];
 
-	(void)argc;
 	if (back_again(&threads))
 		return threads_here = threads;
 	asked = asked_of_openmp();
@@ -210,7 +217,7 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 	bound = mask_of_places();
 	before = mask_cores();
 	all = all_cores(&widest);
-	if (too_narrow(before, all, threads_wanted, ranks))
+	if (too_narrow(before, all, threads_wanted, ranks, argc > 0 && bound_by_launcher(argv[0])))
 		sched_setaffinity(0, sizeof(widest), &widest);
 	cores = mask_cores();
 	threads_here = threads = threads_wanted ? threads_wanted : threads_of(cores, all, ranks);
