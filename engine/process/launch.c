@@ -137,9 +137,11 @@ void hd_launch_tell(const char *text)
 		return; /* nobody reads it */
 }
 
+/* The launcher of Open MPI 5, PRRTE, has no such setting. */
 int hd_launch_hurries(void)
 {
-	return getenv("OMPI_COMM_WORLD_RANK") && !getenv("OMPI_MCA_odls_base_sigkill_timeout");
+	return getenv("OMPI_COMM_WORLD_RANK") &&
+	       (getenv("PRTE_LAUNCHED") || !getenv("OMPI_MCA_odls_base_sigkill_timeout"));
 }
 
 void hd_launch_deaf(void)
@@ -149,6 +151,13 @@ void hd_launch_deaf(void)
 	__fpurge(stdout);
 	if (launcher_stderr >= 0)
 		dup2(launcher_stderr, 2);
+}
+
+/* Open MPI 5 closes the pipes of all ranks as soon as one has died.  A daemon on another host has no stderr that is read. */
+void hd_launch_lost(void)
+{
+	if (getenv("PRTE_LAUNCHED") && hd_launch_on_one_host())
+		hd_launch_deaf();
 }
 
 /* mpirun counts cores, not what runs on them at once. */

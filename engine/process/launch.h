@@ -26,9 +26,11 @@ int hd_launch_columns(void); /* of that terminal; 80 where it does not say */
  * own went. */
 void hd_launch_listen(void);
 void hd_launch_deaf(void);
+/* A rank of this host has died: deaf, where the launcher then takes nothing more. */
+void hd_launch_lost(void);
 /* Writes text where the launcher's own messages go, from any thread. */
 void hd_launch_tell(const char *text);
-/* 1: this is mpirun, which kills its ranks a second after it has passed SIGTERM or SIGINT on, as nothing has told it to wait. */
+/* 1: this is mpirun, which kills its ranks within a second after it has passed SIGTERM or SIGINT on, as nothing has told it to wait. */
 int hd_launch_hurries(void);
 /* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
  * shell; malloc'ed. */

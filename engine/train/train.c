@@ -350,9 +350,9 @@ static int after_step(struct train_loop *l, int last)
 }
 
 /* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
-/* mpirun kills the ranks a second after a signal of its own, which SIGUSR1 is not: it passes that on, and waits. */
+/* mpirun kills the ranks a second after a signal of its own, that of Open MPI 5 sooner.  SIGUSR1 is none: it passes that on, and waits. */
 #define HURRY \
-	"heddle: asked to end; if mpirun was, it kills its ranks in a second, and a step or save that takes longer is lost. " \
+	"heddle: asked to end; if mpirun was, it kills its ranks within a second, and a step or save that takes longer is lost. " \
 	"kill -USR1 of mpirun has no such limit\n"
 
 /* With a checkpoint it is no failure: whoever asked can go on from there. */

@@ -16,6 +16,7 @@
 #	skip WHY			one check that cannot be made here
 #	skip_all WHY			the whole test (before any check); ends it
 #	note TEXT
+#	open_mpi N			mpirun is that of Open MPI N or later
 #	mpi N command [args...]		runs it on N ranks with a time limit (HD_TEST_SECONDS, 300), against what hangs
 #	$(patience)			how much longer than alone a program takes at this moment, 1 or more: what limits of time
 #					are multiplied with, so that other programs on the machine fail no test
@@ -135,6 +136,8 @@ patience() {			# the time that a computation takes over the processor's time tha
 	awk -v from="$tap_from" -v to="$(date +%s%N)" -v used="$tap_used" \
 		'BEGIN { p = (to - from) / 1e9 / (used > 0.01 ? used : 0.01); print (p > 1.2 ? int(p + 0.999) : 1) }'
 }
+
+open_mpi() { [ "$(mpirun --version 2>/dev/null | sed -n '1s/.*(Open MPI) \([0-9]*\).*/\1/p')" -ge "$1" ] 2>/dev/null; }
 
 mpi() {
 	tap_n=$1

@@ -52,7 +52,8 @@ heddle_mpi() {
 	shift
 	HD_TEST_SECONDS=${HD_TEST_SECONDS:-180} mpi "$tiny_n" "$build/heddle" "$@"
 }
-messages() { grep '^heddle: ' | grep -v -e '^heddle: initial weights ' -e 'bound this rank to' -e 'of the matmul rate of'; }
+# Open MPI 5 prints a byte 0 behind its banner of an abort.
+messages() { tr -d '\0' | grep -a '^heddle: ' | grep -v -a -e '^heddle: initial weights ' -e 'bound this rank to' -e 'of the matmul rate of'; }
 # Of these what a run fails with: a run that goes on also says from where, and what it does not do as before.
 failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' held another run, '; }
 no() {	# PATTERN args...: refused with one message, which matches

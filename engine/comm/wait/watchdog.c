@@ -15,6 +15,7 @@
 #include "engine/comm/wait/watchdog.h"
 #include "engine/comm/world/communicator.h"
 #include "engine/comm/wait/watchdog_net.h"
+#include "engine/process/launch.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -112,6 +113,7 @@ static void report_dead(const struct hd_waiting *w, int local)
 		char *who = hd_rank_text(hd_here.world_of[local]), *me = hd_rank_text(hd_here.w.rank);
 		char *in = hd_waiting_text(w);
 
+		hd_launch_lost();
 		hd_log(HD_LOG_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me, in);
 	}
 	hd_comm_abort(HD_STATUS_LOST);
