@@ -309,12 +309,15 @@ static int one_run(struct elastic *e, int64_t *ranks, int *status, struct hd_err
 	return err->code;
 }
 
+/* Behind 128 and all signals: mpirun's own status. Open MPI 5 ends with 250 when a signal comes while it starts its daemons. */
+#define NEVER_BEGAN 192
+
 /* The signal may have come before mpirun or a rank listened: that ends them, and mpirun's status may be 0 then. */
 static int end(struct elastic *e, int status, struct hd_err *err)
 {
 	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
 
-	if (WIFEXITED(status) && WEXITSTATUS(status) && sig != SIGUSR1)
+	if (WIFEXITED(status) && WEXITSTATUS(status) && WEXITSTATUS(status) < NEVER_BEGAN && sig != SIGUSR1)
 		return WEXITSTATUS(status);
 	if (WIFSIGNALED(status) && sig != SIGUSR1)
 		return hd_err_set(
