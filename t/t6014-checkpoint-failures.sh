@@ -56,7 +56,7 @@ if [ $have_dp = yes ]; then
 	mpi 2 "$heddle" train dp.ini --set checkpoint.dir=killed --set checkpoint.resume=auto \
 		--set train.steps=1000000 >killed.out 2>&1 &
 	sleep 2
-	victim=$(ps -eo pid,args | awk -v h="$heddle train dp.ini" 'index($0, h) && !/awk|mpirun/ { print $1; exit }')
+	victim=$(ps -eo pid,args | awk -v h="$heddle train dp.ini" 'index($0, h) && !/awk|mpirun|prterun/ { print $1; exit }')
 	[ -z "$victim" ] || kill -9 "$victim"
 	wait
 	ok "one of two ranks killed, at $(cat killed/latest): whole" whole killed
