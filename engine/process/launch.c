@@ -156,8 +156,11 @@ void hd_launch_deaf(void)
 /* Open MPI 5 closes the pipes of all ranks as soon as one has died.  A daemon on another host has no stderr that is read. */
 void hd_launch_lost(void)
 {
-	if (getenv("PRTE_LAUNCHED") && hd_launch_on_one_host())
-		hd_launch_deaf();
+	if (!getenv("PRTE_LAUNCHED") || !hd_launch_on_one_host())
+		return;
+	if (launcher_stderr < 0)
+		hd_launch_listen();
+	hd_launch_deaf();
 }
 
 /* mpirun counts cores, not what runs on them at once. */
