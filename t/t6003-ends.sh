@@ -93,6 +93,7 @@ like "the flag, to the launcher's stderr" "$(head -1 launcher)" '^heddle: asked 
 is "one line beside it" "$(wc -l <launcher)" 2
 like "which is the last" "$(tail -1 launcher)" '^heddle: asked to end after step [0-9]+; saved in c$'
 # That of Open MPI 5 has no such setting, so one that is in the environment tells it nothing.
+rm -rf c
 # shellcheck disable=SC2016
 PRTE_LAUNCHED=1 OMPI_MCA_odls_base_sigkill_timeout=30 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 timeout -k 5 60 sh -c '
 	rm -f m.jsonl
