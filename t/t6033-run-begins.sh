@@ -63,6 +63,11 @@ is "mpirun itself is killed: no rank is lost" "$(mpirun_ends 'kill -KILL $$')" \
 	'heddle: run: 2 ranks heddle: run: signal 9 ended mpirun, and no rank is lost: 2 again heddle: run: 2 ranks '
 like "a rank is lost" "$(mpirun_ends 'exit 3')" \
 	'^heddle: run: 2 ranks heddle: run: of 2 ranks some are lost; 1 is left \(kill -USR2 [0-9]+: 2 again\) heddle: run: 1 rank $'
+mpirun_ends 'echo "$*" >given; exit 1' >/dev/null
+is "it is told how to bind" "$(grep -o 'bind-to [a-z]*' given)" "bind-to none"
+printf '#!/bin/sh\necho "$*" >given\n' >ours/mpirun
+PATH=$tmp/ours:$PATH HD_TEST_SECONDS=60 heddle run tiny.ini --ranks 2 --set checkpoint.dir=empty --mpirun "--bind-to core" >out 2>&1
+is "once, where the user says so" "$(grep -o 'bind-to [a-z]*' given)" "bind-to core"
 
 # -- a signal before the first step.  The probe sends it, while the run plans.
 cat >probe <<'END'
