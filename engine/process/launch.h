@@ -30,7 +30,7 @@ void hd_launch_deaf(void);
 void hd_launch_lost(void);
 /* Writes text where the launcher's own messages go, from any thread. */
 void hd_launch_tell(const char *text);
-/* 1: this is mpirun, which kills its ranks within a second after it has passed SIGTERM or SIGINT on, as nothing has told it to wait. */
+/* 1: the launcher is mpirun, and nothing has told it to wait: it kills its ranks within a second after it has passed SIGTERM on. */
 int hd_launch_hurries(void);
 /* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
  * shell; malloc'ed. */
