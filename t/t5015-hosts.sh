@@ -93,6 +93,21 @@ left() {
 	is "$1: nothing is left on h1" "$(on h1 ps -eo stat,args | grep -v ^Z | grep -c '[h]eddle train')" 0
 }
 
+# lost WHAT PATTERN: the same of a run that has lost h2.  Open MPI 5 ends it before its ranks can tell, with status 0 and its own message.
+lost() {
+	if ! open_mpi 5; then
+		left "$1" "$2"
+		return
+	fi
+	wait $job
+	like "$1: mpirun names the host" "$(tr -d '\0' <out)" 'Remote daemon: .* on node h2'
+	for i in $(seq 100); do
+		on h1 ps -eo stat,args | grep -v ^Z | grep -q '[h]eddle train' || break
+		sleep 0.1
+	done
+	is "$1: nothing is left on h1" "$(on h1 ps -eo stat,args | grep -v ^Z | grep -c '[h]eddle train')" 0
+}
+
 # Another INI, another program, no data: a file of h2's own over the common one.
 over() { on h2 mount --bind "$1" "$2"; }
 sed 's/^lr.*/lr = 1e-3/' hierarchical.ini >other.ini
@@ -115,10 +130,10 @@ on h2 umount "$build/heddle"
 
 begin
 cable h2 down
-left "a cable is cut" 'waits .* late: rank [23] \(.*\) on h2, rank [23] \(.*\) on h2, which do not answer'	# first who is waited for
+lost "a cable is cut" 'waits .* late: rank [23] \(.*\) on h2, rank [23] \(.*\) on h2, which do not answer'	# first who is waited for
 cable h2 up
 sleep 1
 begin
 power_off h2 # a last word of its daemon would have mpirun end all before the ranks can tell
-left "a host dies" 'rank [23] \(.*\) on h2'
+lost "a host dies" 'rank [23] \(.*\) on h2'
 done_testing

@@ -69,6 +69,17 @@ printf '#!/bin/sh\necho "$*" >given\n' >ours/mpirun
 PATH=$tmp/ours:$PATH HD_TEST_SECONDS=60 heddle run tiny.ini --ranks 2 --set checkpoint.dir=empty --mpirun "--bind-to core" >out 2>&1
 is "once, where the user says so" "$(grep -o 'bind-to [a-z]*' given)" "bind-to core"
 
+# That of Open MPI 5 ends with status 0 when it has lost a host.
+printf 'a slots=1\nb slots=1\n' >hostfile
+printf '#!/bin/sh\n[ "$1" = a ] || ! [ -e ended ]\n' >probe
+chmod +x probe
+printf '#!/bin/sh\n[ ! -e ended ] || exec "%s" train tiny.ini --set train.steps=1 --set checkpoint.dir=done\n: >ended\n' "$build/heddle" >ours/mpirun
+rm -f ended
+PATH=$tmp/ours:$PATH HD_TEST_SECONDS=60 heddle run tiny.ini --ranks 1:2 --hostfile hostfile --probe ./probe --set train.steps=1 \
+	--set checkpoint.dir=done >out 2>&1
+is "a host is lost, of which mpirun says nothing: status 0" $? 0
+like "after a run on the other" "$(grep '^heddle: run: ' out | tr '\n' ' ')" 'run: 2 ranks .*host b does not answer.*run: 1 rank $'
+
 # -- a signal before the first step.  The probe sends it, while the run plans.
 cat >probe <<'END'
 #!/bin/sh

@@ -8,6 +8,7 @@
 #include "engine/elastic/elastic.h"
 #include "engine/base/library.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/config/train_config.h"
 #include "engine/command/command.h"
 #include "engine/file/atomic_file.h"
 #include "engine/file/file.h"
@@ -344,6 +345,22 @@ static int end(struct elastic *e, int status, struct hd_err *err)
 	return 0;
 }
 
+/* A run that has made its steps has saved the last of them.  Open MPI 5 also ends with status 0 when it has lost a host. */
+static int is_done(struct elastic *e)
+{
+	struct hd_train_config t;
+	struct hd_err none = { 0 };
+	const char *name;
+	long long step = -1;
+
+	if (hd_train_config_read(e->conf, &t, &none) < 0)
+		return 1; /* unlikely: the run has read it */
+	free(e->newest);
+	e->newest = newest(e);
+	name = e->newest && is_from_newest(e) ? strrchr(e->newest, '/') : NULL;
+	return name && sscanf(name, "/step-%lld", &step) == 1 && step >= t.steps;
+}
+
 /* -> the exit status */
 static int supervise(struct elastic *e, struct hd_err *err)
 {
@@ -355,7 +372,7 @@ static int supervise(struct elastic *e, struct hd_err *err)
 		HD_TRY(one_run(e, &ranks, &status, err));
 		if (e->asked.end)
 			return end(e, status, err);
-		if (WIFEXITED(status) && !WEXITSTATUS(status) && !(e->asked.more && ranks < e->most))
+		if (WIFEXITED(status) && !WEXITSTATUS(status) && !(e->asked.more && ranks < e->most) && is_done(e))
 			return 0;
 		if (e->asked.more) {
 			e->left = e->most;
