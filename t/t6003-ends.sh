@@ -262,8 +262,12 @@ for who in 1 2; do
 	end
 	ok "killed rank $who of 2: a status" [ $rc -gt 0 ]
 	ok "killed rank $who of 2: within seconds ($seconds, of a machine $slow times slower)" [ "$seconds" -le $((6 * slow)) ]
-	is "killed rank $who of 2: one message" "$(lines)" 1
-	like "killed rank $who of 2: it names it" "$said" '^heddle: rank [01] .*is gone: its process has ended; rank [01] .*was waiting in '
+	if open_mpi 5 && [ "$(lines)" = 0 ]; then	# on a busy machine it ends the other before that has seen it
+		like "killed rank $who of 2: mpirun names it" "$(tr -d '\0' <out)" "process rank $((who - 1)) with PID"
+	else
+		is "killed rank $who of 2: one message" "$(lines)" 1
+		like "killed rank $who of 2: it names it" "$said" '^heddle: rank [01] .*is gone: its process has ended; rank [01] .*was waiting in '
+	fi
 	is "killed rank $who of 2: none is left" "$(for p in $ranks; do ps -o pid=,stat= -p "$p" | grep -v Z; done)" ""
 done
 done_testing
