@@ -6,6 +6,7 @@
 #include "engine/file/atomic_file.h"
 #include "engine/measure/measure.h"
 #include "engine/plugin/device_load.h"
+#include "engine/process/processor.h"
 #include "engine/train/progress.h"
 #include <math.h>
 #include <sched.h>
@@ -31,22 +32,6 @@ static void gpu(const struct hd_device_ops *d, char *to, size_t room)
 	free(said);
 }
 
-static void processor(char *to, size_t room)
-{
-	FILE *f = fopen("/proc/cpuinfo", "re");
-	char line[512];
-
-	snprintf(to, room, "unknown processor");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
-			snprintf(to, room, "%s", strchr(line, ':') + 2);
-			to[strcspn(to, "\n;#")] = 0;
-			break;
-		}
-	if (f)
-		fclose(f);
-}
-
 /* Of this host, as its ranks may use them: together, or each its own. */
 static int64_t cores(const struct hd_job *j)
 {
@@ -69,7 +54,7 @@ static void about(const struct hd_measuring *m)
 	struct tm t;
 
 	if (hd_device_in_host(j->device))
-		processor(r->processor, sizeof(r->processor));
+		hd_processor_name("", r->processor, sizeof(r->processor));
 	else
 		gpu(j->device, r->processor, sizeof(r->processor));
 	snprintf(r->build, sizeof(r->build), "heddle %s, gcc %s", PACKAGE_VERSION, __VERSION__);

@@ -4,8 +4,8 @@
  */
 #include <config.h>
 #include "engine/run/autotune.h"
-#include "engine/base/hash.h"
 #include "engine/file/atomic_file.h"
+#include "engine/process/processor.h"
 #include <stdio.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -33,32 +33,14 @@ static char *bcast(void *ctx, const char *text)
 	return hd_comm_bcast_text(text ? text : "", 0);
 }
 
-/* The processor's name: another machine has other rates. */
-static uint64_t machine(void)
-{
-	uint64_t h = HD_HASH_START;
-	char line[512];
-	FILE *f = fopen("/proc/cpuinfo", "r");
-
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "model name", 10) || !strncmp(line, "flags", 5)) {
-			h = hd_hash_add_text(h, line);
-			if (line[0] == 'f')
-				break;
-		}
-	if (f)
-		fclose(f);
-	return h;
-}
-
 static char *cache_path(const struct hd_job *j)
 {
 	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	unsigned long long processor = hd_processor_hash(""); /* another has other rates */
 
 	if (base && *base)
-		return hd_format("%s/heddle/%016llx-%d", base, (unsigned long long)machine(), j->threads);
-	return hd_format("%s/.cache/heddle/%016llx-%d", home && *home ? home : "/tmp", (unsigned long long)machine(),
-			 j->threads);
+		return hd_format("%s/heddle/%016llx-%d", base, processor, j->threads);
+	return hd_format("%s/.cache/heddle/%016llx-%d", home && *home ? home : "/tmp", processor, j->threads);
 }
 
 static char *rate_key_here(const struct hd_job *j)
