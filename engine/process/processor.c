@@ -46,6 +46,8 @@ static void put_value(char *to, size_t room, const char *value)
 {
 	snprintf(to, room, "%s", value);
 	to[strcspn(to, "\n;#")] = 0;
+	while (*to && to[strlen(to) - 1] == ' ')
+		to[strlen(to) - 1] = 0;
 }
 
 static void put_numbers(char *to, size_t room, long maker, long part)
