@@ -5,7 +5,7 @@
 #include <config.h>
 #include "t/lib/tap.h"
 #include "engine/base/err.h"
-#include "engine/process/processor.h"
+#include "engine/device/processor.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

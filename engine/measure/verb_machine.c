@@ -6,7 +6,7 @@
 #include "engine/file/atomic_file.h"
 #include "engine/measure/measure.h"
 #include "engine/plugin/device_load.h"
-#include "engine/process/processor.h"
+#include "engine/device/processor.h"
 #include "engine/train/progress.h"
 #include <math.h>
 #include <sched.h>

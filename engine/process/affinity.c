@@ -92,8 +92,8 @@ static int bound_by_launcher(const char *program)
 	return !strcmp(basename(started), basename(program));
 }
 
-/* Any other mask than the launcher's (taskset, a batch system) is somebody's wish: it is only too narrow if more threads than it has
- * cores are asked for by number. */
+/* Any other mask than the launcher's (taskset, a batch system) is somebody's wish.  It is too narrow only if somebody asks for more
+ * threads than it has cores. */
 static int too_narrow(int cores, int all, int wanted, int ranks, int bound)
 {
 	if (wanted)

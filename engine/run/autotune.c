@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/run/autotune.h"
 #include "engine/file/atomic_file.h"
-#include "engine/process/processor.h"
+#include "engine/device/processor.h"
 #include <stdio.h>
 #ifdef __GLIBC__
 #include <malloc.h>

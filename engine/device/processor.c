@@ -4,7 +4,7 @@
  * On x86-64 an entry names the model.  On 64-bit ARM it has the numbers of who made the core, and of the core.
  */
 #include <config.h>
-#include "engine/process/processor.h"
+#include "engine/device/processor.h"
 #include "engine/base/err.h"
 #include "engine/base/hash.h"
 #include <stdio.h>
