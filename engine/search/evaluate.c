@@ -34,7 +34,7 @@ static void refuse(struct judged *j, const struct space *s, const struct hd_err 
 		text += strspn(text, ": ");
 	}
 	j->code = err->code ? err->code : HD_EBUG;
-	snprintf(j->why, sizeof(j->why), "%s", text);
+	snprintf(j->why, sizeof(j->why), "%.*s", (int)sizeof(j->why) - 1, text); /* the beginning of a long one */
 }
 
 unsigned hd_search_evaluate_staged(const struct space *s)
