@@ -405,14 +405,14 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 		start(e, first, keep);
 		keep = 1;
 	}
-	if (p->thin) {
-		hd_thin_run(p->thin, hd_scratch(), keep, out[0], mem[e->swapped ? OP_B : OP_A],
-			    mem[e->swapped ? OP_A : OP_B], p->bias_inside ? mem[OP_BIAS] : NULL, e->dtype[OP_BIAS]);
-		return;
-	}
 	mem[OP_ADD] = NULL; /* c holds it by now, and a bias that is not inside */
 	if (!p->bias_inside)
 		mem[OP_BIAS] = NULL;
+	if (p->thin) {
+		hd_thin_run(p->thin, hd_scratch(), keep, out[0], mem[e->swapped ? OP_B : OP_A],
+			    mem[e->swapped ? OP_A : OP_B], mem[OP_BIAS], e->dtype[OP_BIAS]);
+		return;
+	}
 	/* A refusal comes before anything is written, so plain loops can still take over. */
 	if (products(p, mem, keep) < 0)
 		plain(e, mem, keep);
