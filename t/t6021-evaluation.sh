@@ -8,7 +8,7 @@
 # 60 samples of 16 tokens; and 9 tokens more that make none, which training leaves out.
 sed '/^\[strategy/,$d' tiny.ini | sed -e 's/^layers = .*/layers = 3/' -e 's/^embed = .*/embed = 24/' -e 's/^heads = .*/heads = 3/' \
 	-e 's/^seq = .*/seq = 16/' -e 's/^steps = .*/steps = 1/' -e 's/^lr = .*/lr = 0/' -e '/^eval_batches/d' \
-	-e '/^micro_batch/d' -e 's/^train = text.txt/&\nvalid = all.txt/' >eval.ini
+	-e '/^micro_batch/d' -e 's/^threads = .*/&\ndeterministic = yes/' -e 's/^train = text.txt/&\nvalid = all.txt/' >eval.ini
 tail -c 970 text.txt >all.txt
 head -c 961 all.txt >valid.txt
 valid() { sed -n 's/.*"valid_loss": *\([^,}]*\).*/\1/p' "$1"; }
