@@ -89,7 +89,7 @@ template <int M, int BIAS, int LARGEST> HD_DEV void from_float(float8<M, BIAS, L
 	y->bits = (uint8_t)((u >> 24 & 0x80) | r);
 }
 
-/* To double only from double does not pass through float. */
+/* What training runs at every step. */
 template <class Y, class X> struct cast {
 	Y *y;
 	const X *x;
@@ -105,20 +105,96 @@ template <class Y, class X> struct cast {
 	}
 };
 
-template <class Y> struct from_signs {
-	Y *y;
-	const uint8_t *x;
+template <int N, class X> HD_DEV void floats_at(float *v, const X *x)
+{
+	pack<X, N> a = *(const pack<X, N> *)x;
+
+	for (int k = 0; k < N; k++)
+		v[k] = to_float(a.v[k]);
+}
+template <int N> HD_DEV void load_any(float *v, const void *x, uint32_t dtype, int64_t i)
+{
+	if (dtype == HD_DTYPE_F32)
+		floats_at<N>(v, (const float *)x + i);
+	else if (dtype == HD_DTYPE_BF16)
+		floats_at<N>(v, (const bf16 *)x + i);
+	else if (dtype == HD_DTYPE_F16)
+		floats_at<N>(v, (const f16 *)x + i);
+	else if (dtype == HD_DTYPE_F64)
+		floats_at<N>(v, (const double *)x + i);
+	else if (dtype == HD_DTYPE_U8)
+		floats_at<N>(v, (const uint8_t *)x + i);
+	else if (dtype == HD_DTYPE_I8)
+		floats_at<N>(v, (const i8 *)x + i);
+	else if (dtype == HD_DTYPE_E4M3)
+		floats_at<N>(v, (const e4m3 *)x + i);
+	else
+		floats_at<N>(v, (const e5m2 *)x + i);
+}
+
+template <int N, class Y> HD_DEV void put_floats(Y *y, const float *v)
+{
+	pack<Y, N> b;
+
+	for (int k = 0; k < N; k++)
+		from_float(&b.v[k], v[k]);
+	*(pack<Y, N> *)y = b;
+}
+template <int N> HD_DEV void store_any(void *y, uint32_t dtype, int64_t i, const float *v)
+{
+	if (dtype == HD_DTYPE_F32)
+		put_floats<N>((float *)y + i, v);
+	else if (dtype == HD_DTYPE_BF16)
+		put_floats<N>((bf16 *)y + i, v);
+	else if (dtype == HD_DTYPE_F16)
+		put_floats<N>((f16 *)y + i, v);
+	else if (dtype == HD_DTYPE_F64)
+		put_floats<N>((double *)y + i, v);
+	else if (dtype == HD_DTYPE_U8)
+		put_floats<N>((uint8_t *)y + i, v);
+	else if (dtype == HD_DTYPE_I8)
+		put_floats<N>((i8 *)y + i, v);
+	else if (dtype == HD_DTYPE_E4M3)
+		put_floats<N>((e4m3 *)y + i, v);
+	else
+		put_floats<N>((e5m2 *)y + i, v);
+}
+
+/* All other pairs of different dtypes pass through float, in one kernel: all threads take the same branches, and a kernel for each
+ * of 54 pairs would be most of what this file takes to compile and to load. */
+struct cast_any {
+	void *y;
+	const void *x;
+	uint32_t to, from;
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{
-		for (int k = 0; k < N; k++)
-			from_float(y + i + k, (float)(x[(i + k) / 8] >> (i + k) % 8 & 1) * 2 - 1);
+		float v[N];
+
+		load_any<N>(v, x, from, i);
+		store_any<N>(y, to, i, v);
 	}
 };
 
-template <class X> struct to_signs { /* an element here is a byte */
+struct from_signs {
+	void *y;
+	const uint8_t *x;
+	uint32_t to;
+
+	template <int N> HD_DEV void at(int64_t i) const
+	{
+		for (int k = 0; k < N; k++) {
+			float v = (float)(x[(i + k) / 8] >> (i + k) % 8 & 1) * 2 - 1;
+
+			store_any<1>(y, to, i + k, &v);
+		}
+	}
+};
+
+struct to_signs { /* an element here is a byte */
 	uint8_t *y;
-	const X *x;
+	const void *x;
+	uint32_t from;
 	int64_t n;
 
 	template <int N> HD_DEV void at(int64_t i) const
@@ -126,72 +202,39 @@ template <class X> struct to_signs { /* an element here is a byte */
 		for (int j = 0; j < N; j++) {
 			uint32_t byte = 0;
 
-			for (int64_t k = 0; k < 8 && (i + j) * 8 + k < n; k++)
-				byte |= (uint32_t) !(to_float(x[(i + j) * 8 + k]) < 0) << k;
+			for (int64_t k = 0; k < 8 && (i + j) * 8 + k < n; k++) {
+				float v;
+
+				load_any<1>(&v, x, from, (i + j) * 8 + k);
+				byte |= (uint32_t) !(v < 0) << k;
+			}
 			y[i + j] = (uint8_t)byte;
 		}
 	}
 };
 
-template <class Y, class X> static void go(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
-{
-	cast<Y, X> f = { (Y *)y, (const X *)x };
-
-	hd_each<(sizeof(X) + sizeof(Y) > 8 ? 2 : 4)>(r, p->n[0], hd_aligned(x) && hd_aligned(y), f);
-}
-
-template <class X> static void from(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
-{
-	if (p->n[2] == HD_DTYPE_F32)
-		go<float, X>(p, y, x, r);
-	else if (p->n[2] == HD_DTYPE_BF16)
-		go<bf16, X>(p, y, x, r);
-	else if (p->n[2] == HD_DTYPE_F16)
-		go<f16, X>(p, y, x, r);
-	else if (p->n[2] == HD_DTYPE_F64)
-		go<double, X>(p, y, x, r);
-	else if (p->n[2] == HD_DTYPE_U8)
-		go<uint8_t, X>(p, y, x, r);
-	else if (p->n[2] == HD_DTYPE_I8)
-		go<i8, X>(p, y, x, r);
-	else if (p->n[2] == HD_DTYPE_E4M3)
-		go<e4m3, X>(p, y, x, r);
-	else if (p->n[2] == HD_DTYPE_E5M2)
-		go<e5m2, X>(p, y, x, r);
-	else
-		hd_each<1>(r, (p->n[0] + 7) / 8, 1, to_signs<X>{ (uint8_t *)y, (const X *)x, p->n[0] });
-}
-
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const uint8_t *signs = (const uint8_t *)in[0];
+	void *y = out[0];
+	const void *x = in[0];
+	int64_t n = p->n[0];
+	uint32_t from = (uint32_t)p->n[1], to = (uint32_t)p->n[2];
+	int wide = hd_aligned(x) && hd_aligned(y);
 
-	if (p->n[1] == p->n[2])
-		hd_cuda_move(r, out[0], in[0], (size_t)(p->n[0] * (int64_t)HD_BITS(p->n[1]) / 8));
-	else if (p->n[1] == HD_DTYPE_F32)
-		from<float>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_DTYPE_BF16)
-		from<bf16>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_DTYPE_F16)
-		from<f16>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_DTYPE_F64)
-		from<double>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_DTYPE_U8)
-		from<uint8_t>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_DTYPE_I8)
-		from<i8>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_DTYPE_E4M3)
-		from<e4m3>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_DTYPE_E5M2)
-		from<e5m2>(p, out[0], in[0], r);
-	else if (p->n[2] == HD_DTYPE_F32)
-		hd_each<1>(r, p->n[0], 1, from_signs<float>{ (float *)out[0], signs });
-	else if (p->n[2] == HD_DTYPE_BF16)
-		hd_each<1>(r, p->n[0], 1, from_signs<bf16>{ (bf16 *)out[0], signs });
-	else if (p->n[2] == HD_DTYPE_F16)
-		hd_each<1>(r, p->n[0], 1, from_signs<f16>{ (f16 *)out[0], signs });
+	if (from == to)
+		hd_cuda_move(r, y, x, (size_t)(n * (int64_t)HD_BITS(from) / 8));
+	else if (from == HD_DTYPE_F32 && to == HD_DTYPE_BF16)
+		hd_each<4>(r, n, wide, cast<bf16, float>{ (bf16 *)y, (const float *)x });
+	else if (from == HD_DTYPE_BF16 && to == HD_DTYPE_F32)
+		hd_each<4>(r, n, wide, cast<float, bf16>{ (float *)y, (const bf16 *)x });
+	else if (to == HD_DTYPE_B1)
+		hd_each<1>(r, (n + 7) / 8, 1, to_signs{ (uint8_t *)y, x, from, n });
+	else if (from == HD_DTYPE_B1)
+		hd_each<1>(r, n, 1, from_signs{ y, (const uint8_t *)x, to });
+	else if (from == HD_DTYPE_F64 || to == HD_DTYPE_F64)
+		hd_each<2>(r, n, wide, cast_any{ y, x, to, from });
 	else
-		hd_each<1>(r, p->n[0], 1, from_signs<double>{ (double *)out[0], signs });
+		hd_each<4>(r, n, wide, cast_any{ y, x, to, from });
 }
 
 HD_CUDA_KERNEL(cast, "cast", 0, prepare, run);
