@@ -70,7 +70,7 @@ int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 /* Started alone on a layout of several ranks: the command that starts it as it must be. */
 static void advise(const struct hd_cli *c, const struct hd_job *j, const struct hd_err *err)
 {
-	char *command = hd_launch_command(j->needs, j->save_seconds, c->argc, c->argv);
+	char *command = hd_launch_command(j->needs, j->save_seconds, "", c->argc, c->argv);
 
 	hd_log(HD_LOG_ERROR, "%s; start it with\n\t%s", err->text, command);
 	free(command);

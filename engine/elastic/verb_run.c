@@ -155,27 +155,17 @@ static void arguments_free(char **argv)
 	free(argv);
 }
 
-/* Where the user binds, nothing else is asked for: Open MPI 5 refuses an option that is there twice. */
-static void leave_binding(char *command, const char *options)
-{
-	static const char own[] = " --bind-to none";
-	char *at = strstr(options, "--bind-to") ? strstr(command, own) : NULL;
-
-	if (at)
-		memmove(at, at + strlen(own), strlen(at + strlen(own)) + 1);
-}
-
 static char *train_command(struct elastic *e, int64_t ranks)
 {
 	int argc;
 	char **argv = arguments(e, "train", 0, &argc);
-	char *text = hd_launch_command(ranks, PATIENCE, argc, argv), *command;
-	const char *options = hd_cli_str(e->c, "mpirun", "");
+	const char *user = hd_cli_str(e->c, "mpirun", "");
+	char *options = hd_format("%s%s%s%s", e->hostfile ? "--hostfile " : "", e->hostfile ? e->hostfile : "",
+				  e->hostfile && *user ? " " : "", user);
+	char *text = hd_launch_command(ranks, PATIENCE, options, argc, argv), *command = hd_format("exec %s", text);
 
-	leave_binding(text, options);
-	command = hd_format("exec mpirun%s%s %s%s", e->hostfile ? " --hostfile " : "", e->hostfile ? e->hostfile : "",
-			    options, text + strlen("mpirun"));
 	free(text);
+	free(options);
 	arguments_free(argv);
 	return command;
 }

@@ -18,6 +18,7 @@
 #endif
 #include "engine/process/affinity.h"
 #include "engine/process/asked.h"
+#include "engine/process/launch.h"
 #include "engine/base/library.h"
 #include <omp.h>
 #include <sched.h>
@@ -87,7 +88,7 @@ static int bound_by_launcher(const char *program)
 {
 	const char *bound = getenv("OMPI_MCA_orte_bound_at_launch"), *started = getenv("OMPI_COMMAND");
 
-	if (!getenv("PRTE_LAUNCHED") || !started)
+	if (!hd_launch_prrte() || !started)
 		return bound && atoi(bound);
 	return !strcmp(basename(started), basename(program));
 }

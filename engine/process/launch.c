@@ -69,6 +69,11 @@ int hd_launch_ranks(void)
 	return all > 1 ? all : 0;
 }
 
+int hd_launch_prrte(void)
+{
+	return getenv("PRTE_LAUNCHED") != NULL;
+}
+
 int hd_launch_on_one_host(void)
 {
 	int all = number_of("OMPI_COMM_WORLD_SIZE");
@@ -137,11 +142,10 @@ void hd_launch_tell(const char *text)
 		return; /* nobody reads it */
 }
 
-/* The launcher of Open MPI 5, PRRTE, has no such setting. */
+/* PRRTE has no such setting. */
 int hd_launch_hurries(void)
 {
-	return getenv("OMPI_COMM_WORLD_RANK") &&
-	       (getenv("PRTE_LAUNCHED") || !getenv("OMPI_MCA_odls_base_sigkill_timeout"));
+	return getenv("OMPI_COMM_WORLD_RANK") && (hd_launch_prrte() || !getenv("OMPI_MCA_odls_base_sigkill_timeout"));
 }
 
 void hd_launch_deaf(void)
@@ -156,7 +160,7 @@ void hd_launch_deaf(void)
 /* Open MPI 5 closes the pipes of all ranks as soon as one has died.  A daemon on another host has no stderr that is read. */
 void hd_launch_lost(void)
 {
-	if (!getenv("PRTE_LAUNCHED") || !hd_launch_on_one_host())
+	if (!hd_launch_prrte() || !hd_launch_on_one_host())
 		return;
 	if (launcher_stderr < 0)
 		hd_launch_listen();
@@ -204,14 +208,16 @@ static void add_quoted(char **text, const char *word)
 	free(q);
 }
 
-/* mpirun waits so long between SIGCONT and SIGTERM, and again before SIGKILL: no longer than is needed. */
-char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv)
+/* mpirun waits so long between SIGCONT and SIGTERM, and again before SIGKILL: no longer than is needed.  Where the user binds, nothing
+ * else is asked for: Open MPI 5 refuses an option that is there twice. */
+char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int argc, char **argv)
 {
-	char *text = hd_format("mpirun -np %lld", (long long)ranks), *wait;
+	char *text = hd_format("mpirun%s%s -np %lld", *options ? " " : "", options, (long long)ranks), *wait;
 
 	if (ranks > cores())
 		add(&text, "--oversubscribe");
-	add(&text, "--bind-to none");
+	if (!strstr(options, "--bind-to"))
+		add(&text, "--bind-to none");
 	if (!geteuid())
 		add(&text, "--allow-run-as-root");
 	wait = hd_format("--mca odls_base_sigkill_timeout %lld", (long long)seconds);
@@ -225,7 +231,7 @@ char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv)
 /* The shell becomes the program, which then gets the signals itself. */
 char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
 {
-	char *command = ranks > 1 ? hd_launch_command(ranks, seconds, argc, argv) : hd_strdup(""), *text;
+	char *command = ranks > 1 ? hd_launch_command(ranks, seconds, "", argc, argv) : hd_strdup(""), *text;
 
 	for (int i = 0; i < argc && ranks <= 1; i++)
 		add_quoted(&command, argv[i]);

@@ -16,6 +16,8 @@ int hd_launch_mpi(void);
 int hd_launch_elsewhere(void);
 /* How many ranks the launcher has started, this one too; 0: one, or there is no launcher. */
 int hd_launch_ranks(void);
+/* 1: the launcher is PRRTE, that of Open MPI 5. */
+int hd_launch_prrte(void);
 /* 1: Open MPI says that all ranks are on this host. */
 int hd_launch_on_one_host(void);
 /* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
@@ -33,8 +35,8 @@ void hd_launch_tell(const char *text);
 /* 1: the launcher is mpirun, and nothing has told it to wait: it kills its ranks within a second after it has passed SIGTERM on. */
 int hd_launch_hurries(void);
 /* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
- * shell; malloc'ed. */
-char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv);
+ * shell; malloc'ed.  options: the user's own for mpirun, as they are; "": none. */
+char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int argc, char **argv);
 /* The same for a shell that becomes it; one rank needs no launcher.  What it prints goes to the file output; malloc'ed. */
 char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
 /* Runs that.  -> the status, 0: it succeeded. */
