@@ -9,7 +9,8 @@
 #include <ucontext.h>
 #endif
 
-#define STACK ((size_t)256 << 10)
+/* Of a fiber; 13 cache lines more than a power of two, so that the tops of stacks are not all in one set of the cache. */
+#define STACK (((size_t)256 << 10) + 13 * 64)
 
 /* swapcontext asks the kernel for the signal mask each time: where it matters there is a switch of our own, which saves
  * what a called function must keep. */
@@ -113,12 +114,86 @@ void sim_seed(uint64_t seed)
 	draw();
 }
 
-static void pass(int why) /* to the scheduler; on return this fiber runs again */
+/* -- rounds ----------------------------------------------------------------------------------------------------------------- */
+/* One turn for each fiber of a warp or of all, from anywhere, in either direction. */
+static struct {
+	int first, n, at, step, left; /* at: of the next turn, from first on */
+	int ran;
+} turns;
+
+static int ready(const struct fiber *f)
+{
+	return !f->done && !(f->wants == 1 && f->generation == generation) &&
+	       !(f->wants == 3 && !sim_phase_ended(f->phase_of, f->parity)) &&
+	       !(f->wants == 2 && f->generation == warps[f->warp].generation);
+}
+
+static void begin_round(int first, int n)
+{
+	turns.first = first;
+	turns.n = n;
+	turns.at = (int)(draw() % (uint64_t)n);
+	turns.step = (int)draw() & 1 ? n - 1 : 1;
+	turns.left = n;
+	turns.ran = 0;
+}
+
+/* The fiber whose turn it is, made the one that runs; NULL: the round is over. */
+static struct fiber *next_turn(void)
+{
+	while (turns.left) {
+		struct fiber *f = &fibers[turns.first + turns.at];
+
+		turns.left--;
+		turns.at += turns.step;
+		turns.at -= turns.at >= turns.n ? turns.n : 0;
+		if (!ready(f))
+			continue;
+		now = (int)(f - fibers);
+		f->wants = 0;
+		hd_sim_here.thread = f->thread;
+		sim_who.thread = (uint32_t)now;
+		sim_who.barriers = f->barriers;
+		sim_who.syncs = f->syncs;
+		sim_effort++;
+		turns.ran++;
+		return f;
+	}
+	return NULL;
+}
+
+/* -> how many ran */
+static int round_of(int first, int n)
+{
+	struct fiber *f;
+
+	begin_round(first, n);
+	f = next_turn();
+	if (!f)
+		return 0;
+	sim_who.inside = 1;
+	change(&scheduler, &f->at);
+	return turns.ran;
+}
+
+/* From this fiber to the next of the round itself, or to what began the round. */
+static void leave(struct fiber *f)
+{
+	struct fiber *next;
+
+	sim_who.inside = 0; /* what ends a phase is done by no thread */
+	next = next_turn();
+	sim_who.inside = next != NULL;
+	change(&f->at, next ? &next->at : &scheduler);
+}
+
+/* -- what a fiber does ------------------------------------------------------------------------------------------------------ */
+static void pass(int why) /* to others; on return this fiber runs again */
 {
 	struct fiber *f = &fibers[now];
 
 	f->wants = why;
-	change(&f->at, &scheduler);
+	leave(f);
 }
 
 void __syncthreads(void)
@@ -191,14 +266,7 @@ static void run_one(void)
 	if (live && arrived == live)
 		arrived = 0, generation++;
 	meet(&warps[f->warp]);
-	change(&f->at, &scheduler); /* for good */
-}
-
-static int ready(const struct fiber *f)
-{
-	return !f->done && !(f->wants == 1 && f->generation == generation) &&
-	       !(f->wants == 3 && !sim_phase_ended(f->phase_of, f->parity)) &&
-	       !(f->wants == 2 && f->generation == warps[f->warp].generation);
+	leave(f); /* for good */
 }
 
 static void start(int i, const dim3 &t)
@@ -213,37 +281,9 @@ static void start(int i, const dim3 &t)
 	make(&f->at, stacks + (size_t)i * STACK, STACK, run_one);
 }
 
-static void resume(int i)
+static int round_of_warp(int w)
 {
-	struct fiber *f = &fibers[i];
-
-	now = i;
-	f->wants = 0;
-	hd_sim_here.thread = f->thread;
-	sim_who.thread = (uint32_t)i;
-	sim_who.barriers = f->barriers;
-	sim_who.syncs = f->syncs;
-	sim_effort++;
-	sim_who.inside = 1;
-	change(&scheduler, &f->at);
-	sim_who.inside = 0;
-}
-
-/* One round over the fibers of a warp (-1: of all), from anywhere, in either direction.  -> how many ran */
-static int round_of(int warp)
-{
-	int ran = 0, first = warp < 0 ? 0 : warp * 32, n = warp < 0 || count - first < 32 ? count - first : 32;
-	int from = (int)(draw() % (uint64_t)n), back = (int)draw() & 1;
-
-	for (int k = 0; k < n; k++) {
-		int i = first + (from + (back ? n - k : k)) % n;
-
-		if (ready(&fibers[i])) {
-			resume(i);
-			ran++;
-		}
-	}
-	return ran;
+	return round_of(w * 32, count - w * 32 < 32 ? count - w * 32 : 32);
 }
 
 /* In some blocks all warps go on together, in others one of them as far as it can. */
@@ -252,11 +292,11 @@ static int advance(int together)
 	int n = (count + 31) / 32, from = (int)(draw() % (uint64_t)n);
 
 	if (together)
-		return round_of(-1);
+		return round_of(0, count);
 	for (int k = 0; k < n; k++) {
 		int w = (from + k) % n, ran = 0, more;
 
-		while ((more = round_of(w)))
+		while ((more = round_of_warp(w)))
 			ran += more;
 		if (ran)
 			return ran;

@@ -32,6 +32,7 @@ extern struct sim_who sim_who;
 void sim_begin_work(cudaStream_t s); /* a launch or a copy: gets its place in the order of streams */
 /* A launch or copy of the number `run` comes before what is done now, by streams and events. */
 int sim_before(uint32_t run);
+extern int sim_streams; /* there are at most so many: with one all launches are in order */
 const char *sim_stream_of(uint32_t run);
 __attribute__((noreturn, format(printf, 1, 2))) void sim_fail(const char *fmt, ...);
 

@@ -40,7 +40,8 @@ double hd_sim_ms;
 
 static struct clock_of host;
 static struct hd_sim_stream *streams[STREAMS];
-static int nstreams, ncaptures;
+static int ncaptures;
+int sim_streams;
 static struct op {
 	uint32_t first;
 	int stream;
@@ -53,7 +54,7 @@ static cudaError_t last_error;
 /* -- order ---------------------------------------------------------------------------------------------------------------- */
 static void follow(struct clock_of *c, const struct clock_of *other)
 {
-	for (int i = 0; i < nstreams; i++)
+	for (int i = 0; i < sim_streams; i++)
 		c->at[i] = other->at[i] > c->at[i] ? other->at[i] : c->at[i];
 }
 
@@ -90,7 +91,7 @@ int sim_before(uint32_t run)
 {
 	const struct op *o;
 
-	if (nstreams < 2)
+	if (sim_streams < 2)
 		return 1;
 	o = op_of(run);
 	return current->clock.at[o->stream] >= o->tick;
@@ -324,7 +325,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 	*s = streams[i] = (cudaStream_t)calloc(1, sizeof(**s));
 	(*s)->number = i;
 	(*s)->clock.at[i] = host.at[i]; /* an earlier stream of this number was waited for */
-	nstreams = i >= nstreams ? i + 1 : nstreams;
+	sim_streams = i >= sim_streams ? i + 1 : sim_streams;
 	return cudaSuccess;
 }
 
@@ -430,7 +431,7 @@ static cudaError_t refused_in_capture(const char *call)
 {
 	cudaError_t e = cudaErrorStreamCaptureUnsupported;
 
-	for (int i = 0; i < nstreams; i++)
+	for (int i = 0; i < sim_streams; i++)
 		if (streams[i] && streams[i]->kept) {
 			e = streams[i]->broken == cudaErrorStreamCaptureIsolation ? streams[i]->broken : e;
 			streams[i]->broken = e;
