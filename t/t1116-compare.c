@@ -144,6 +144,11 @@ static void failures(const struct hd_comparison *c)
 	err.code = 0;
 	hd_compare_said(dir, "one", &err);
 	is_str(err.text, "one rank did not train: no message of it", "or none");
+	write_text("many", ".out", "heddle: initial weights 1\n-----\nThere are not enough slots.\n-----\n\n");
+	err.code = 0;
+	hd_compare_said(dir, "many", &err);
+	is_str(err.text, "the layout did not train: no message of it, but \"There are not enough slots.\"",
+	       "its launcher has one");
 	err.code = 0;
 	hd_losses_read(dir, "nowhere", &x, &err);
 	ok(strstr(err.text, "/nowhere.jsonl: no step was written") != NULL, "a run that never was");

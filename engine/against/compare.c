@@ -213,16 +213,33 @@ int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct
 		w->what, w->error, w->off, dtype);
 }
 
+/* The last message of a run, or the last line of what its launcher said, which frames its words with dashes. */
+static void last_words(FILE *f, char *message, char *words, size_t room)
+{
+	char line[2000];
+
+	while (fgets(line, sizeof(line), f)) {
+		size_t n = strcspn(line, "\n");
+
+		if (!strncmp(line, "heddle: initial weights", 23))
+			continue;
+		if (!strncmp(line, "heddle: ", 8))
+			snprintf(message, room, "%.*s", (int)n - 8, line + 8);
+		else if (strspn(line, "- \t") < n)
+			snprintf(words, room, "no message of it, but \"%.*s\"", (int)n, line);
+	}
+}
+
 void hd_compare_said(const char *dir, const char *name, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s.out", dir, name), line[2000], last[600] = "no message of it";
+	char *path = hd_format("%s/%s.out", dir, name), message[600] = "", words[600] = "no message of it";
 	FILE *f = fopen(path, "r");
 
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "heddle: ", 8) && !strstr(line, "initial weights"))
-			snprintf(last, sizeof(last), "%.*s", (int)strcspn(line + 8, "\n"), line + 8);
-	if (f)
+	if (f) {
+		last_words(f, message, words, sizeof(words));
 		fclose(f);
-	hd_err_set(err, HD_EIO, "%s did not train: %s", strcmp(name, "one") ? "the layout" : "one rank", last);
+	}
+	hd_err_set(err, HD_EIO, "%s did not train: %s", strcmp(name, "one") ? "the layout" : "one rank",
+		   *message ? message : words);
 	free(path);
 }
