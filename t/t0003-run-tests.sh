@@ -54,15 +54,15 @@ for t in t1003-fails t1004-dies t1005-short t1006-status; do
 	like "$t: is counted" "$(tail -1 out)" '^[0-9]+ passed, 1 failed$'
 done
 
-for i in 1 2 3 4 5 6; do
+for i in 1 2 3 4 5; do
 	made t101$i-one.sh <<-END
 	[ $i -ne 4 ] || while [ "\$(date +%s)" -le "\$HD_TEST_UNTIL" ]; do sleep 0.2; done; echo "ok 1 - yes"; echo 1..1
 	END
 done
 fails "what begins too late is left out, and all is no success" env HD_TEST_UNTIL=1 perl "$src/t/lib/run_tests.pl" ./t1011-one.sh ./t1012-one.sh
 like "... by name" "$(cat "$tmp/.ok")" '^2 of 2 tests had not begun in time, and are left out: (t101[12]-one.sh ?){2}$'
-ok "a third is none" env HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 7)) perl "$src/t/lib/run_tests.pl" ./t101[1-6]-one.sh
-like "... and is named" "$(cat "$tmp/.ok")" '^2 of 6 tests had not begun in time, and are left out: t1015-one.sh t1016-one.sh$'
+ok "a fifth is none" env HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 7)) perl "$src/t/lib/run_tests.pl" ./t101[1-5]-one.sh
+like "... and is named" "$(cat "$tmp/.ok")" '^1 of 5 tests had not begun in time, and are left out: t1015-one.sh$'
 like "... and not counted" "$(tail -1 "$tmp/.ok")" '^4 passed, 0 failed$'
 
 made t1007-works.sh <<'END'
