@@ -18,6 +18,7 @@
 #define SPINS 400    /* then gives its core away YIELDS times, then naps */
 #define FEW_SPINS 20 /* where ranks share cores */
 #define YIELDS 200
+#define YIELDING 0.05 /* seconds: on a busy machine a yield takes milliseconds, and only a nap sees a peer die */
 #define PATIENCE 2e-3 /* seconds: a nap's usual delay is then a twentieth of what was waited for */
 #define PAUSES 16     /* between two looks at the clock */
 
@@ -63,6 +64,11 @@ static void pause_core(void)
 #endif
 }
 
+static int yields(const struct hd_backoff *p, int spins)
+{
+	return p->turns < spins + YIELDS && hd_seconds() - p->w.since < YIELDING;
+}
+
 /* -> 0: it has waited for longer than that. */
 static int is_patient(const struct hd_backoff *p)
 {
@@ -88,7 +94,7 @@ void hd_backoff_wait(struct hd_backoff *p, int late)
 		progress();
 	if (is_patient(p))
 		p->turns = spins + 1;
-	else if (p->turns < spins + YIELDS)
+	else if (yields(p, spins))
 		sched_yield();
 	else
 		nap(p, late);
