@@ -90,7 +90,7 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 	const char *names[MAX_NAMES], *near;
 	struct hd_section *s = hd_conf_section_find(c, name);
 	char *label, *hint;
-	int i, n = 0;
+	int n = 0;
 
 	while (hd_conf_plain[n])
 		names[n] = hd_conf_plain[n], n++;

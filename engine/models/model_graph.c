@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/graph/mesh.h"
 #include "engine/models/decoder/experts.h"
+#include "engine/models/model.h"
 
 static int make_dims(struct hd_plan *p)
 {

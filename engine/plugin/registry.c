@@ -171,19 +171,19 @@ static char *search(struct files *f)
 
 static int no_such_name(const char *name, const struct files *f, const char *places, struct hd_err *err)
 {
-	const char *near, **all = hd_alloc((f->n + 1) * sizeof(*all));
+	const char *near, **there = hd_alloc((f->n + 1) * sizeof(*there));
 	char *names = NULL;
 
 	for (size_t i = 0; i < f->n; i++) {
-		all[i] = name_of(f->path[i]);
-		hd_append(&names, "%s%s", i ? ", " : "", all[i]);
+		there[i] = name_of(f->path[i]);
+		hd_append(&names, "%s%s", i ? ", " : "", there[i]);
 	}
-	near = hd_suggest_nearest(name, all, (int)f->n);
+	near = hd_suggest_nearest(name, there, (int)f->n);
 	hd_err_set(err, HD_EINVAL, "no plugin \"%s\" (%s.so or heddle_%s.so) in %s; there: %s%s%s%s", name, name, name,
 		   places, names ? names : "none", near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 	for (size_t i = 0; i < f->n; i++)
-		free((char *)(uintptr_t)all[i]);
-	free(all);
+		free((char *)(uintptr_t)there[i]);
+	free(there);
 	free(names);
 	return HD_EINVAL;
 }

@@ -117,7 +117,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 }
 
 /* -- forward -------------------------------------------------------------------------------------------------------------------- */
-struct hd_tensor *cp_fp32(const struct cp_walk *w, struct hd_tensor *x)
+static struct hd_tensor *cp_fp32(const struct cp_walk *w, struct hd_tensor *x)
 {
 	return x && HD_BITS(x->dtype) < 32 ? w->s->g->cast(w->p, x, HD_DTYPE_F32) : x;
 }

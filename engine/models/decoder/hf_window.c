@@ -55,15 +55,15 @@ static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t
 	return HD_OK;
 }
 
-/* A key that the family's class does not read: it may only repeat what is so without it.  known: malloc'ed, freed here. */
-static int expect_same(struct hd_hf_reader *r, const char *key, int64_t is, char *known)
+/* A key that the family's class does not read: it may only repeat what is so without it.  wanted: malloc'ed, freed here. */
+static int expect_same(struct hd_hf_reader *r, const char *key, int64_t is, char *wanted)
 {
 	int64_t said = is;
 	int rc = whole(r, key, 1, &said);
 
 	if (rc >= 0 && said != is)
-		rc = hd_hf_unknown(r, key, json_object_get(r->config, key), known);
-	free(known);
+		rc = hd_hf_unknown(r, key, json_object_get(r->config, key), wanted);
+	free(wanted);
 	return rc;
 }
 

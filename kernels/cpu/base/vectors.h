@@ -15,6 +15,14 @@
 
 typedef float hd_floats __attribute__((vector_size(4 * HD_LANES)));
 
+/* Lanes of a and b by their numbers, those of b from HD_LANES on.  Only clang and gcc 12 know clang's form; clang knows no other. */
+#ifdef __clang__
+#define HD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef uint32_t hd_lane_numbers __attribute__((vector_size(4 * HD_LANES)));
+#define HD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (hd_lane_numbers){ __VA_ARGS__ })
+#endif
+
 /* Elements j to j + 15 of x, bf16 if low (a constant). */
 HD_INLINE void hd_get_floats(hd_floats *v, const void *x, const int low, int64_t j)
 {
@@ -38,7 +46,6 @@ HD_INLINE void hd_get_floats(hd_floats *v, const void *x, const int low, int64_t
 HD_INLINE void hd_get_two(hd_floats v[2], const void *x, const int low, const int split, int64_t j)
 {
 	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
-	const words even = { 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30 };
 	hd_floats a, b;
 	words w, half;
 
@@ -52,8 +59,8 @@ HD_INLINE void hd_get_two(hd_floats v[2], const void *x, const int low, const in
 	}
 	hd_get_floats(&a, x, low, j);
 	hd_get_floats(&b, x, low, j + HD_LANES);
-	v[0] = split ? __builtin_shuffle(a, b, even) : a;
-	v[1] = split ? __builtin_shuffle(a, b, even + 1) : b;
+	v[0] = split ? HD_SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) : a;
+	v[1] = split ? HD_SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31) : b;
 }
 
 /* Brings elements j to j + 31 of x to L1, for a later use; they may lie beyond its end.  Worth it where x is read in another order than
@@ -90,12 +97,10 @@ HD_INLINE void hd_put_two(void *x, const int low, int64_t j, hd_floats v[2])
 /* sums[0..31] += v, which is split or in order */
 HD_INLINE void hd_add_two(float *sums, const hd_floats v[2], const int split)
 {
-	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
-	const words in_turns = { 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23 };
 	hd_floats by[2], s[2];
 
-	by[0] = split ? __builtin_shuffle(v[0], v[1], in_turns) : v[0];
-	by[1] = split ? __builtin_shuffle(v[0], v[1], in_turns + 8) : v[1];
+	by[0] = split ? HD_SHUFFLE(v[0], v[1], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23) : v[0];
+	by[1] = split ? HD_SHUFFLE(v[0], v[1], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31) : v[1];
 	memcpy(s, sums, sizeof(s));
 	s[0] += by[0];
 	s[1] += by[1];

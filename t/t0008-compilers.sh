@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The tree compiles with what a packager chooses: without a warning of --enable-developer, and the kernels, whose vectors are written for
+# the compiler, with clang.  Nothing is generated, so it takes seconds.
+. "${0%/*}/lib/tap.sh"
+cd "$src" || exit 1
+[ -f "$build/Makefile" ] || skip_all "nothing is configured"
+
+of_make() { sed -n "s/^$1 = //p" "$build/Makefile"; }
+developer=$(sed -n 's/.*DEVELOPER_CFLAGS="\($DEVELOPER_CFLAGS \)\{0,1\}\(-[^"]*\)".*/\2/p' configure.ac | tr '\n' ' ')
+libraries=$(for name in MPI DNNL LTDL INIH JANSSON PCRE2 ZLIB ZSTD; do of_make ${name}_CFLAGS; done | tr '\n' ' ')
+cc=$(of_make CC)
+
+compiles() {			# COMPILER FLAGS... < FILES
+	xargs -P2 -n 20 "$@" -fsyntax-only -std=gnu11 -fopenmp -I"$build" -I. -Iinclude -DHD_PREFIX='""' -DHD_PLUGIN_DIR='""' \
+		-DHD_DATA_DIR='""' 2>&1
+}
+like "the warnings are known" "$developer" '-Wmissing-prototypes.*-Werror'
+# shellcheck disable=SC2086
+is "no file has a warning of --enable-developer" \
+	"$(bin/sources --files | grep -E '^(engine|kernels/(cpu|ref)|plugins)/.*\.c$' | compiles $cc $libraries $developer | grep -E ' (error|warning): ')" ""
+
+clang=
+for name in clang-14 clang; do
+	command -v $name >/dev/null && echo 'int main(void) { return 0; }' >"$tmp/x.c" &&
+		$name -fopenmp -fsyntax-only "$tmp/x.c" 2>/dev/null && clang=$name && break
+done
+if [ -n "$clang" ]; then
+	# shellcheck disable=SC2086
+	is "the kernels compile with clang" \
+		"$(bin/sources --files | grep '^kernels/cpu/.*\.c$' | compiles "$clang" -w $libraries | grep ' error: ')" ""
+else
+	skip "no clang"
+fi
+done_testing
