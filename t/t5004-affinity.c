@@ -68,17 +68,23 @@ static int run(const char *launch, const char *self, int wanted, int want, int n
 }
 
 /* Ranks of so many threads each, with cores first to last. */
-static int suffice(const int (*ranks)[3], int n, int me)
+static int suffice_of(const int (*ranks)[3], int n, int me, int allowed)
 {
 	struct hd_core_use all[8];
 
 	for (int i = 0; i < n; i++) {
 		all[i].threads = ranks[i][2];
+		all[i].allowed = allowed;
 		CPU_ZERO(&all[i].mask);
 		for (int k = ranks[i][0]; k <= ranks[i][1]; k++)
 			CPU_SET((size_t)k, &all[i].mask);
 	}
 	return hd_cores_suffice(all, n, me);
+}
+
+static int suffice(const int (*ranks)[3], int n, int me)
+{
+	return suffice_of(ranks, n, me, 0);
 }
 
 static void masks(void)
@@ -93,6 +99,38 @@ static void masks(void)
 	is_int(suffice(crowd, 3, 2), 1, "which does not touch who has others");
 	is_int(suffice(chain, 4, 0), 0, "shared through others: five threads on four cores");
 	is_int(suffice(chain, 3, 0), 1, "and without the last, four");
+	is_int(suffice_of(same, 2, 0, 4), 1, "a control group with time for all threads");
+	is_int(suffice_of(same, 2, 0, 3), 0, "and with less");
+}
+
+/* A control group with the time of one core, of either version, where this process may make one. */
+static void quota(const char *self)
+{
+	static const struct {
+		const char *dir, *make;
+	} versions[] = {
+		{ "/sys/fs/cgroup/cpu", "echo 100000 >cpu.cfs_period_us && echo 100000 >cpu.cfs_quota_us" },
+		{ "/sys/fs/cgroup", "echo 100000 100000 >cpu.max" },
+	};
+	char line[400], launch[300];
+
+	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++) {
+		char *group = hd_format("%s/heddle-test-%d", versions[i].dir, (int)getpid());
+		int made;
+
+		snprintf(line, sizeof(line), "(mkdir %s && cd %s && %s) 2>/dev/null", group, group, versions[i].make);
+		made = !system(line);
+		snprintf(launch, sizeof(launch), "sh -c 'echo $$ >%s/cgroup.procs && exec \"$@\"' -", group);
+		if (made) {
+			is_int(run(launch, self, 0, 1, 0), 0, "a control group with the time of one core: one thread");
+			is_int(run(launch, self, 2, 2, 1), 0, "two, if they are asked for, and a note");
+		}
+		rmdir(group);
+		free(group);
+		if (made)
+			return;
+	}
+	skip("no control group can be made here");
 }
 
 int main(int argc, char **argv)
@@ -112,6 +150,7 @@ int main(int argc, char **argv)
 	masks();
 	is_int(run("", argv[0], 0, cores, 0), 0, "alone: all cores");
 	is_int(run("", argv[0], 1, 1, 0), 0, "alone: as many threads as asked for");
+	quota(argv[0]);
 	is_int(run("taskset -c 0", argv[0], 0, 1, 0), 0, "a mask that a user chose stays");
 	is_int(run("mpirun -np 1 --bind-to core", argv[0], 0, cores, 1), 0, "one rank bound to a core gets all");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 0, cores / 2,

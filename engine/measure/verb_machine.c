@@ -36,11 +36,13 @@ static void gpu(const struct hd_device_ops *d, char *to, size_t room)
 static int64_t cores(const struct hd_job *j)
 {
 	int64_t online = sysconf(_SC_NPROCESSORS_ONLN), all = (int64_t)j->world.local_size * j->threads, mine;
+	int allowed = hd_cores_whole();
 	cpu_set_t mask;
 
 	if (sched_getaffinity(0, sizeof(mask), &mask))
 		return all < online ? all : online;
 	mine = CPU_COUNT(&mask);
+	mine = allowed && allowed < mine ? allowed : mine;
 	if (mine >= all || mine != j->threads)
 		return mine;
 	return all < online ? all : online;

@@ -39,6 +39,15 @@ static int mask_cores(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
+/* Of so many cores, those whose time the control group allows.  A thread more is no help: once the group's time is used, all its threads
+ * stand still. */
+static int allowed_of(int cores)
+{
+	int allowed = hd_cores_whole();
+
+	return allowed && allowed < cores ? allowed : cores;
+}
+
 /* Cores of all ranks of this host together, and the widest mask of one: the launcher's.  Without a launcher the mask is all
  * bits; the kernel keeps to the cores that the container or the batch system allows, whatever is asked for. */
 static int all_cores(cpu_set_t *set)
@@ -181,7 +190,7 @@ static int back_again(int *threads)
 
 struct hd_core_use hd_affinity_use(void)
 {
-	struct hd_core_use use = { .threads = threads_here };
+	struct hd_core_use use = { .threads = threads_here, .allowed = hd_cores_whole() };
 
 	if (sched_getaffinity(0, sizeof(use.mask), &use.mask))
 		CPU_SET(0, &use.mask);
@@ -190,7 +199,7 @@ struct hd_core_use hd_affinity_use(void)
 
 int hd_affinity_threads(int threads_wanted, int64_t ranks)
 {
-	int asked = asked_of_openmp(), cores = mask_cores();
+	int asked = asked_of_openmp(), cores = allowed_of(mask_cores());
 
 	if (threads_wanted || asked)
 		return threads_wanted ? threads_wanted : asked;
@@ -217,12 +226,12 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 	threads_wanted = threads_wanted ? threads_wanted : asked;
 	bound = mask_of_places();
 	before = mask_cores();
-	all = all_cores(&widest);
+	all = allowed_of(all_cores(&widest));
 	if (too_narrow(before, all, threads_wanted, ranks, argc > 0 && bound_by_launcher(argv[0])))
 		sched_setaffinity(0, sizeof(widest), &widest);
 	cores = mask_cores();
 	threads_here = threads = threads_wanted ? threads_wanted : threads_of(cores, all, ranks);
-	snprintf(mark, sizeof(mark), "%d %d %d %d %d", (int)getpid(), threads, before, cores, asked);
+	snprintf(mark, sizeof(mark), "%d %d %d %d %d", (int)getpid(), threads, before, allowed_of(cores), asked);
 	setenv(MARK, mark, 1);
 	if (set_openmp(threads, cores, threads > cores || threads * ranks > all, cores > before, bound))
 		start_again(argv);

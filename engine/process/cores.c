@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/process/cores.h"
 #include "engine/base/err.h"
+#include "engine/process/host_limits.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +49,15 @@ int hd_cores_of_launcher(cpu_set_t *set)
 	return 0;
 }
 
+int hd_cores_whole(void)
+{
+	double allowed = hd_cores_allowed("");
+
+	if (allowed >= CPU_SETSIZE)
+		return 0;
+	return allowed < 1 ? 1 : (int)allowed;
+}
+
 static int share(const cpu_set_t *a, const cpu_set_t *b)
 {
 	cpu_set_t both;
@@ -69,5 +79,5 @@ int hd_cores_suffice(const struct hd_core_use *all, int n, int me)
 	}
 	for (int i = 0; i < n; i++)
 		threads += share(&mask, &all[i].mask) ? all[i].threads : 0;
-	return threads <= before;
+	return threads <= before && (!all[me].allowed || threads <= all[me].allowed);
 }

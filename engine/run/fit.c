@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/human/human.h"
 #include "engine/comm/world/mpi.h"
-#include "engine/process/host_memory.h"
+#include "engine/process/host_limits.h"
 #include "engine/run/job.h"
 #include <stdio.h>
 #include <stdlib.h>

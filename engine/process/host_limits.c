@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is left of a host's memory.  The kernel promises more than there is and ends a process when pages are touched, so a
- * program that plans its memory has to ask before it touches any.
+ * What is left of a host's memory, and how much processor time there is.  The kernel promises more memory than there is and ends a
+ * process when pages are touched, so a program that plans its memory has to ask before it touches any.  It shows all cores to a process
+ * that may use a part of their time, and stops all its threads for the rest of each 100 ms once they have used it.
  */
 #include <config.h>
-#include "engine/process/host_memory.h"
+#include "engine/process/host_limits.h"
 #include "engine/base/err.h"
 #include <math.h>
 #include <stdio.h>
@@ -27,32 +28,34 @@ static double sum_of(const char *path, const char *const *keys, int n)
 	return sum;
 }
 
-static double number_in(const char *dir, const char *name)
+/* The first two numbers of a file, NAN where there is none; also where it says "max". */
+static void numbers_in(const char *dir, const char *name, double to[2])
 {
 	char *path = hd_format("%s/%s", dir, name);
 	FILE *f = fopen(path, "re");
-	double value = NAN; /* also where the file says "max" */
+	int n = f ? fscanf(f, "%lf %lf", &to[0], &to[1]) : 0;
 
-	if (f && fscanf(f, "%lf", &value) != 1)
-		value = NAN;
+	for (int i = n < 0 ? 0 : n; i < 2; i++)
+		to[i] = NAN;
 	if (f)
 		fclose(f);
 	free(path);
-	return value;
+}
+
+static double number_in(const char *dir, const char *name)
+{
+	double value[2];
+
+	numbers_in(dir, name, value);
+	return value[0];
 }
 
 struct cgroup_files {
 	const char *controller; /* in /proc/self/cgroup */
-	const char *mount, *limit, *used;
+	const char *mount;
+	double (*of)(const struct cgroup_files *v, const char *dir); /* a group's own limit; INFINITY: it has none */
+	const char *limit, *used;
 	const char *reclaimable[3]; /* of memory.stat: cached files, which give way */
-};
-static const struct cgroup_files versions[] = {
-	{ "", "sys/fs/cgroup", "memory.max", "memory.current", { "active_file", "inactive_file", "slab_reclaimable" } },
-	{ "memory",
-	  "sys/fs/cgroup/memory",
-	  "memory.limit_in_bytes",
-	  "memory.usage_in_bytes",
-	  { "total_active_file", "total_inactive_file", "slab_reclaimable" } },
 };
 
 static double left_in(const struct cgroup_files *v, const char *dir)
@@ -67,15 +70,47 @@ static double left_in(const struct cgroup_files *v, const char *dir)
 	return limit - used + (isnan(files) ? 0 : files);
 }
 
+/* Version 2 has quota and period in one file; the quota of version 1 is -1 where there is none. */
+static double cores_in(const struct cgroup_files *v, const char *dir)
+{
+	double quota[2];
+
+	numbers_in(dir, v->limit, quota);
+	if (v->used)
+		quota[1] = number_in(dir, v->used);
+	return quota[0] > 0 && quota[1] > 0 ? quota[0] / quota[1] : INFINITY;
+}
+
+static const struct cgroup_files of_memory[] = {
+	{ "",
+	  "sys/fs/cgroup",
+	  left_in,
+	  "memory.max",
+	  "memory.current",
+	  { "active_file", "inactive_file", "slab_reclaimable" } },
+	{ "memory",
+	  "sys/fs/cgroup/memory",
+	  left_in,
+	  "memory.limit_in_bytes",
+	  "memory.usage_in_bytes",
+	  { "total_active_file", "total_inactive_file", "slab_reclaimable" } },
+	{ 0 },
+};
+static const struct cgroup_files of_cores[] = {
+	{ "", "sys/fs/cgroup", cores_in, "cpu.max", NULL, { NULL } },
+	{ "cpu", "sys/fs/cgroup/cpu", cores_in, "cpu.cfs_quota_us", "cpu.cfs_period_us", { NULL } },
+	{ 0 },
+};
+
 /* The group and all above it, up to the mount.  In a container the path may be that of the host and not be here: then the mount
  * itself is the container's group. */
-static double left_above(const char *root, const struct cgroup_files *v, const char *path)
+static double least_above(const char *root, const struct cgroup_files *v, const char *path)
 {
 	char *mount = hd_format("%s/%s", root, v->mount), *dir = hd_format("%s%s", mount, path);
 	double least = INFINITY;
 
 	while (strlen(dir) >= strlen(mount)) {
-		double left = left_in(v, dir);
+		double left = v->of(v, dir);
 
 		least = left < least ? left : least;
 		if (!strrchr(dir, '/') || strlen(dir) == strlen(mount))
@@ -87,7 +122,18 @@ static double left_above(const char *root, const struct cgroup_files *v, const c
 	return least;
 }
 
-static double left_of_cgroup(const char *root)
+/* Version 1 mounts several controllers as one: "cpu,cpuacct". */
+static int lists(const char *controllers, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *at = controllers; at; at = strchr(at, ','), at += at != NULL)
+		if (!strncmp(at, name, length) && (!at[length] || at[length] == ','))
+			return 1;
+	return 0;
+}
+
+static double least_of_cgroups(const char *root, const struct cgroup_files *versions)
 {
 	char *file = hd_format("%s/proc/self/cgroup", root), line[4096];
 	FILE *f = fopen(file, "re");
@@ -100,9 +146,9 @@ static double left_of_cgroup(const char *root)
 		if (!path)
 			continue;
 		*path++ = 0;
-		for (size_t i = 0; i < HD_LEN(versions); i++)
-			if (!strcmp(controllers + 1, versions[i].controller)) {
-				double left = left_above(root, &versions[i], strcmp(path, "/") ? path : "");
+		for (const struct cgroup_files *v = versions; v->controller; v++)
+			if (lists(controllers + 1, v->controller)) {
+				double left = least_above(root, v, strcmp(path, "/") ? path : "");
 
 				least = left < least ? left : least;
 			}
@@ -140,7 +186,7 @@ struct hd_memory_room hd_memory_left(const char *root)
 {
 	const struct hd_memory_room all[] = {
 		{ left_of_host(root), "this host" },
-		{ left_of_cgroup(root), "the control group of this process" },
+		{ least_of_cgroups(root, of_memory), "the control group of this process" },
 		{ left_of_address_space(root), "the limit of its address space (ulimit -v)" },
 	};
 	struct hd_memory_room least = all[0];
@@ -150,4 +196,9 @@ struct hd_memory_room hd_memory_left(const char *root)
 			least = all[i];
 	least.bytes = least.bytes < 0 ? 0 : least.bytes;
 	return least;
+}
+
+double hd_cores_allowed(const char *root)
+{
+	return least_of_cgroups(root, of_cores);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is left of memory, read from the files of several systems.  If this read too much, a run would be ended by the kernel in
- * the middle of the night; too little, and one that fits would be refused.
+ * What is left of memory, and what is allowed of the cores' time, read from the files of several systems.  If this read too much
+ * memory, a run would be ended by the kernel in the middle of the night; too little, and one that fits would be refused.  With more
+ * threads than the control group has time for, all of them stand still for a part of each 100 ms.
  */
 #include <config.h>
 #include "t/lib/tap.h"
 #include "engine/base/err.h"
 #include "engine/human/human.h"
-#include "engine/process/host_memory.h"
+#include "engine/process/host_limits.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,37 @@ static void is_left(double bytes, const char *who, const char *name)
 	ok(l.bytes == bytes && !strcmp(l.who, who), name);
 	if (l.bytes != bytes || strcmp(l.who, who))
 		note("%.0f of %s, not %.0f of %s", l.bytes, l.who, bytes, who);
+}
+
+static void allows(double cores, const char *name)
+{
+	double is = hd_cores_allowed(root);
+
+	ok(is == cores, name);
+	if (is != cores)
+		note("%g cores, not %g", is, cores);
+}
+
+static void cores(void)
+{
+	put("proc/self/cgroup", "0::/pod/container\n");
+	allows(INFINITY, "no group limits the cores' time");
+	put("sys/fs/cgroup/pod/container/cpu.max", "max 100000\n");
+	allows(INFINITY, "nor this one");
+	put("sys/fs/cgroup/pod/cpu.max", "250000 100000\n");
+	allows(2.5, "the quota of a group above");
+	put("sys/fs/cgroup/pod/container/cpu.max", "100000 100000\n");
+	allows(1, "the least of them");
+	put("proc/self/cgroup", "0::/of/the/host/only\n");
+	put("sys/fs/cgroup/cpu.max", "400000 50000\n");
+	allows(8, "a container, whose group is the mount");
+
+	put("proc/self/cgroup", "3:cpuset:/x\n2:cpu,cpuacct:/job\n");
+	put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+	put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+	allows(INFINITY, "version 1, no limit");
+	put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "150000\n");
+	allows(1.5, "version 1, beside another controller");
 }
 
 #define GROUP "the control group of this process"
@@ -79,6 +111,7 @@ int main(void)
 	put("sys/fs/cgroup/memory/slurm/job/memory.stat", "cache 5\ntotal_inactive_file 250000\n");
 	is_left(1250000, GROUP, "control groups of version 1");
 
+	cores();
 	is_str(hd_human_bytes(44531575900000.0).text, "44.5 TB", "terabytes");
 	is_str(hd_human_bytes(999960000.0).text, "1.0 GB", "four digits at most");
 	is_str(hd_human_bytes(640).text, "640 bytes", "bytes");
