@@ -61,4 +61,8 @@ rm -rf out
 run() { timeout 60 srun -N2 --ntasks-per-node=2 --mpi=pmix --cpu-bind=none "$build/heddle" train layout.ini "$@"; }
 ok "srun of a few steps: status 0" run --set train.steps=3 --set checkpoint.dir=out
 fails "srun of a layout that is refused: not 0" run --set dp.size=3
+text=$(timeout 60 srun -N2 --ntasks-per-node=2 --mpi=none "$build/heddle" train layout.ini 2>&1)
+ok "srun without MPI: not 0" [ $? -ne 0 ]
+is "and one message" "$(printf '%s\n' "$text" | messages | sed 's/: start.*//')" \
+	"heddle: srun has started 4 tasks, but MPI connects none of them"
 done_testing

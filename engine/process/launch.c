@@ -69,6 +69,11 @@ int hd_launch_ranks(void)
 	return all > 1 ? all : 0;
 }
 
+int hd_launch_unconnected(void)
+{
+	return hd_launch_mpi() || isatty(0) ? 0 : hd_launch_ranks();
+}
+
 int hd_launch_prrte(void)
 {
 	return getenv("PRTE_LAUNCHED") != NULL;

@@ -16,6 +16,9 @@ int hd_launch_mpi(void);
 int hd_launch_elsewhere(void);
 /* How many ranks the launcher has started, this one too; 0: one, or there is no launcher. */
 int hd_launch_ranks(void);
+/* How many tasks srun has started with this one where MPI connects none of them; 0: it does, or this is a task alone.  In a shell that
+ * srun has started on a terminal a program is alone on purpose. */
+int hd_launch_unconnected(void);
 /* 1: the launcher is PRRTE, that of Open MPI 5. */
 int hd_launch_prrte(void);
 /* 1: Open MPI says that all ranks are on this host. */

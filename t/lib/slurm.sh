@@ -59,8 +59,15 @@ slurm_begin() {
 }
 
 slurm_end() {
-	[ -z "$slurm" ] || for pid in "$slurm"/*.pid; do
-		[ ! -s "$pid" ] || kill "$(cat "$pid")" 2>/dev/null
+	[ -n "$slurm" ] || return 0
+	slurm_daemons=$(cat "$slurm"/*.pid 2>/dev/null)
+	# shellcheck disable=SC2086
+	kill $slurm_daemons 2>/dev/null
+	for pid in $slurm_daemons; do	# slurmctld writes its state once more
+		for i in $(seq 50); do
+			kill -0 "$pid" 2>/dev/null || break
+			sleep 0.1
+		done
 	done
 }
 
