@@ -295,6 +295,7 @@ SLURM_PROCID=1
 is "the others say nothing" "$(heddle train tiny.ini 2>&1)" ""
 SLURM_PROCID=0
 ok "what one process does alone it still does" heddle check tiny.ini
+ok "a rank alone of mpirun trains, whatever its daemon was started by" heddle_mpi 1 train tiny.ini
 SLURM_STEP_NUM_TASKS=1
 ok "a task alone trains" heddle train tiny.ini
 unset SLURM_PROCID SLURM_STEP_NUM_TASKS

@@ -3,10 +3,11 @@
  */
 #include <config.h>
 #include "engine/bench/bench.h"
+#include "engine/device/processor.h"
 #include "engine/file/atomic_file.h"
 #include "engine/measure/measure.h"
 #include "engine/plugin/device_load.h"
-#include "engine/device/processor.h"
+#include "engine/process/cores.h"
 #include "engine/train/progress.h"
 #include <math.h>
 #include <sched.h>

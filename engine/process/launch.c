@@ -71,7 +71,8 @@ int hd_launch_ranks(void)
 
 int hd_launch_unconnected(void)
 {
-	return hd_launch_mpi() || isatty(0) ? 0 : hd_launch_ranks();
+	/* mpirun starts its daemons by srun: a rank alone has their variables too. */
+	return hd_launch_mpi() || getenv("OMPI_COMM_WORLD_SIZE") || isatty(0) ? 0 : hd_launch_ranks();
 }
 
 int hd_launch_prrte(void)
