@@ -18,9 +18,9 @@
 #define SPINS 400    /* then gives its core away YIELDS times, then naps */
 #define FEW_SPINS 20 /* where ranks share cores */
 #define YIELDS 200
-#define YIELDING 0.05 /* seconds: on a busy machine a yield takes milliseconds, and only a nap sees a peer die */
-#define PATIENCE 2e-3 /* seconds: a nap's usual delay is then a twentieth of what was waited for */
-#define PAUSES 16     /* between two looks at the clock */
+#define LONG_YIELDS 0.05 /* seconds */
+#define PATIENCE 2e-3    /* seconds: a nap's usual delay is then a twentieth of what was waited for */
+#define PAUSES 16        /* between two looks at the clock */
 
 static void (*progress)(void);
 
@@ -64,9 +64,12 @@ static void pause_core(void)
 #endif
 }
 
-static int yields(const struct hd_backoff *p, int spins)
+/* On a busy machine one yield takes milliseconds, and all together longer than a launcher leaves the ranks to name one that has died. */
+static void give_way(const struct hd_backoff *p)
 {
-	return p->turns < spins + YIELDS && hd_seconds() - p->w.since < YIELDING;
+	sched_yield();
+	if (hd_seconds() - p->w.since > LONG_YIELDS && hd_watchdog_sleep(0))
+		hd_watchdog_dead(&p->w, 1);
 }
 
 /* -> 0: it has waited for longer than that. */
@@ -94,8 +97,8 @@ void hd_backoff_wait(struct hd_backoff *p, int late)
 		progress();
 	if (is_patient(p))
 		p->turns = spins + 1;
-	else if (yields(p, spins))
-		sched_yield();
+	else if (p->turns < spins + YIELDS)
+		give_way(p);
 	else
 		nap(p, late);
 }
