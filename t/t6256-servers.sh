@@ -197,5 +197,10 @@ done
 kill -9 $(rank_of_run 2 100000)
 wait $run
 is "a run without its server ends" "$([ $? -ne 0 ] && echo yes)" yes
-like "and says which" "$(grep heddle: dead.out)" "rank 2 [(]dp server 0[)] is gone"
+said=$(messages <dead.out | grep gone)
+if open_mpi 5 && [ -z "$said" ]; then	# on a busy machine it ends the others before they have seen it
+	like "and mpirun says which" "$(tr -d '\0' <dead.out)" "process rank 2 with PID"
+else
+	like "and says which" "$said" "rank 2 [(]dp server 0[)] is gone"
+fi
 done_testing
