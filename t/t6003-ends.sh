@@ -275,4 +275,14 @@ for who in 1 2; do
 	fi
 	is "killed rank $who of 2: none is left" "$(for p in $ranks; do ps -o pid=,stat= -p "$p" | grep -v Z; done)" ""
 done
+# A copy over the data makes the file shorter under the run.  The kernel would end it without a word.
+for n in 1 2; do
+	cp text.txt short.txt
+	begin $n --set data.train=short.txt
+	truncate -s 4096 short.txt
+	end
+	is "data that became shorter, $n: the status" "$rc" 1
+	is "data that became shorter, $n: the file and both sizes" "$(printf '%s\n' "$said" | sort -u | grep -v ' is gone: ')" \
+		"heddle: short.txt: had $(wc -c <text.txt) bytes when it was opened, and has 4096 now"
+done
 done_testing

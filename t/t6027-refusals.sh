@@ -290,7 +290,7 @@ ok "nothing to train" heddle train tiny.ini --set checkpoint.dir=made --set chec
 is "and the checkpoint is there" "$(ls made | tr '\n' ' ')" "latest step-00000001 "
 # Tasks of srun that nothing connects would each train the whole layout, and write to the files of the others.  One of them says so.
 export SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4
-no '^heddle: srun has started 4 tasks, but MPI connects none of them: start them with srun --mpi=pmix ' train tiny.ini
+no '^heddle: srun has started 4 tasks, but MPI connects none of them\. Start them with srun --mpi=pmix, ' train tiny.ini
 SLURM_PROCID=1
 is "the others say nothing" "$(heddle train tiny.ini 2>&1)" ""
 SLURM_PROCID=0

@@ -63,6 +63,6 @@ ok "srun of a few steps: status 0" run --set train.steps=3 --set checkpoint.dir=
 fails "srun of a layout that is refused: not 0" run --set dp.size=3
 text=$(timeout 60 srun -N2 --ntasks-per-node=2 --mpi=none "$build/heddle" train layout.ini 2>&1)
 ok "srun without MPI: not 0" [ $? -ne 0 ]
-is "and one message" "$(printf '%s\n' "$text" | messages | sed 's/: start.*//')" \
+is "and one message" "$(printf '%s\n' "$text" | messages | sed 's/\. Start.*//')" \
 	"heddle: srun has started 4 tasks, but MPI connects none of them"
 done_testing

@@ -51,8 +51,8 @@ static int tasks_connected(struct hd_job *j, struct hd_err *err)
 	j->world.rank = !hd_launch_first(); /* one speaks for all */
 	return hd_err_set(
 		err, HD_EINVAL,
-		"srun has started %d tasks, but MPI connects none of them: start them with srun --mpi=pmix (srun "
-		"--mpi=list names what it has), or each alone with srun env -u SLURM_STEP_NUM_TASKS",
+		"srun has started %d tasks, but MPI connects none of them. Start them with srun --mpi=pmix, or each "
+		"alone with srun env -u SLURM_STEP_NUM_TASKS",
 		tasks);
 }
 

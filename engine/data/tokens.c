@@ -9,6 +9,7 @@
 #include <config.h>
 #include "engine/data/tokens.h"
 #include "engine/base/parse.h"
+#include "engine/file/file.h"
 #include "engine/file/same_file.h"
 #include "engine/text/corpus/files.h"
 #include <errno.h>
@@ -49,6 +50,7 @@ int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_mapping *out,
 	if (rc)
 		return rc;
 	m.path = hd_strdup(path);
+	hd_file_mapped(path, m.at, m.bytes);
 	t->maps = hd_grow(t->maps, t->nmaps, &t->maps_cap, sizeof(m));
 	*out = t->maps[t->nmaps++] = m;
 	return 0;
@@ -332,6 +334,7 @@ void hd_tokens_close(struct hd_tokens *t)
 	if (!t)
 		return;
 	for (i = 0; i < t->nmaps; i++) {
+		hd_file_unmapped(t->maps[i].at);
 		munmap((void *)t->maps[i].at, t->maps[i].bytes);
 		free(t->maps[i].path);
 	}

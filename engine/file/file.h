@@ -15,6 +15,12 @@ json_t *hd_file_json(const char *path, struct hd_err *err);
  * what is wrong.  A byte 0 ends a device, as an error: those that never end are of it, or have one soon. */
 ssize_t hd_file_line(FILE *f, const char *path, char **line, size_t *room, struct hd_err *err);
 
+/* From mapped to unmapped a read that the file no longer has ends the process with a message that names it.  By one thread. */
+void hd_file_mapped(const char *path, const void *at, size_t bytes);
+void hd_file_unmapped(const void *at);
+/* For other handlers of SIGBUS: 1: the address is one of these files', and that was said. */
+int hd_file_fault(const void *at);
+
 /* 1: there is a DIR/NAME. */
 int hd_file_has(const char *dir, const char *name);
 

@@ -36,17 +36,17 @@ static void gpu(const struct hd_device_ops *d, char *to, size_t room)
 /* Of this host, as its ranks may use them: together, or each its own. */
 static int64_t cores(const struct hd_job *j)
 {
-	int64_t online = sysconf(_SC_NPROCESSORS_ONLN), all = (int64_t)j->world.local_size * j->threads, mine;
+	int64_t most = sysconf(_SC_NPROCESSORS_ONLN), all = (int64_t)j->world.local_size * j->threads, mine;
 	int allowed = hd_cores_whole();
 	cpu_set_t mask;
 
+	most = allowed && allowed < most ? allowed : most;
 	if (sched_getaffinity(0, sizeof(mask), &mask))
-		return all < online ? all : online;
-	mine = CPU_COUNT(&mask);
-	mine = allowed && allowed < mine ? allowed : mine;
+		return all < most ? all : most;
+	mine = CPU_COUNT(&mask) < most ? CPU_COUNT(&mask) : most;
 	if (mine >= all || mine != j->threads)
 		return mine;
-	return all < online ? all : online;
+	return all < most ? all : most;
 }
 
 static void about(const struct hd_measuring *m)

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/plugin/turn.h"
+#include "engine/file/file.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,8 +61,11 @@ static const char *name_of(int signal)
 	}
 }
 
-static void crashed(int signal)
+static void crashed(int signal, siginfo_t *info, void *context)
 {
+	(void)context;
+	if (signal == SIGBUS && info->si_code > 0 && hd_file_fault(info->si_addr))
+		_exit(EXIT_FAILURE);
 	if (turn->slot[0] || kernel)
 		say(" ended by signal ", name_of(signal));
 	turn->slot[0] = 0;
@@ -90,7 +94,8 @@ static void watch(void)
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
 	static char stack[64 << 10]; /* the crash may be a stack that is full */
 	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
-	struct sigaction a = { .sa_handler = crashed, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK) };
+	struct sigaction a = { .sa_sigaction = crashed,
+			       .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_ONSTACK) };
 
 	sigaltstack(&alt, NULL);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
