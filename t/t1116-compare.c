@@ -144,11 +144,21 @@ static void failures(const struct hd_comparison *c)
 	err.code = 0;
 	hd_compare_said(dir, "one", &err);
 	is_str(err.text, "one rank did not train: no message of it", "or none");
-	write_text("many", ".out", "heddle: initial weights 1\n-----\nThere are not enough slots.\n-----\n\n");
+	write_text(
+		"many", ".out",
+		"heddle: initial weights 1\n-----\nThere are not enough slots for the 1000\nthat were requested:\n\n  true\n\n"
+		"Either request fewer or\nlaunch.\n-----\n");
 	err.code = 0;
 	hd_compare_said(dir, "many", &err);
-	is_str(err.text, "the layout did not train: no message of it, but \"There are not enough slots.\"",
-	       "its launcher has one");
+	is_str(err.text,
+	       "the layout did not train: it printed no message; its launcher said: There are not enough slots for the 1000 that "
+	       "were requested:",
+	       "its launcher has one, framed");
+	write_text("many", ".out", "a banner\nsh: mpirun: not found\n\n");
+	err.code = 0;
+	hd_compare_said(dir, "many", &err);
+	is_str(err.text, "the layout did not train: it printed no message; its launcher said: sh: mpirun: not found",
+	       "or says it last");
 	err.code = 0;
 	hd_losses_read(dir, "nowhere", &x, &err);
 	ok(strstr(err.text, "/nowhere.jsonl: no step was written") != NULL, "a run that never was");

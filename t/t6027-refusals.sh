@@ -288,13 +288,14 @@ no 'config\.json: n_embd is 32, and model\.embed is 64' train tiny.ini --set che
 is "no directory of them" "$(ls -d made 2>/dev/null)" ""
 ok "nothing to train" heddle train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set train.steps=1
 is "and the checkpoint is there" "$(ls made | tr '\n' ' ')" "latest step-00000001 "
-# Tasks of srun that nothing connects would each train the whole layout, and write to the files of the others.  One of them says so.
+# Tasks of srun that MPI does not connect would each train the whole layout, and write to the files of the others.  One of them says so.
 export SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4
 no '^heddle: srun has started 4 tasks, but MPI connects none of them\. Start them with srun --mpi=pmix, ' train tiny.ini
 SLURM_PROCID=1
 is "the others say nothing" "$(heddle train tiny.ini 2>&1)" ""
 SLURM_PROCID=0
 ok "what one process does alone it still does" heddle check tiny.ini
+ok "and runs that conform starts" heddle conform dp --only resum --layouts 1
 ok "a rank alone of mpirun trains, whatever its daemon was started by" heddle_mpi 1 train tiny.ini
 SLURM_STEP_NUM_TASKS=1
 ok "a task alone trains" heddle train tiny.ini

@@ -213,33 +213,51 @@ int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct
 		w->what, w->error, w->off, dtype);
 }
 
-/* The last message of a run, or the last line of what its launcher said, which frames its words with dashes. */
+/* The paragraph behind the first line of dashes, in which launchers frame what they say; or the last line. */
+static void launcher_line(const char *line, int *framed, char *words, size_t room)
+{
+	size_t n = strcspn(line, "\n"), had = strlen(words);
+
+	if (strspn(line, "- \t") < n) {
+		if (*framed == 1)
+			snprintf(words + had, room - had, "%s%.*s", had ? " " : "", (int)n, line);
+		else if (!*framed)
+			snprintf(words, room, "%.*s", (int)n, line);
+		return;
+	}
+	if (n && !*framed)
+		*words = 0;
+	*framed = n && !*framed ? 1 : *framed && *words ? 2 : *framed;
+}
+
 static void last_words(FILE *f, char *message, char *words, size_t room)
 {
 	char line[2000];
+	int framed = 0; /* 1: in that paragraph, 2: behind it */
 
 	while (fgets(line, sizeof(line), f)) {
-		size_t n = strcspn(line, "\n");
-
 		if (!strncmp(line, "heddle: initial weights", 23))
 			continue;
 		if (!strncmp(line, "heddle: ", 8))
-			snprintf(message, room, "%.*s", (int)n - 8, line + 8);
-		else if (strspn(line, "- \t") < n)
-			snprintf(words, room, "no message of it, but \"%.*s\"", (int)n, line);
+			snprintf(message, room, "%.*s", (int)strcspn(line + 8, "\n"), line + 8);
+		else
+			launcher_line(line, &framed, words, room);
 	}
 }
 
 void hd_compare_said(const char *dir, const char *name, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s.out", dir, name), message[600] = "", words[600] = "no message of it";
+	char *path = hd_format("%s/%s.out", dir, name), message[600] = "", words[600] = "";
 	FILE *f = fopen(path, "r");
 
 	if (f) {
 		last_words(f, message, words, sizeof(words));
 		fclose(f);
 	}
-	hd_err_set(err, HD_EIO, "%s did not train: %s", strcmp(name, "one") ? "the layout" : "one rank",
-		   *message ? message : words);
+	hd_err_set(err, HD_EIO, "%s did not train: %s%s", strcmp(name, "one") ? "the layout" : "one rank",
+		   *message ? message
+		   : *words ? "it printed no message; its launcher said: "
+			    : "no message of it",
+		   *message ? "" : words);
 	free(path);
 }

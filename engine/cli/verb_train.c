@@ -11,6 +11,7 @@
 #include "engine/generate/generate.h"
 #include "engine/plugin/turn.h"
 #include "engine/process/asked.h"
+#include "engine/process/launch.h"
 #include "engine/train/train.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +114,21 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, str
 	return hd_train(j, err);
 }
 
+/* Without --mpi=pmix each task of srun would be a run of its own, and write to the files of the others. */
+static int tasks_connected(struct hd_job *j, struct hd_err *err)
+{
+	int tasks = hd_launch_unconnected();
+
+	if (!tasks)
+		return HD_OK;
+	j->world.rank = !hd_launch_first(); /* one speaks for all */
+	return hd_err_set(
+		err, HD_EINVAL,
+		"srun has started %d tasks, but MPI connects none of them. Start them with srun --mpi=pmix, or separate "
+		"runs with srun env -u SLURM_STEP_NUM_TASKS",
+		tasks);
+}
+
 int hd_verb_train(struct hd_cli *c)
 {
 	struct hd_job j = { 0 };
@@ -123,7 +139,7 @@ int hd_verb_train(struct hd_cli *c)
 
 	hd_asked_open();
 	hd_cli_conf(c, &conf, &err);
-	if (hd_start(c, &j, conf, &err) >= 0)
+	if (tasks_connected(&j, &err) >= 0 && hd_start(c, &j, conf, &err) >= 0)
 		train(&j, conf, &d, &err);
 	close_dir(&d);
 	rc = hd_finish(c, &j, &err);

@@ -41,26 +41,10 @@ static double wanted_watchdog(struct hd_conf *conf)
 	return conf && hd_train_config_read(conf, &t, &ignored) >= 0 ? t.watchdog : 300;
 }
 
-/* Without --mpi=pmix each task of srun would be a run of its own, and write to the files of the others. */
-static int tasks_connected(struct hd_job *j, struct hd_err *err)
-{
-	int tasks = hd_launch_unconnected();
-
-	if (!tasks)
-		return HD_OK;
-	j->world.rank = !hd_launch_first(); /* one speaks for all */
-	return hd_err_set(
-		err, HD_EINVAL,
-		"srun has started %d tasks, but MPI connects none of them. Start them with srun --mpi=pmix, or each "
-		"alone with srun env -u SLURM_STEP_NUM_TASKS",
-		tasks);
-}
-
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	j->started = c->started;
 	j->threads = hd_affinity_setup(c->argc, c->argv, !err->code ? wanted_threads(conf) : 1);
-	HD_TRY(tasks_connected(j, err));
 	if (hd_comm_open(&j->world, err) < 0 && !j->world.size)
 		return err->code;
 	hd_log_init(j->world.rank == 0, HD_LOG_INFO);

@@ -69,10 +69,20 @@ int hd_launch_ranks(void)
 	return all > 1 ? all : 0;
 }
 
+/* srun without --pty gives its tasks none. */
+static int has_terminal(void)
+{
+	int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 int hd_launch_unconnected(void)
 {
 	/* mpirun starts its daemons by srun: a rank alone has their variables too. */
-	return hd_launch_mpi() || getenv("OMPI_COMM_WORLD_SIZE") || isatty(0) ? 0 : hd_launch_ranks();
+	return hd_launch_mpi() || getenv("OMPI_COMM_WORLD_SIZE") || has_terminal() ? 0 : hd_launch_ranks();
 }
 
 int hd_launch_prrte(void)
@@ -237,7 +247,8 @@ char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int
 /* The shell becomes the program, which then gets the signals itself. */
 char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
 {
-	char *command = ranks > 1 ? hd_launch_command(ranks, seconds, "", argc, argv) : hd_strdup(""), *text;
+	const char *alone = getenv("SLURM_STEP_NUM_TASKS") ? "env -u SLURM_STEP_NUM_TASKS" : "";
+	char *command = ranks > 1 ? hd_launch_command(ranks, seconds, "", argc, argv) : hd_strdup(alone), *text;
 
 	for (int i = 0; i < argc && ranks <= 1; i++)
 		add_quoted(&command, argv[i]);
