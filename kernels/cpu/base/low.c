@@ -23,7 +23,7 @@ HD_AMX_TARGET
 static inline __attribute__((always_inline)) int64_t store_pairs(uint16_t *low, const float *x, int64_t n,
 								 const int past)
 {
-	const int subnormal = 0x20; /* of VFPCLASSPS */
+	enum { subnormal = 0x20 }; /* of VFPCLASSPS: a constant without optimisation too */
 	int64_t j = 0;
 
 	for (; j + 32 <= n; j += 32) {
