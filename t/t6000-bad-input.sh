@@ -5,6 +5,13 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
+# mpirun takes a second and a half to end: in a tier every third refusal is one of two ranks too.
+refusals=0
+is_drawn() {
+	refusals=$((refusals + 1))
+	whole_sweep || [ $((refusals % 3)) -eq 1 ]
+}
+
 # refused NAME PATTERN args of train...: alone and on two ranks.
 refused() {
 	name=$1 pattern=$2
@@ -15,7 +22,7 @@ refused() {
 	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
 		printf '%s\n' "$said" | grep -Eq -e "$pattern"
 	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
-	[ -n "$alone" ] && return
+	[ -z "$alone" ] && is_drawn || return
 	out2=$(heddle_mpi 2 train tiny.ini "$@" 2>&1)
 	rc=$?
 	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$out2" | messages)" = "$said" ]
