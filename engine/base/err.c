@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Errors as values, the log, and the few allocation helpers of planning code.
+ * Errors as values, the log, and a few allocation helpers for planning code.
  */
 #include "config.h"
 #include "engine/base/err.h"
@@ -26,7 +26,7 @@ int hd_err_set(struct hd_err *e, int code, const char *fmt, ...)
 	va_start(v, fmt);
 	n = vsnprintf(e->text, sizeof(e->text), fmt, v);
 	va_end(v);
-	if (n >= (int)sizeof(e->text)) /* what ends in the middle of a number would be another number */
+	if (n >= (int)sizeof(e->text)) /* a number cut in the middle would read as a different number */
 		memcpy(e->text + sizeof(e->text) - sizeof(cut), cut, sizeof(cut));
 	return code;
 }
@@ -76,7 +76,7 @@ void hd_log(int level, const char *fmt, ...)
 	if (log_to)
 		log_to(level, line);
 	else
-		fprintf(stderr, "heddle: %s\n", line); /* one write: lines of several ranks do not mix */
+		fprintf(stderr, "heddle: %s\n", line); /* a single write, so that lines of several ranks do not mix */
 	free(line);
 }
 
@@ -99,9 +99,9 @@ void *hd_alloc(size_t bytes)
 	return p;
 }
 
-/* In front of each stands its size. */
-#define SPARSE_HEAD 64            /* keeps what follows aligned */
-#define SPARSE_LEAST (256 * 1024) /* below this, clearing is faster than asking for pages */
+/* Each block starts with its size. */
+#define SPARSE_HEAD 64            /* keeps the caller's memory aligned */
+#define SPARSE_LEAST (256 * 1024) /* below this, clearing is faster than mapping pages */
 
 static void *pages_new(size_t bytes)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Elementwise expressions: text -> tree -> postfix, and the derivative as text again.
+ * Elementwise expressions: text is parsed into a tree and written as postfix; a derivative becomes text again.
  *
  *	sum     := product { (+|-) product }
  *	product := unary { (*|/) unary }
  *	unary   := - unary | number | variable | function ( sum {, sum} ) | ( sum )
  *
- * The tree lives in one growing table and children are indices into it, so subtrees are shared
- * freely while a derivative is built and nothing is freed piece by piece.  A shared subtree is
- * written out once per use; the size of the text is known (and refused) before it is written.
+ * The tree is stored in one growing table, and children are indices into it. So a derivative may share subtrees, and no
+ * node is freed separately. A shared subtree is written out once per use; the size of the text is computed, and checked
+ * against the limit, before it is written.
  */
 #include <config.h>
 #include "engine/base/expr.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define MAX_OPS ((int)HD_LEN(((struct hd_expr *)0)->op))
-#define MAX_NEST 200 /* of the recursive parser: bounds the C stack */
+#define MAX_NEST 200 /* recursion limit of the parser, which bounds the C stack */
 
 struct expr_node {
 	int32_t code, var, arg[3];
@@ -31,7 +31,7 @@ struct tree {
 	const char *text, *at; /* the parser's input and position */
 	int nest;
 	struct hd_err *err;
-	int code; /* first failure */
+	int code; /* the first error, or 0 */
 };
 
 static const struct {
@@ -43,8 +43,8 @@ static const struct {
 	{ "where", HD_X_WHERE, 3 }, { "round", HD_X_ROUND, 1 }, { "floor", HD_X_FLOOR, 1 }, { "erf", HD_X_ERF, 1 },
 };
 
-/* The meaning of every operation.  sign keeps a nan and the sign of zero; min and max take the
- * first argument when one is a nan, so that max(a, 0) does not hide it. */
+/* Evaluates one operation. sign keeps NaN and the sign of zero. min and max return the first argument if either is
+ * NaN, so that max(a, 0) does not hide a NaN in a. */
 static double apply(int code, double x, double y, double z)
 {
 	switch (code) {
@@ -93,7 +93,8 @@ static int is_value(const struct tree *t, int i, double v)
 	return is_number(t, i) && t->node[i].num == v;
 }
 
-/* A node as it is written; numbers fold, but only where the result can be written. */
+/* Appends a node. An operation on numbers alone is folded into a number if the result is finite, since only that can
+ * be written as text. */
 static int make(struct tree *t, int code, int x, int y, int z)
 {
 	int arg[3] = { x, y, z }, n = hd_expr_arity(code), fold = 1;
@@ -118,7 +119,7 @@ static int fail(struct tree *t, const char *at, const char *what)
 	if (!t->code)
 		t->code = hd_err_set(t->err, HD_EINVAL, "expression \"%.200s\": %s at position %d (\"%.20s\")", t->text,
 				     what, (int)(at - t->text) + 1, *at ? at : "end");
-	return number(t, 0); /* so that the callers need not test */
+	return number(t, 0); /* a valid node, so that the callers need not test */
 }
 
 static int next_is(struct tree *t, char c)
@@ -228,7 +229,7 @@ static int parse_sum(struct tree *t)
 	}
 }
 
-/* Operations when it is written out.  Children stand before their parents in the table. */
+/* Returns the number of operations that the tree has when written out. Children precede their parents in the table. */
 static double written_size(const struct tree *t, int root)
 {
 	double *size = hd_alloc(t->n * sizeof(*size)), n;
@@ -256,8 +257,8 @@ static int check_size(struct tree *t, int root, const char *of)
 	return t->code;
 }
 
-/* -> root, or HD_E...; the caller frees t->node either way.  The size is refused here, before
- * anything recurses over the tree. */
+/* Returns the root, or HD_E...; the caller frees t->node in both cases. An expression that is too large is refused
+ * here, before any function recurses over the tree. */
 static int parse(struct tree *t, const char *text, struct hd_err *err)
 {
 	int root;
@@ -317,7 +318,7 @@ double hd_expr_eval(const struct hd_expr *e, const double *vars)
 	return stack[0];
 }
 
-/* -- derivative: nodes made with these fold 0, 1 and signs ------------------------------------- */
+/* -- derivative: nodes built with these functions fold 0, 1 and signs --------------------------- */
 
 static int neg(struct tree *t, int x)
 {
@@ -411,7 +412,7 @@ static int unary_slope(struct tree *t, int i, int code, int x)
 		return mul(t, number(t, 1.1283791670955126), make(t, HD_X_EXP, neg(t, mul(t, x, x)), 0, 0));
 	case HD_X_ABS: return make(t, HD_X_SIGN, x, 0, 0);
 	}
-	return number(t, 0); /* sign */
+	return number(t, 0); /* sign, round, floor: slope 0 */
 }
 
 static int derive(struct tree *t, int i, int var)
@@ -432,10 +433,11 @@ static int derive(struct tree *t, int i, int var)
 	case HD_X_ADD: return add(t, dx, dy);
 	case HD_X_SUB: return sub(t, dx, dy);
 	case HD_X_MUL: return add(t, mul(t, dx, y), mul(t, x, dy));
-	case HD_X_DIV: /* (x' - (x / y) y') / y: y squared would overflow first */
+	case HD_X_DIV: /* (x' - (x / y) y') / y: y squared would overflow earlier */
 		return quotient(t, sub(t, dx, is_value(t, dy, 0) ? dy : mul(t, i, dy)), y);
 	case HD_X_MIN: return choose(t, sub(t, y, x), dx, dy);
-	default: /* where equal: max(a, 0) has slope 0 at 0 */ return choose(t, sub(t, x, y), dx, dy);
+	default: /* if both are equal, the slope of the second: max(a, 0) has slope 0 at 0 */
+		return choose(t, sub(t, x, y), dx, dy);
 	}
 }
 
@@ -463,7 +465,7 @@ static void write_number(FILE *f, double v)
 
 static void write_node(FILE *f, const struct tree *t, int i);
 
-/* Equal rank on the right keeps its brackets: a + (b - c) rounds otherwise than (a + b) - c. */
+/* The right operand keeps its brackets at equal precedence: a + (b - c) rounds differently from (a + b) - c. */
 static void write_side(FILE *f, const struct tree *t, int i, int outer, int right)
 {
 	int inner = binds(&t->node[i]);
@@ -536,7 +538,7 @@ char *hd_expr_derive(const char *text, int var, struct hd_err *err)
 	s = written(&t, root);
 	if (!s)
 		hd_err_set(err, HD_ENOMEM, "expression \"%.200s\": no memory for its derivative", text);
-	else if (hd_expr_compile(s, &e, err) < 0) { /* nested deeper than the parser goes */
+	else if (hd_expr_compile(s, &e, err) < 0) { /* nested deeper than the parser accepts */
 		free(s);
 		s = NULL;
 	}
@@ -549,7 +551,7 @@ out_tree:
 
 enum { ZERO, CONSTANT, LINEAR, OTHER };
 
-static int both(int x, int y) /* of a sum, or of two branches */
+static int both(int x, int y) /* of the terms of a sum, or of two branches */
 {
 	if (x == ZERO || x == y)
 		return y;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/base/expr.h - elementwise expressions as text: parsed, differentiated, compiled to a short stack program.
  *
- * Variables a, b, c, ... are the inputs.  + - * / unary -, parentheses, numbers; exp log tanh erf sqrt abs sign round
- * floor (one argument; round: to the nearest, of two to the even one), min max (two), where(c, x, y): x where c > 0, else y.
+ * The variables a, b, c, ... are the inputs. Operators are + - * / and unary -; parentheses and numbers are allowed.
+ * Functions of one argument are exp log tanh erf sqrt abs sign round floor; round takes ties to the even number. min
+ * and max take two arguments. where(c, x, y) is x where c > 0, else y.
  */
 #ifndef HD_ENGINE_EXPR_H
 #define HD_ENGINE_EXPR_H
@@ -36,9 +37,9 @@ struct hd_expr_op {
 struct hd_expr {
 	int32_t n, depth, vars;
 	struct hd_expr_op op[250];
-}; /* postfix; depth: largest stack; vars: highest variable + 1 */
+}; /* operations in postfix order; depth: the most stack slots in use; vars: highest variable + 1 */
 
-/* Operands of an operation. */
+/* Returns the number of operands of an operation. */
 static inline int hd_expr_arity(int code)
 {
 	if (code <= HD_X_NUM)
@@ -48,12 +49,13 @@ static inline int hd_expr_arity(int code)
 	return code == HD_X_WHERE ? 3 : 1;
 }
 
-/* error: names the position and the text. */
+/* Parses and compiles the text; an error names the text and the position. */
 int hd_expr_compile(const char *text, struct hd_expr *e, struct hd_err *err);
 double hd_expr_eval(const struct hd_expr *e, const double *vars);
-/* Text of the derivative by variable `var` (0 = a), simplified (0 and 1 folded).  malloc'ed; NULL on error.
- * "0" where it does not depend on it. */
+/* Returns the text of the derivative with respect to variable `var` (0 = a), with 0 and 1 folded; the caller frees
+ * it. It is "0" if the expression does not depend on the variable, and NULL on error. */
 char *hd_expr_derive(const char *text, int var, struct hd_err *err);
-int hd_expr_linear(const char *text, int var); /* 1: homogeneous linear in that variable, the others fixed */
+/* Returns 1 if the expression is homogeneous and linear in that variable, the others fixed. */
+int hd_expr_linear(const char *text, int var);
 
 #endif

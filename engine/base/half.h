@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/base/half.h - bf16 and fp16 to and from fp32, to nearest even, in loops that a compiler makes wide.
+ * engine/base/half.h - conversion between bf16 or fp16 and fp32, to nearest even, in a form that compilers vectorize.
  */
 #ifndef HD_ENGINE_HALF_H
 #define HD_ENGINE_HALF_H
@@ -22,7 +22,7 @@ static inline uint32_t hd_bits_of(float f)
 	return u;
 }
 
-/* Rounding could carry a NaN into infinity, so that is cut off instead. */
+/* Rounding could carry a NaN into infinity, so a NaN is truncated and made quiet instead. */
 static inline uint16_t hd_bf16_of(float f)
 {
 	uint32_t bits = hd_bits_of(f), nan = bits >> 16 | 0x40, near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -35,8 +35,7 @@ static inline float hd_of_bf16(uint16_t h)
 	return hd_float_of((uint32_t)h << 16);
 }
 
-/* 2^112 moves fp16's exponent range into fp32's: subnormals come out right without a case of their
- * own. */
+/* 2^112 moves fp16's exponent range into fp32's: subnormals come out right without a separate case. */
 static inline float hd_of_f16(uint16_t h)
 {
 	uint32_t u = hd_bits_of(hd_float_of((uint32_t)(h & 0x7fff) << 13) * 0x1p112f);
@@ -44,11 +43,12 @@ static inline float hd_of_f16(uint16_t h)
 	return hd_float_of(u | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(h & 0x8000) << 16);
 }
 
-/* By selection, not by branches, so that it is done for many at once. */
+/* Cases are selected without branches, so that loops vectorize. */
 static inline uint16_t hd_f16_of(float f)
 {
 	uint32_t u = hd_bits_of(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
-	/* Subnormal: the unit of 0.5f is 2^-24, so this sum is rounded where fp16 is. */
+	/* Subnormals: fp32 numbers near 0.5 are multiples of 2^-24, as fp16's subnormals are, so this sum is rounded
+	 * to one. */
 	uint32_t tiny = hd_bits_of(hd_float_of(a) + 0.5f) - 0x3f000000;
 	uint32_t r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
 

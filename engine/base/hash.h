@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/base/hash.h - FNV-1a: a hash that grows by one byte or word at a time.  Alone its high bits are poor: whoever takes
- * a part of it mixes it first (hd_hash64).
+ * engine/base/hash.h - FNV-1a, a hash that is extended by one byte or word at a time. Its high bits are poorly mixed,
+ * so pass it through hd_hash64 before using only a part of it.
  */
 #ifndef HD_ENGINE_BASE_HASH_H
 #define HD_ENGINE_BASE_HASH_H
@@ -13,7 +13,7 @@ static inline uint64_t hd_hash_add(uint64_t h, uint64_t word)
 	return (h ^ word) * 0x100000001b3ull;
 }
 
-/* The bytes of s, without its end. */
+/* Adds the bytes of s, without the terminating NUL. */
 static inline uint64_t hd_hash_add_text(uint64_t h, const char *s)
 {
 	for (; *s; s++)

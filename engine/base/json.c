@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * JSON as the engine writes it: numbers, and an object on a line.
+ * JSON in the format that the engine writes: numbers, and an object on one line.
  */
 #include <config.h>
 #include "engine/base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finding this program, its installation, and shared libraries: see library.h.
+ * Finds this program, its installation, and shared libraries: see library.h.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -21,7 +21,8 @@
 struct library_search {
 	const char *soname;
 	void *found;
-	char *why; /* "; path: reason" of what was there and did not open; or where it was looked for */
+	/* "path: reason; ..." for each file that exists but cannot be opened, or the places searched. */
+	char *why;
 };
 
 static void add_why(struct library_search *s, const char *place, const char *reason)
@@ -33,7 +34,7 @@ static void add_why(struct library_search *s, const char *place, const char *rea
 	s->why = more;
 }
 
-/* dlerror() begins with the path, which the caller says. */
+/* Returns dlerror()'s text without the path it begins with, since the caller prints that. */
 static const char *reason_of(const char *path)
 {
 	const char *text = dlerror();
@@ -74,7 +75,7 @@ static int try_home(struct library_search *s, const char *home)
 	return s->found != NULL;
 }
 
-/* A wheel of NVIDIA's lies at site-packages/nvidia/NAME/lib, of Debian's Python at dist-packages. */
+/* NVIDIA's wheels install to site-packages/nvidia/NAME/lib; Debian's Python uses dist-packages. */
 static int try_python(struct library_search *s, const char *prefix)
 {
 	char *pattern = hd_format("%s/lib*/python3*/[sd]i[ts][et]-packages/nvidia/*/lib/%s", prefix, s->soname);
@@ -89,7 +90,7 @@ static int try_python(struct library_search *s, const char *prefix)
 	return s->found != NULL;
 }
 
-/* The environments whose python3 the user's shell would find. */
+/* Tries each environment whose python3 is in PATH, as a user's shell would find it. */
 static int try_path_of_python(struct library_search *s)
 {
 	const char *at = getenv("PATH");
@@ -154,7 +155,8 @@ const char *hd_within_prefix(const char *folder)
 	return strncmp(folder, HD_PREFIX "/", sizeof(HD_PREFIX)) ? NULL : folder + sizeof(HD_PREFIX) - 1;
 }
 
-/* PREFIX/lib/heddle for the program /opt/x/bin/heddle: /opt/x/lib/heddle.  NULL: one of them is elsewhere. */
+/* Returns /opt/x/lib/heddle for PREFIX/lib/heddle if exe is /opt/x/bin/heddle. NULL: it does not exist, exe is not
+ * in a bin, or the folder is not below the prefix. exe is cut. */
 static char *beside_bin(char *exe, const char *folder)
 {
 	char *slash, *moved;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbers as people type them, and the nearest of some names to a misspelt one.
+ * Parses numbers as people type them, and finds the name closest to a misspelt one.
  *
- * Nearness is the Damerau-Levenshtein distance (an insertion, a deletion, a replacement, or a
- * swap of neighbours costs one; Damerau 1964), blind to case and to - for _.  A third of the
- * letters may be wrong; or the end may be missing, if it is clear which.
+ * The distance of two names is the Damerau-Levenshtein distance (Damerau 1964): an insertion, a deletion, a replacement
+ * or a swap of neighbours costs one. Case is ignored, and - equals _. A third of the letters may be wrong. Otherwise a
+ * word matches the only name that begins with it, if the word has at least three letters.
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WORD 64 /* longer words are compared by their beginning */
+#define MAX_WORD 64 /* longer words are compared by their first letters */
 
 int hd_word_int(const char *s, int64_t *out)
 {
@@ -44,7 +44,7 @@ int64_t hd_next_number(const char **at)
 	return v;
 }
 
-/* A count: tokens and steps by the thousand, million, billion. */
+/* Parses a count of tokens or steps, in thousands, millions or billions with K, M or G. */
 int hd_parse_count(const char *s, int64_t *out)
 {
 	static const char units[] = "KMG";
@@ -107,7 +107,7 @@ int hd_word_num(const char *s, double *out)
 	char *end;
 	double v;
 
-	if (!*s || s[strspn(s, "0123456789+-.eE")]) /* strtod also knows nan, inf and hexadecimal */
+	if (!*s || s[strspn(s, "0123456789+-.eE")]) /* strtod also accepts nan, inf and hexadecimal */
 		return HD_EINVAL;
 	errno = 0;
 	v = strtod(s, &end);
@@ -131,7 +131,7 @@ static int smaller(int a, int b)
 
 static int distance(const char *a, int na, const char *b, int nb)
 {
-	int d[3][MAX_WORD + 1], i, j; /* the rows i - 2, i - 1 and i of the table, in turn */
+	int d[3][MAX_WORD + 1], i, j; /* the rows i - 2, i - 1 and i of the table, cyclically */
 
 	for (j = 0; j <= nb; j++)
 		d[0][j] = j;
@@ -150,7 +150,7 @@ static int distance(const char *a, int na, const char *b, int nb)
 	return d[na % 3][nb];
 }
 
-/* The one name that begins so. */
+/* Returns the only name that begins with the word, or NULL. The word needs at least three letters. */
 static const char *beginning(const char *word, const char *const *among, int n)
 {
 	const char *only = NULL;
@@ -177,7 +177,7 @@ const char *hd_suggest_nearest(const char *word, const char *const *among, int n
 		int allowed = longer < 6 ? 1 : longer / 3, d;
 
 		if (abs(nw - na) > allowed)
-			continue; /* as many insertions */
+			continue; /* the distance is at least the difference in length */
 		d = distance(word, nw, among[i], na);
 		if (d > allowed || d >= longer || (best && d >= best_d))
 			continue;
@@ -203,9 +203,9 @@ static double share_of(const char *a, int na, const char *b, int nb)
 	return longer ? (double)distance(a, na, b, nb) / longer : 1;
 }
 
-#define LEAST_WORD 3 /* letters */
+#define LEAST_WORD 3 /* in letters; shorter words are not compared */
 
-/* The next word of a name in place of the one in *word, of *n letters; 0: there is none. */
+/* Replaces *word, of *n letters, by the next word of the name. Returns 0 if no word follows. */
 static int next_word(const char **word, int *n)
 {
 	const char *at = *word + *n;
@@ -218,7 +218,8 @@ static int next_word(const char **word, int *n)
 	return *n > 0;
 }
 
-/* 0: a word of one is a word of the other.  Of several such names the one that is nearer as a whole. */
+/* Returns the distance of the closest pair of words, as a share of the letters, which is 0 if the names share a
+ * word. A hundredth of the distance of the whole names is added, which decides among several such names. */
 static double how_far(const char *a, const char *b)
 {
 	double whole = share_of(a, (int)strnlen(a, MAX_WORD), b, (int)strnlen(b, MAX_WORD)), least = whole;
@@ -234,7 +235,7 @@ static double how_far(const char *a, const char *b)
 	return least + whole / 100;
 }
 
-#define FAR 0.5 /* of the letters are others: names have nothing in common then */
+#define FAR 0.5 /* when half of the letters differ, names have nothing in common */
 
 const char *hd_suggest_least_far(const char *word, const char *const *among, int n)
 {
@@ -262,7 +263,7 @@ char *hd_parse_trim(char *s)
 	return s;
 }
 
-/* "a, b, c" */
+/* Writes "a, b, c". */
 static void list(char *out, size_t size, const char *const *names, int n)
 {
 	size_t used = 0;
@@ -273,7 +274,6 @@ static void list(char *out, size_t size, const char *const *names, int n)
 		used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", names[i]);
 }
 
-/* "; did you mean x?", or else what there is. */
 void hd_suggest(char *out, size_t size, const char *word, const char *what, const char *const *names, int n)
 {
 	const char *near = hd_suggest_nearest(word, names, n);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Counter-based randomness: number i of key k is a hash of (k, i). So any rank can make any
- * piece of any tensor alone, in any order.
+ * Counter-based randomness: number i of key k is a hash of (k, i). So any rank can compute any part of any tensor
+ * alone, in any order.
  *
- * The mixer is splitmix64's finaliser with Stafford's constants ("mix13"); two rounds with the
- * key between them keep the streams of two keys from being shifts of one another.  The normal
- * distribution goes through the inverse of its distribution function. That is two rational functions
- * fitted for this file (relative error 1e-9, where a float has 6e-8), on an own logarithm. Sums,
- * products, quotients and square roots are exact to the bit under IEEE 754. So every machine
- * makes the same floats, provided that no compiler fuses or reorders them.
+ * The mixer is splitmix64's finaliser with Stafford's constants ("mix13"). Two rounds, with the key mixed in between,
+ * keep the streams of two keys from being shifted copies of each other. Normal numbers are computed by the inverse of
+ * the distribution function. It is approximated by two rational functions fitted for this file, on our own logarithm.
+ * Their relative error is 1e-9, where a float has 6e-8. Sums, products, quotients and square roots are exact to the bit
+ * under IEEE 754. So every machine computes the same floats, provided that no compiler fuses or reorders them.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -19,13 +18,13 @@
 #error "reordered sums would give each compiler weights of its own; build without -ffast-math"
 #endif
 #if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF /* an explicit -ffp-contract=fast would win over it */
+#pragma STDC FP_CONTRACT OFF /* an explicit -ffp-contract=fast would override it */
 #define EXACT
 #else
 #define EXACT __attribute__((optimize("fp-contract=off"))) /* GCC ignores the pragma */
 #endif
 
-/* Compiled for several widths of vectors, and chosen when the program starts */
+/* Functions marked WIDE are compiled for several vector widths; the program selects one when it starts. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -74,7 +73,7 @@ double hd_random_uniform(uint64_t key, uint64_t index)
 
 /* -- the normal distribution ------------------------------------------------------------------- */
 
-/* log(p) of a normal positive number: p = 2^e * m with m around 1, then the series of atanh. */
+/* Returns log(p) of a normal positive number: p = 2^e * m with m around 1, then the series of atanh. */
 EXACT static inline double natural_log(double p)
 {
 	uint64_t u;
@@ -92,7 +91,7 @@ EXACT static inline double natural_log(double p)
 	       2 * s * (1 + t * (1. / 3 + t * (1. / 5 + t * (1. / 7 + t * (1. / 9 + t * (1. / 11))))));
 }
 
-/* x with P(X < x) = 1/2 + q, |q| <= 0.425: an odd function of q. */
+/* Returns x with P(X < x) = 1/2 + q, |q| <= 0.425: an odd function of q. */
 EXACT static inline double centre(double q)
 {
 	double u = q * q, p, d;
@@ -103,7 +102,7 @@ EXACT static inline double centre(double q)
 	return q * p / d;
 }
 
-/* -x with P(X < x) = p, 2^-54 <= p <= 0.075: a function of sqrt(-log p) from 1.6 to 6.13. */
+/* Returns -x with P(X < x) = p, 2^-54 <= p <= 0.075: a function of sqrt(-log p) from 1.6 to 6.13. */
 EXACT static inline double tail(double p)
 {
 	double r = sqrt(-natural_log(p)) - 1.6, n, d;
@@ -126,8 +125,9 @@ EXACT float hd_random_normal(uint64_t key, uint64_t index)
 	return (float)(q < 0 ? -x : x);
 }
 
-/* Several at once are computed in vectors: the middle formula for all, and the other one for those that need it.  The same sums in
- * the same order leave the same bits as one at a time. */
+/* Blocks are computed with vector instructions: the centre formula for all numbers, then the tail formula for those
+ * that need it. Each number is computed by the same operations in the same order, so its bits equal those of
+ * hd_random_normal. */
 #define BLOCK 256
 
 EXACT WIDE static void centres(double *q, float *to, uint64_t key, uint64_t first)
@@ -176,8 +176,8 @@ void hd_random_normals(float *to, uint64_t key, uint64_t first, int64_t n)
 
 /* -- permutations ------------------------------------------------------------------------------ */
 
-/* A Feistel network permutes the numbers of some bits. Results outside [0, n), fewer than half, are
- * sent through again until they fall inside, and a permutation is left (Black and Rogaway 2002). */
+/* A Feistel network permutes all numbers of `width` bits. Fewer than half of them are outside [0, n): such a result
+ * is permuted again until it is inside. The result is a permutation of [0, n) (Black and Rogaway 2002). */
 uint64_t hd_permute(uint64_t key, uint64_t n, uint64_t position)
 {
 	int width = n > 1 ? 64 - __builtin_clzll(n - 1) : 0, low = width / 2, high = width - low, round;
