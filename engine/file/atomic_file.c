@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Directories and files that are complete or absent (engine/file/atomic_file.h).
  *
- * A name appears by rename, after what it names is on disk; and it vanishes by rename before what
- * it named is taken apart. A process or a machine that stops in between leaves a name that begins
- * with a dot, which nobody takes for the thing itself.
+ * A name appears by rename, after its contents are on disk; it disappears by rename, before its contents are removed. A
+ * process or a machine that stops in between leaves a name that begins with a dot, which no reader takes for the
+ * result.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -40,7 +40,7 @@ static char *parent_of(const char *path)
 	return dir;
 }
 
-/* PARENT/.WHAT-NAME: beside path, so that a rename never leaves the file system. */
+/* Returns PARENT/.WHAT-NAME, next to path, so that a rename stays within the file system. */
 static char *aside(const char *path, const char *what)
 {
 	char *parent = parent_of(path), *bare = hd_strdup(path), *name, *out;
@@ -55,7 +55,7 @@ static char *aside(const char *path, const char *what)
 	return out;
 }
 
-/* One file or directory itself; some file systems cannot sync directories, and need not. */
+/* Syncs one file, or a directory without its contents. Some file systems cannot sync directories, and need not. */
 static int sync_one(const char *path, int flags, struct hd_err *err)
 {
 	int fd = open(path, flags | O_CLOEXEC), rc = 0;
@@ -99,7 +99,7 @@ int hd_dir_make(const char *path, struct hd_err *err)
 	if (mkdir(path, 0777))
 		return errno == EEXIST ? 0
 				       : fail(path, "cannot be created", err); /* another rank may have been faster */
-	return sync_parent(path, err); /* else a power cut takes it with all that is in it */
+	return sync_parent(path, err); /* else a power cut could remove it with all its contents */
 }
 
 int hd_dir_writable(const char *path, struct hd_err *err)
@@ -128,7 +128,8 @@ static int could_not(const char *path, int why, struct hd_err *err)
 	return why ? hd_err_set(err, HD_EIO, "%s: %s", path, strerror(why)) : 0;
 }
 
-/* A file's directory must be there; a directory's parents are made with it. */
+/* The directory of a file must exist; for a directory, missing parents are fine, since they would be created with
+ * it. */
 int hd_path_writable(const char *path, int dir, struct hd_err *err)
 {
 	struct stat st;
@@ -175,7 +176,7 @@ static int visit_entries(const char *path, enum visit what, struct hd_err *err)
 	return rc;
 }
 
-/* Never through a symbolic link: what it leads to is not ours. */
+/* Does not follow symbolic links: their targets are not ours. */
 static int visit(const char *path, enum visit what, struct hd_err *err)
 {
 	struct stat st;
@@ -202,7 +203,7 @@ int hd_dir_remove(const char *path, struct hd_err *err)
 	if (lstat(path, &st) && errno == ENOENT)
 		return 0;
 	dying = aside(path, "removed");
-	if (!lstat(dying, &st)) /* an earlier removal that was cut short */
+	if (!lstat(dying, &st)) /* an earlier removal that was interrupted */
 		rc = visit(dying, REMOVE, err);
 	if (!rc && rename(path, dying))
 		rc = fail(path, "cannot be removed", err);
@@ -222,7 +223,7 @@ int hd_dir_commit(const char *from, const char *to, struct hd_err *err)
 		return sync_parent(to, err);
 	if (errno != EEXIST && errno != ENOTEMPTY)
 		return hd_err_set(err, HD_EIO, "%s: cannot be renamed to %s: %s", from, to, strerror(errno));
-	/* There is an older one: swap them in one step where the file system can. */
+	/* An older one exists: swap the two in one step if the file system can. */
 	if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
 		HD_TRY(hd_dir_remove(to, err));
 		return hd_dir_commit(from, to, err);
@@ -243,7 +244,8 @@ static int write_text(int fd, const char *text)
 		text += k > 0 ? k : 0;
 		n -= k > 0 ? (size_t)k : 0;
 	}
-	return fsync(fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP ? -1 : 0; /* a pipe has no disk */
+	/* A pipe cannot be synced, which is no error. */
+	return fsync(fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP ? -1 : 0;
 }
 
 static int write_to(const char *path, int flags, const char *text)
@@ -252,12 +254,13 @@ static int write_to(const char *path, int flags, const char *text)
 	int why = errno;
 
 	if (fd >= 0 && close(fd) && !failed)
-		return -1; /* errno is of the close */
+		return -1; /* errno is close's */
 	errno = why;
 	return failed ? -1 : 0;
 }
 
-/* A link names another file, which is meant, and which need not be there yet. */
+/* Returns the file that a link leads to, which is created if it does not exist yet. Another path is returned
+ * unchanged. */
 static char *behind_links(const char *path)
 {
 	struct stat st;
@@ -289,7 +292,7 @@ int hd_file_write(const char *path, const char *text, struct hd_err *err)
 	struct stat st;
 	int rc;
 
-	if (!stat(real, &st) && !S_ISREG(st.st_mode)) /* a terminal, a pipe, /dev/null: a rename would take its place */
+	if (!stat(real, &st) && !S_ISREG(st.st_mode)) /* a terminal, a pipe, /dev/null: a rename would replace it */
 		rc = write_to(real, 0, text) ? fail(path, "cannot be written", err) : HD_OK;
 	else
 		rc = write_and_rename(real, text, err);

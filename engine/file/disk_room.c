@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The room of the nearest directory above a path that there is.
+ * The free space of the file system that contains a path, or the nearest directory above it that exists.
  */
 #include <config.h>
 #include "engine/file/disk_room.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A file as text, of whatever length: pipes and files of /proc have none that could be asked for.
+ * Reads a file as text without asking for its length: pipes and files in /proc do not report one.
  */
 #include <config.h>
 #include "engine/file/file.h"
@@ -18,7 +18,8 @@ static int is_device(FILE *f)
 	return !fstat(fileno(f), &st) && S_ISCHR(st.st_mode);
 }
 
-/* Of a device only up to a byte 0, since /dev/zero never ends. Readers of text refuse that byte. */
+/* Reads the whole file, or a device up to its first zero byte, since /dev/zero never ends. Readers of text refuse
+ * that byte. */
 char *hd_file_slurp(const char *path, size_t *bytes)
 {
 	FILE *f = fopen(path, "rbe");
@@ -30,7 +31,7 @@ char *hd_file_slurp(const char *path, size_t *bytes)
 	if (!f)
 		return NULL;
 	do {
-		text = hd_grow(text, n + 1, &room, 1); /* one byte stays free for the 0 */
+		text = hd_grow(text, n + 1, &room, 1); /* one byte stays free for the NUL */
 		k = fread(text + n, 1, room - n - 1, f);
 		n += k;
 	} while (k && !(device && memchr(text + n - k, 0, k)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/file/file.h - a file as text.
+ * engine/file/file.h - reads files as text or JSON, and reports faults in mapped files.
  */
 #ifndef HD_ENGINE_FILE_FILE_H
 #define HD_ENGINE_FILE_FILE_H
@@ -7,24 +7,29 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* All of a file, to be freed, with a 0 behind its last byte; *bytes (if not NULL): without that 0.  NULL: errno says why. */
+/* Returns the contents of a file and a terminating NUL; the caller frees it. *bytes (if not NULL) excludes that NUL.
+ * Returns NULL, with errno set, on failure. */
 char *hd_file_slurp(const char *path, size_t *bytes);
-/* All of a file as JSON; NULL: err says what is wrong, and in which line. */
+/* Returns the contents of a file as JSON. On failure it returns NULL, and err names the reason and the line. */
 json_t *hd_file_json(const char *path, struct hd_err *err);
-/* The next line of a text in *line, which has *room and is grown and freed as getline's.  -> its bytes, -1: there is none, or err says
- * what is wrong.  A byte 0 ends a device, as an error: those that never end are of it, or have one soon. */
+/* Reads the next line into *line, which has *room bytes and grows as getline's does; the caller frees it. Returns
+ * the bytes of the line, or -1 at the end of the file or, with err set, on failure. A zero byte read from a device
+ * is an error: devices that never end, such as /dev/zero, soon return one. */
 ssize_t hd_file_line(FILE *f, const char *path, char **line, size_t *room, struct hd_err *err);
 
-/* From mapped to unmapped a read that the file no longer has ends the process with a message that names it.  By one thread. */
+/* Registers a mapped file. Until hd_file_unmapped, a read beyond the current end of the file ends the process with a
+ * message that names the file. Only one thread may call these two. */
 void hd_file_mapped(const char *path, const void *at, size_t bytes);
 void hd_file_unmapped(const void *at);
-/* For other handlers of SIGBUS: 1: the address is one of these files', and that was said. */
+/* For other handlers of SIGBUS: if the address is in one of these files, prints a message that names it and returns
+ * 1. */
 int hd_file_fault(const void *at);
 
-/* 1: there is a DIR/NAME. */
+/* Returns 1 if DIR/NAME exists. */
 int hd_file_has(const char *dir, const char *name);
 
-/* "DIR/NAME.XXXXXX" for mkstemp and mkdtemp, to be freed.  DIR: TMPDIR of the environment, else /tmp. */
+/* Returns "DIR/NAME.XXXXXX" for mkstemp and mkdtemp; the caller frees it. DIR is $TMPDIR, or /tmp if that is not
+ * set. */
 char *hd_file_temporary(const char *name);
 
 #endif

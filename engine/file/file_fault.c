@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading a mapped file beyond its end is SIGBUS: someone has made the file shorter, or its disk fails.  A copy over the file does so,
- * and the process would end without a word.
+ * Reports SIGBUS in a mapped file. Reading one beyond its end raises that signal: the file became shorter, for example
+ * by a copy over it, or its disk fails. Without this handler the process would end without a message.
  */
 #include <config.h>
 #include "engine/file/file.h"
@@ -19,7 +19,7 @@ struct mapped {
 static struct mapped *first;
 static struct sigaction before;
 
-/* Only what may be called in a handler: strings put together by hand. */
+/* A signal handler may call only async-signal-safe functions, so the line is assembled by hand. */
 static void add(char line[600], const char *text)
 {
 	size_t n = strlen(line), more = strlen(text);
@@ -64,7 +64,8 @@ int hd_file_fault(const void *at)
 	return write(STDERR_FILENO, line, strlen(line)) > 0;
 }
 
-/* What is not of a file comes again, and to whom it came before; what was sent is sent again. */
+/* Handles SIGBUS. If no mapped file is the cause, the previous handler is restored. A fault then occurs again on
+ * return; a signal that a process sent is raised again. */
 static void fault(int signal, siginfo_t *info, void *context)
 {
 	(void)context;

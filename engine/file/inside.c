@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model that somebody else has packed may hold any link: tokenizer_config.json -> ~/.ssh/id_rsa would be copied into the next
- * checkpoint, and shared with it.
+ * Checks links in a directory. A model packed by a stranger may contain any link, such as tokenizer_config.json to
+ * ~/.ssh/id_rsa. That key would be copied into the next checkpoint, and shared with it.
  */
 #include <config.h>
 #include "engine/file/inside.h"
@@ -16,7 +16,7 @@ static int is_below(const char *path, const char *dir)
 	return n && !strncmp(path, dir, n) && (path[n] == '/' || dir[n - 1] == '/');
 }
 
-/* CACHE/models--x/snapshots/REVISION -> CACHE/models--x/blobs; malloc'ed, or NULL */
+/* Returns CACHE/models--x/blobs for CACHE/models--x/snapshots/REVISION, else NULL; the caller frees it. */
 static char *blobs_of(const char *home)
 {
 	const char *revision = strrchr(home, '/');
@@ -33,7 +33,7 @@ static int check(const char *path, const char *dir, struct hd_err *err)
 	struct stat st;
 
 	if (!real || !home || stat(real, &st))
-		; /* not there */
+		; /* does not exist */
 	else if (!is_below(real, home) && !is_below(real, blobs))
 		hd_err_set(err, HD_EIO, "%s: leads to %s, which is outside of %s; put the file itself there", path,
 			   real, dir);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the files are that come with the program.
+ * Finds the INI files that are installed with the program.
  */
 #include <config.h>
 #include "engine/file/installed.h"
@@ -14,7 +14,7 @@
 
 #define MOST_NAMES 64
 
-/* Beside the program in a build folder; else in the installation. */
+/* Returns conf/FOLDER next to the program if that is a build folder, else in the installation; the caller frees it. */
 static char *folder_of(const char *folder)
 {
 	struct hd_err ignored = { 0 };
@@ -36,7 +36,7 @@ static int is_ini(const struct dirent *e)
 	return n > 4 && !strcmp(e->d_name + n - 4, ".ini");
 }
 
-/* Names without .ini, sorted; each malloc'ed. */
+/* Lists the names without .ini, sorted, and returns how many; the caller frees each. */
 static int list(const char *folder, char *names[MOST_NAMES])
 {
 	char *dir = folder_of(folder);

@@ -19,7 +19,7 @@ int hd_log_file_open(const char *path, struct hd_log_file *out, struct hd_err *e
 {
 	*out = (struct hd_log_file){ .fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666) };
 	if (out->fd < 0 &&
-	    (errno == EACCES || errno == EINVAL)) /* a device or a file that may be written and not read */
+	    (errno == EACCES || errno == EINVAL)) /* a device or file that is writable but not readable */
 		out->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 	if (out->fd < 0)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
@@ -27,7 +27,7 @@ int hd_log_file_open(const char *path, struct hd_log_file *out, struct hd_err *e
 	return HD_OK;
 }
 
-/* Its length; -1: no plain file, which has none. */
+/* Returns the file's length, or -1 if it is not a regular file. */
 static off_t length(const struct hd_log_file *f)
 {
 	struct stat s;

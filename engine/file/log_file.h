@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/file/log_file.h - a file that grows by pieces, each of which is in it whole or not at all.
+ * engine/file/log_file.h - a file that grows by pieces, each of which is written completely or not at all.
  *
- * A log of a run is less than the run: what writes one goes on without it, and tries again with the next piece.
+ * A log matters less than the run: if a write fails, the run goes on without the log and retries with the next piece.
  */
 #ifndef HD_ENGINE_FILE_LOG_FILE_H
 #define HD_ENGINE_FILE_LOG_FILE_H
@@ -10,25 +10,26 @@
 
 struct hd_log_file {
 	int fd;
-	char *path; /* owned */
+	char *path; /* owned by this struct */
 };
 
-/* Made where there is none. A piece goes behind what is there. */
+/* Opens the file, creating it if needed. Pieces are appended to what it contains. */
 int hd_log_file_open(const char *path, struct hd_log_file *out, struct hd_err *err);
-/* In the file when this returns HD_OK. After a failure the file is as long as before. */
+/* Appends a piece, which is in the file when this returns HD_OK. After a failure the file is as long as before. */
 int hd_log_file_add(struct hd_log_file *f, const void *piece, size_t bytes, struct hd_err *err);
-/* Takes off what follows the last line's end, which a full disk or a power cut has left.  -> how many bytes that were */
+/* Removes an incomplete last line, which a full disk or a power cut has left. Returns the number of bytes removed. */
 size_t hd_log_file_end_line(struct hd_log_file *f);
 int hd_log_file_close(struct hd_log_file *f, struct hd_err *err);
 
-/* What a run says of a log: once that it fails, and once that it does not any more. */
+/* The state of one log of a run, which warns once when writing fails and once when it works again. */
 struct hd_log_state {
-	const char *key; /* of the INI */
-	long long lost;  /* pieces since it failed */
+	const char *key; /* its key in the INI file */
+	long long lost;  /* pieces lost since it failed */
 	struct hd_err why;
 };
-void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why); /* why->code 0: the piece is written */
-int hd_log_file_whole(const struct hd_log_state *s,
-		      struct hd_err *err); /* at the end of the run; an error if it still fails */
+/* Warns when the state changes. why->code 0: a piece was written; else a piece was lost. */
+void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why);
+/* For the end of the run: fails if writing the log still fails. */
+int hd_log_file_whole(const struct hd_log_state *s, struct hd_err *err);
 
 #endif

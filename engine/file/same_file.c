@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Two names of one file (same_file.h).
+ * Whether two names are one file (same_file.h).
  */
 #include <config.h>
 #include "engine/file/same_file.h"
@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_LINKS 40 /* in a row, as Linux follows them */
+#define MOST_LINKS 40 /* the longest chain of links that Linux follows */
 
-/* Of a directory that is there, and a name in it. */
+/* Returns the real path of an existing directory, followed by a name in it; the caller frees it. */
 static char *real_in(const char *dir, const char *name)
 {
 	char *real = realpath(dir, NULL), *out = NULL;
@@ -24,7 +24,7 @@ static char *real_in(const char *dir, const char *name)
 	return out;
 }
 
-/* The name without its own links. */
+/* Resolves links in the directory of a path, but not in its last component. */
 static char *real_parent(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -35,7 +35,7 @@ static char *real_parent(const char *path)
 	return out;
 }
 
-/* What a link names; NULL: it is none. */
+/* Returns the path that a link leads to, or NULL if it is not a link. */
 static char *target_of(const char *link)
 {
 	char to[PATH_MAX];
@@ -56,7 +56,7 @@ char *hd_file_real(const char *path)
 	if (real || errno != ENOENT)
 		return real;
 	at = real_parent(path);
-	for (int i = 0; at && i < MOST_LINKS && (to = target_of(at)); i++) { /* to a file that is not there yet */
+	for (int i = 0; at && i < MOST_LINKS && (to = target_of(at)); i++) { /* the target does not exist yet */
 		free(at);
 		at = real_parent(to);
 		free(to);
