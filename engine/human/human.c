@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbers as people read them.  A value moves to the next unit where its text would have five digits: 999.96 MB is 1.0 GB.
+ * Numbers as people read them. A value moves to the next unit if its text would have five digits: 999.96 MB is 1.0 GB.
  */
 #include <config.h>
 #include "engine/human/human.h"
