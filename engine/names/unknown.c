@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is said behind an unknown key or section: the nearest name.  What other programs call a key of this section comes first.
- * Next are other sections, which have the very key, or have it by the name of another program.  Then come a slip of the pen, and
- * the name that shares a word with it.  One that is far from all has no nearest.
+ * The hint that follows an unknown key or section. For a key, a name that other programs use in this section is
+ * translated first. Next are other sections, which have the same key, or have it under the name of another program.
+ * Then follow the nearest spelling, and the name that shares a word with it. A name far from all others gets no
+ * suggestion.
  */
 #include <config.h>
 #include "engine/names/unknown.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of the usual frameworks and libraries.  section NULL: any that has the key. */
+/* Names that common frameworks and libraries use. section NULL: any section that has the key `ours`. */
 static const struct other_name {
 	const char *theirs, *section, *ours;
 } others[] = {
@@ -149,7 +150,7 @@ static const struct other_name sections[] = {
 	{ "distributed", NULL, "strategy NAME" },
 };
 
-/* What Heddle has no key for; in place of ours what is so without one. */
+/* Keys that Heddle does not have; `ours` explains what holds without them. */
 static const struct other_name without_key[] = {
 	{ "dtype", "checkpoint", "checkpoints are in fp32" },
 	{ "wandb", "log", "there is no counterpart; metrics and tensorboard are files" },
@@ -157,7 +158,7 @@ static const struct other_name without_key[] = {
 	{ "packing", "data", "there is no counterpart; texts are one stream, cut into sequences of train.seq" },
 };
 
-/* Keys with a meaning that no version has yet. */
+/* Keys that are reserved: their meaning is known, but no version implements them yet. */
 static const struct other_name later[] = {
 	{ "mask_documents", "data", NULL },
 	{ "loss_on", "data", NULL },
@@ -180,7 +181,7 @@ void hd_unknown_look_in(int (*find)(const char *key, const char **labels, int mo
 
 #define MOST_SECTIONS 8
 
-/* "[checkpoint] every or [log] every", or NULL; malloc'ed. */
+/* Returns "[checkpoint] every or [log] every", or NULL if no section has the key; the caller frees it. */
 static char *elsewhere(const char *key)
 {
 	const char *labels[MOST_SECTIONS];
@@ -192,7 +193,7 @@ static char *elsewhere(const char *key)
 	return text;
 }
 
-/* "lr", "[train] lr" where the key is one of another section, or NULL; malloc'ed. */
+/* Returns "lr", or "[train] lr" if the key belongs to another section, or NULL; the caller frees it. */
 static char *translated(const char *section, const char *key, const char *const *names, int n)
 {
 	const struct other_name *there = NULL;
