@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * check --against-one-rank: the layout as it will run, started by mpirun, against the same model on one rank.
+ * check --against-one-rank: compares the layout, started by mpirun as it will run, with the same model on one rank.
  *
- * SGD in both, without clipping and decay, so that nothing hides a gradient's scale: AdamW divides it out.
+ * Both use SGD, without clipping and weight decay, so that a wrong scale of a gradient shows: AdamW would divide it
+ * out.
  */
 #include <config.h>
 #include "engine/against/against.h"
@@ -21,17 +22,19 @@
 #include <unistd.h>
 
 #define STEPS 3
-#define LAST_BITS 0x1p-22 /* of weights: all that is computed of them is rounded in another way */
+/* Relative change of the initial weights, so that all values computed from them are rounded differently. */
+#define LAST_BITS 0x1p-22
 
 struct against_files {
-	char *dir; /* NULL: there is none */
+	char *dir; /* the directory of the runs; NULL: not created */
 	char *one_ini, *program;
-	char **exact;  /* settings of the layout in place of its own: what it means to round is no error of it */
-	char *inexact; /* what they replace, in words; NULL: nothing */
+	char **exact;  /* settings that replace the layout's own: rounding on purpose is not an error */
+	char *inexact; /* text that lists what they replace; NULL: nothing */
 	size_t nexact, cap_exact;
 };
 
-/* Of the sums that a gradient passes, and of what rounds them. */
+/* Returns the sizes that the bounds depend on: the lengths of the sums that a gradient passes through, and the
+ * precision. */
 static struct hd_comparison lengths(const struct hd_plan *p)
 {
 	const struct hd_model *m = &p->model;
@@ -44,7 +47,7 @@ static struct hd_comparison lengths(const struct hd_plan *p)
 }
 
 /* -- the two runs ------------------------------------------------------------------------------------------ */
-/* The INI without its strategies. */
+/* Returns the text of the INI without its strategies. */
 static char *without_strategies(struct hd_conf *conf)
 {
 	char *text = hd_conf_text(conf), *kept = hd_strdup("");
@@ -78,7 +81,8 @@ static int write_one(const struct hd_against *a, struct against_files *f, struct
 	return rc;
 }
 
-/* A launcher that has started this process must not be taken for that of the run. */
+/* Removes a launcher's variables from the environment. If a launcher started this process, the runs started here must
+ * not take it for their own. */
 static void forget_launcher(void)
 {
 	extern char **environ;
@@ -107,7 +111,8 @@ static const char *const settings[] = {
 	"log.trace=",
 };
 
-/* How a plugin that is approximate is exact (struct hd_plugin), where its section says otherwise: "wire=fp32 ...". */
+/* Adds the settings that make an approximate plugin exact ("wire=fp32 ...", struct hd_plugin), if its section
+ * differs. */
 static void take_exact(const struct inst *x, struct against_files *f)
 {
 	const char *at = x->plugin->approximate;
@@ -141,7 +146,8 @@ static int run(const struct hd_against *a, const struct against_files *f, const 
 			 hd_format("log.metrics=%s/%s.jsonl", f->dir, name) };
 	int n = 0, one = strcmp(name, "many") != 0, nown = 3;
 
-	if (one && a->plan->own_loss) /* it need not add up over micro-batches: they must be those of the layout */
+	/* A plugin's loss need not be additive over micro-batches, so they must be the layout's. */
+	if (one && a->plan->own_loss)
 		own[nown++] = hd_format("train.micro_batch=%lld", (long long)a->plan->batch);
 	if (!strcmp(name, "again"))
 		own[nown++] = hd_format("model.init_std=%.17g", a->plan->model.init_std * (1 + LAST_BITS));
@@ -176,13 +182,14 @@ static void remove_all(struct against_files *f)
 	free(f->exact), free(f->inexact), free(f->dir), free(f->one_ini), free(f->program);
 }
 
-/* Its weights are a checkpoint's, which no key changes in their last bits. */
+/* Returns 1 if the initial weights come from a checkpoint, whose last bits no key can change. */
 static int is_loaded(const struct hd_plan *p)
 {
 	return *hd_section_str(hd_conf_section(p->conf, NULL, "model"), "load") != 0;
 }
 
-/* The layout is further from one rank than the bounds: is one rank, too, when it is rounded in another way? */
+/* The layout differs from one rank by more than the bounds. This tests whether one rank with different rounding does,
+ * too. */
 static int compare_again(const struct hd_against *a, const struct against_files *f, struct hd_comparison *c, FILE *out,
 			 struct hd_err *err)
 {
@@ -223,7 +230,8 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 	return compare_again(a, f, &c, out, err);
 }
 
-/* What it starts is on this host: a launcher's other hosts would be tested by nobody. */
+/* Starts all ranks on this host. So it refuses to run under a launcher that started ranks on other hosts: nothing would
+ * test those. */
 int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *err)
 {
 	struct against_files f = { .dir = NULL };
@@ -240,7 +248,7 @@ int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *er
 			"--against-one-rank: the launcher has started %d ranks, and --ranks is %lld. Start check "
 			"without a launcher, or leave --ranks out",
 			hd_launch_ranks(), (long long)a->plan->ranks);
-	hd_launch_hold(); /* from before there is a directory until it is gone */
+	hd_launch_hold(); /* held from before the directory exists until it is removed */
 	both(a, &f, out, err);
 	remove_all(&f);
 	hd_launch_let();

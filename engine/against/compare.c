@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How far apart two runs are, against what rounding explains.
+ * Compares two runs, and their difference with what rounding explains.
  */
 #include <config.h>
 #include "engine/against/compare.h"
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARGIN 8      /* of a difference that rounding made, over another of the same two roundings */
-#define MOST_SEEN 0.1 /* as much is no rounding: a model that it moves so far cannot be compared */
+#define MARGIN 8      /* a difference may be this many times one that rounding alone made on one rank */
+#define MOST_SEEN 0.1 /* a larger difference is not rounding: a model that rounding moves so far cannot be compared */
 
-struct worst_difference { /* the error over its bound, and of what */
+struct worst_difference { /* the error over its bound, the error, and its object */
 	double off, error;
 	char what[300];
 };
@@ -64,7 +64,7 @@ int hd_losses_read(const char *dir, const char *name, struct hd_losses *x, struc
 	return err->code;
 }
 
-/* Two values that are both 0 do not differ. */
+/* Returns off / whole. Two values that are both 0 do not differ. */
 static double part_of(double off, double whole)
 {
 	return off == 0 ? 0 : off / whole;
@@ -75,7 +75,8 @@ static double off_by(double a, double one)
 	return part_of(fabs(a - one), fabs(one));
 }
 
-/* A bound that rounding alone exceeds on one rank says nothing: what was seen there counts, with MARGIN. */
+/* Returns the bound, raised if rounding alone moves one rank by `seen`, since a bound that it exceeds shows nothing. It
+ * is raised to MARGIN times `seen`, at most to MOST_SEEN. */
 static double at_least(double bound, double seen)
 {
 	return seen > 0 ? fmax(bound, fmin(MARGIN * seen, MOST_SEEN)) : bound;
@@ -143,7 +144,8 @@ static double mean_square(struct hd_tensorfile *f, struct hd_err *err)
 	return sum / all;
 }
 
-/* Of the gradient `name` in both, a part of its size in a. */
+/* Returns the rms difference of the gradient `name` in a and b, relative to its rms in a, whose square is at least
+ * `floor`. NaN: one of them is missing, or their sizes differ. */
 static double gradients_off(struct hd_tensorfile *a, struct hd_tensorfile *b, const char *name, double floor,
 			    struct hd_err *err)
 {
@@ -213,7 +215,8 @@ int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct
 		w->what, w->error, w->off, dtype);
 }
 
-/* The paragraph behind the first line of dashes, in which launchers frame what they say; or the last line. */
+/* Collects a launcher's message in words. Launchers frame a message in lines of dashes: it is the paragraph after the
+ * first of these, or else the last line. */
 static void launcher_line(const char *line, int *framed, char *words, size_t room)
 {
 	size_t n = strcspn(line, "\n"), had = strlen(words);
@@ -233,7 +236,7 @@ static void launcher_line(const char *line, int *framed, char *words, size_t roo
 static void last_words(FILE *f, char *message, char *words, size_t room)
 {
 	char line[2000];
-	int framed = 0; /* 1: in that paragraph, 2: behind it */
+	int framed = 0; /* 1: in that paragraph, 2: after it */
 
 	while (fgets(line, sizeof(line), f)) {
 		if (!strncmp(line, "heddle: initial weights", 23))
