@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bounds of a step: its matrix products alone, and the rate of memory.
+ * Bounds of a step: the time of its matrix products alone, and the memory bandwidth.
  */
 #include <config.h>
 #include "engine/bench/bench.h"
@@ -11,7 +11,7 @@ double hd_bench_bound(struct hd_job *j, int any)
 	return hd_program_bound(j->program[HD_JOB_TRAIN], any);
 }
 
-/* On touched memory: pages that were never written all read as one page of zeros. */
+/* Allocates n numbers and writes them all: pages that were never written would all map to one page of zeros. */
 static double *array(int64_t n)
 {
 	double *x;

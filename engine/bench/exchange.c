@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How far a process' cores are from each other.  Two threads hand a cache line to and fro, each on a core of its own.  A virtual
- * machine's host may move its cores: within a group of cores that share a cache this took 27 ns, and between groups 175.
+ * Measures the distance between a process' cores: two threads, each on its own core, pass a cache line back and forth.
+ * The host of a virtual machine may move its cores. Within a group of cores that share a cache, a handover took 27 ns;
+ * between groups, 175 ns.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -14,18 +15,18 @@
 #include <stdatomic.h>
 
 enum {
-	SAMPLES = 8, /* of a pair: the least counts, because others may have used a core in between */
-	TRIPS = 500, /* there and back, of a sample */
+	SAMPLES = 8, /* samples per pair; the minimum counts, because other processes may have used a core in between */
+	TRIPS = 500, /* round trips per sample */
 	PAIRS = 8    /* the first core with some of the others */
 };
-#define MOVED 2     /* times as far */
-#define LONGEST 0.1 /* seconds of a pair: then a core has other work */
+#define MOVED 2     /* ratio of two times that shows that the cores moved */
+#define LONGEST 0.1 /* limit per pair, in seconds: a core that needs longer has other work */
 
 struct core_pair {
-	_Atomic long turn; /* odd: of the one that answers */
+	_Atomic long turn; /* odd: the answering thread's turn */
 	_Atomic int over;
 	int core[2];
-	double until, least; /* seconds of one handing over */
+	double until, least; /* the deadline of the pair; the least seconds of one handover */
 };
 
 static void stay_on(int core)
@@ -37,7 +38,7 @@ static void stay_on(int core)
 	pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
 }
 
-/* 0: it is over. */
+/* Waits for this turn. Returns 0 if the measurement is over. */
 static int wait_for_turn(struct core_pair *p, long turn)
 {
 	for (long spins = 1; atomic_load_explicit(&p->turn, memory_order_acquire) != turn; spins++)
@@ -78,7 +79,7 @@ static void *ask(void *ctx)
 	return NULL;
 }
 
-/* INFINITY: not measured */
+/* Returns the seconds of a handover between two cores, or INFINITY if it was not measured. */
 static double exchange_of(int one, int other)
 {
 	struct core_pair p = { .core = { one, other }, .until = hd_seconds() + LONGEST, .least = INFINITY };
@@ -94,7 +95,7 @@ static double exchange_of(int one, int other)
 	return p.least;
 }
 
-/* 0: there is one core */
+/* Returns the mean over pairs of cores, or 0 if only one core is available or no pair could be measured. */
 static double measure(void)
 {
 	cpu_set_t mine;
@@ -108,7 +109,7 @@ static double measure(void)
 		if (CPU_ISSET((size_t)i, &mine))
 			core[n++] = i;
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are the main thread's */
+	pthread_sigmask(SIG_SETMASK, &all, &was); /* the main thread handles signals */
 	for (int k = 0, most = n - 1 < PAIRS ? n - 1 : PAIRS; k < most; k++) {
 		double s = exchange_of(core[0], core[1 + (int64_t)k * (n - 1) / most]);
 
@@ -123,7 +124,7 @@ double hd_bench_exchange(const struct hd_job *j)
 {
 	int measures = hd_device_in_host(j->device) && j->world.local_rank == 0;
 
-	hd_comm_barrier(); /* the others wait, and leave it the cores */
+	hd_comm_barrier(); /* the other ranks wait, which leaves the cores free */
 	return hd_comm_max(measures ? measure() : 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Token ids for steps on synthetic text: id k occurs as 1 / (k + 1), Zipf's law with exponent 1 (G. K. Zipf, Human Behavior and the
- * Principle of Least Effort, 1949).  Ids that are all distinct, or equally frequent, would hide what frequent tokens cost: their rows
- * of the embedding's gradient are long sums.
+ * Token ids for steps on synthetic text: the frequency of id k is proportional to 1 / (k + 1). This is Zipf's law with
+ * exponent 1 (G. K. Zipf, Human Behavior and the Principle of Least Effort, 1949). Ids that are all distinct, or
+ * equally frequent, would hide the cost of frequent tokens, whose rows of the embedding's gradient are long sums.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -10,7 +10,7 @@
 
 struct hd_bench_ids {
 	int64_t vocab;
-	double *upto; /* the sum of 1 / 1 ... 1 / (id + 1) */
+	double *upto; /* upto[id]: 1 / 1 + ... + 1 / (id + 1) */
 };
 
 struct hd_bench_ids *hd_bench_ids_new(int64_t vocab)
@@ -37,7 +37,7 @@ int32_t hd_bench_id(const struct hd_bench_ids *ids, int64_t place)
 	double x = hd_random_uniform(0, (uint64_t)place) * ids->upto[ids->vocab - 1];
 	int64_t low = 0, high = ids->vocab - 1;
 
-	while (low < high) { /* the first whose sum is larger */
+	while (low < high) { /* finds the first id whose sum is larger */
 		int64_t mid = (low + high) / 2;
 
 		if (ids->upto[mid] > x)

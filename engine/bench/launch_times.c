@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Seconds of each launch on a device with memory of its own, as steps have them.
+ * Times each launch on a device with its own memory, under the conditions of a step.
  *
- * A launch that follows itself finds its operands in a cache, and one that is waited for leaves the device at rest.  So all
- * launches are run in the order of a step, again and again, before and while they are timed.  The device's clock is read before each; that takes time too, which the same launches without marks
- * tell.
+ * A launch that is repeated at once finds its operands in a cache, and one that is waited for leaves the device idle.
+ * So all launches run in the order of a step, several times before they are timed and while they are. A mark before
+ * each launch reads the device's clock. That takes time, too, which is found by running the same launches without
+ * marks.
  */
 #include <config.h>
 #include "engine/bench/bench.h"
@@ -11,16 +12,16 @@
 #include <stdlib.h>
 
 enum { PASSES = 5, MOST_IN_A_ROW = 16 };
-#define WARM 0.3         /* seconds of passes: clocks have risen by then; limits of power come later */
-#define LONG_ENOUGH 0.05 /* seconds of passes that a wait at their end does not lengthen */
+#define WARM 0.3         /* seconds of warm-up passes: clocks have risen by then; power limits take effect later */
+#define LONG_ENOUGH 0.05 /* seconds of passes after which the wait at the end is negligible */
 
 struct timing {
 	struct hd_program *g;
 	struct hd_run *run;
-	size_t n, *from;           /* launch i: commands from[i] to from[i + 1] - 1 */
-	size_t *first;             /* of each recording; behind the last: n */
-	void **plain, **marked;    /* recordings, and with marks; NULL: run one by one */
-	double (*seconds)[PASSES]; /* of each launch */
+	size_t n, *from;           /* launch i consists of commands from[i] to from[i + 1] - 1 */
+	size_t *first;             /* the first launch of each recording; after the last: n */
+	void **plain, **marked;    /* recordings without and with marks; NULL: its commands are run one by one */
+	double (*seconds)[PASSES]; /* per launch */
 };
 
 static int wait_for_all(struct timing *t)
@@ -28,7 +29,7 @@ static int wait_for_all(struct timing *t)
 	return hd_comm_finish(t->g->device, &t->g->why);
 }
 
-/* Those of recordings; others wait for the host, and are timed by its clock. */
+/* Lists the launches of recordings. All others wait for the host, and are timed by its clock. */
 static void list_launches(struct timing *t)
 {
 	const struct hd_program *g = t->g;
@@ -53,7 +54,7 @@ static size_t end_of(const struct timing *t, size_t r, size_t i)
 	return i + 1 < t->first[r + 1] ? t->from[i + 1] : t->g->recordings[r].to;
 }
 
-/* Marks i + r and i + r + 1 are around launch i of recording r. */
+/* Enqueues recording r. Marks i + r and i + r + 1 enclose its launch i. */
 static int enqueue(struct timing *t, size_t r, int marks)
 {
 	const struct hd_device_ops *d = t->g->device;
@@ -88,7 +89,7 @@ static int run_all(struct timing *t, int marks)
 	return HD_OK;
 }
 
-/* *seconds: of a pass without marks, when the device is at work */
+/* Runs passes until the device's clocks are up. *seconds: the time of a pass without marks. */
 static int warm_up(struct timing *t, double *seconds)
 {
 	double begin = hd_seconds(), since;
@@ -118,7 +119,8 @@ static int take_times(struct timing *t)
 	return HD_OK;
 }
 
-/* A mark takes as long wherever it stands; no launch loses most of its time for it. */
+/* Reports the median time of each launch, less the time of a mark, which is the same for all launches. `all` is the
+ * time of a pass without marks. At least a quarter of a launch's time is kept. */
 static void give(struct timing *t, double all, void (*each)(void *ctx, const struct launch_time *t), void *ctx)
 {
 	double marked = 0, more;
@@ -141,7 +143,7 @@ static void give(struct timing *t, double all, void (*each)(void *ctx, const str
 		}
 }
 
-/* What no recording has: parts that the host takes, or that not every step has */
+/* Times commands outside recordings: those that the host runs, or that only some steps have. */
 static int time_others(struct timing *t, void (*each)(void *ctx, const struct launch_time *t), void *ctx)
 {
 	const struct recording *r = t->g->recordings, *end = r + t->g->nrecordings;

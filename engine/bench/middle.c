@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The step that bench reports: the one of median time, with its own communication.  With the mean of
- * communication beside the median of times, one slow step could make a step wait longer than it takes.
+ * The step that bench reports: the step of median time, with its own communication. If the mean communication were
+ * printed with the median time, one slow step could make the wait longer than the step.
  */
 #include <config.h>
 #include "engine/bench/bench.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the time of a step goes, by kind of kernel, beside what the machine could do in it (Williams, Waterman and Patterson,
- * Roofline, 2009). A launch takes at least its bytes over the rate of memory, and its FLOPs over the rate of large products.
- * A launch whose operands are still in a cache can be faster than the first of these.
+ * The time of a step by kind of kernel, compared with what the machine could do (Williams, Waterman and Patterson,
+ * Roofline, 2009). A launch takes at least its bytes over the memory rate, and its FLOPs over the rate of large matrix
+ * products. Launches whose operands are still in a cache can be faster than the first of these.
  */
 #include <config.h>
 #include "engine/bench/bench.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { STEPS = 3 };
-#define ARRAY ((int64_t)64 << 20) /* bytes of an array that memory's rate is measured with */
+#define ARRAY ((int64_t)64 << 20) /* bytes of each array with which the memory rate is measured */
 
 static int longest_first(const void *a, const void *b)
 {
@@ -59,7 +59,7 @@ static double middle(double x[STEPS])
 	return x[STEPS / 2];
 }
 
-/* Each command once a step, and the same ones in each step. */
+/* Traces STEPS steps and adds the median time of each command. Every step runs the same commands, each once. */
 static int traced(struct hd_program *g, struct hd_run *run, struct hd_bench_ids *ids, int products,
 		  struct hd_bench_profile *p)
 {
