@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/kit/kit.h - the subcommands for authors of plugins.  Each returns the exit status.
+ * engine/kit/kit.h - the subcommands for plugin authors. Each function returns the exit status.
  */
 #ifndef HD_ENGINE_KIT_H
 #define HD_ENGINE_KIT_H

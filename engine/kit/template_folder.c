@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What new-plugin writes beside the source: INI, Makefile, test.
+ * Templates of new-plugin, except the source: INI, Makefile, test.
  */
 #include <config.h>
 #include "engine/kit/templates.h"

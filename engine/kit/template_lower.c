@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What new-plugin writes: sources of strategies that make movements themselves.
+ * Templates of new-plugin: sources of strategies that lower movements themselves.
  */
 #include <config.h>
 #include "engine/kit/templates.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What new-plugin writes: the source of an op.
+ * Templates of new-plugin: the source of an op.
  */
 #include <config.h>
 #include "engine/kit/templates.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What new-plugin writes: sources of strategies of rules and schedules.
+ * Templates of new-plugin: sources of strategies that consist of rules or a schedule.
  */
 #include <config.h>
 #include "engine/kit/templates.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/kit/templates.h - the files that new-plugin writes; @NAME@ and the like are replaced.
+ * engine/kit/templates.h - templates of the files that new-plugin writes; it replaces @NAME@ and similar words.
  */
 #ifndef HD_ENGINE_KIT_TEMPLATES_H
 #define HD_ENGINE_KIT_TEMPLATES_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle conform PLUGIN [CONF]: whether a plugin does what it promises.
+ * heddle conform PLUGIN [CONF]: checks that a plugin keeps its promises.
  */
 #include <config.h>
 #include "engine/kit/kit.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle new-plugin NAME --kind KIND: a folder that builds, runs and passes its test as it stands.
+ * heddle new-plugin NAME --kind KIND: writes a folder that builds, runs and passes its test unchanged.
  */
 #include <config.h>
 #include "engine/kit/kit.h"
@@ -15,7 +15,7 @@
 
 static const struct kind {
 	const char *name, *source, *comment;
-	int ranks; /* that its test runs on */
+	int ranks; /* ranks of its test */
 } kinds[] = {
 	{ "sharding", hd_kit_sharding, "Everything is sharded over the sequence, attention over heads.", 2 },
 	{ "sync", hd_kit_sync, "Replicas that sum their gradients themselves.", 2 },
@@ -37,7 +37,7 @@ static const struct kind *kind_named(const char *name, struct hd_err *err)
 	return NULL;
 }
 
-/* The name is a file's, a key's and that of struct hd_plugin, which has 32 bytes for it. */
+/* Checks the name, which is used for a file, for a key and in struct hd_plugin, which has 32 bytes for it. */
 static int check_name(const char *name, struct hd_err *err)
 {
 	size_t n = strlen(name);
@@ -115,13 +115,14 @@ static int write_file(const char *dir, const char *file, const char *template, c
 	return err->code;
 }
 
-/* pkg-config looks there by itself. */
+/* pkg-config finds headers next to these folders without help. */
 static int is_usual(const char *folder)
 {
 	return !strcmp(folder, "/usr/bin") || !strcmp(folder, "/usr/local/bin");
 }
 
-/* A program in its build folder, or under a prefix of its own, may be in no PATH, nor are its headers where pkg-config looks. */
+/* Prints the commands to build and test the plugin. A program in its build folder, or under its own prefix, may be in
+ * no PATH, nor its headers where pkg-config looks. For such a program the commands name both folders. */
 static void print_next(const char *name)
 {
 	struct hd_err why = { 0 };
