@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a shell offers while a command is typed, made from the tables of subcommands and keys.
+ * Completion scripts for shells, written from the tables of subcommands and keys.
  */
 #include <config.h>
 #include "engine/base/library.h"
@@ -14,7 +14,7 @@ static int takes_sets(const struct hd_verb *v)
 	return v->positional && !strncmp(v->positional, "CONF", 4);
 }
 
-/* The folder in conf/, for names of files that come with heddle; else a file's name is meant. */
+/* Returns the folder in conf/ for options that take the name of an installed file, else NULL. */
 static const char *installed_in(const struct hd_flag *f)
 {
 	return !strcmp(f->name, "machine") ? "machines" : !strcmp(f->name, "style") ? "styles" : NULL;
@@ -30,7 +30,8 @@ static int is_file(const struct hd_flag *f)
 	return 0;
 }
 
-/* "model.layers= model.embed= ... x.size=", for --set: an axis is often named like its plugin. */
+/* Prints "model.layers= model.embed= ... x.size=" for --set. A plugin's name stands for an axis, which is often named
+ * so. */
 static void print_keys(FILE *out, const char *before)
 {
 	struct hd_key_section *s;
@@ -47,7 +48,8 @@ static void print_keys(FILE *out, const char *before)
 	free(s);
 }
 
-/* Lines of a shell that set dir to the installation's data: beside the program, whose path is in at, or where configure put them. */
+/* Prints shell lines that set dir to the folder of installed data. The variable `at` contains the path of the program:
+ * the folder is found relative to it, or else is the one that configure chose. */
 static void print_folder(FILE *out)
 {
 	const char *below = hd_within_prefix(HD_DATA_DIR);
@@ -115,7 +117,7 @@ void hd_completion_bash(FILE *out, const struct hd_cli *c)
 }
 
 /* -- zsh -- */
-/* Within '...' of _arguments and _describe. */
+/* Prints text within '...' of _arguments and _describe. */
 static void zsh_text(FILE *out, const char *s)
 {
 	for (; *s; s++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/keys/keys.h - every key of the INI, from the tables that read it: for people, for scripts, for the manual and for shells.
+ * engine/keys/keys.h - lists every key of the INI, from the tables that its readers use: for people, scripts, the
+ * manual and shells.
  */
 #ifndef HD_ENGINE_KEYS_KEYS_H
 #define HD_ENGINE_KEYS_KEYS_H
@@ -9,24 +10,25 @@
 
 struct hd_key_section {
 	char label
-		[80]; /* "train", "strategy NAME" (what all have), "strategy x" (what a section with that plugin has besides) */
+		[80]; /* "train", "strategy NAME" (keys of all strategies), "strategy x" (keys of that plugin alone) */
 	const char *about; /* one line */
 	struct hd_key_table keys;
 };
-/* Those of the engine in the order of the documentation, then one for each plugin that is found.  *out: to be freed.  -> how many. */
+/* Lists the engine's sections in the order of the documentation, then one for each plugin found. Returns how many; the
+ * caller frees *out. */
 int hd_key_sections(struct hd_key_section **out);
-/* What hd_unknown_look_in asks: those of the engine that have the key. */
+/* For hd_unknown_look_in: lists the engine's sections that have the key. */
 int hd_key_owners(const char *key, const char **labels, int most);
 const struct hd_option *hd_key_at(const struct hd_key_table *t, uint32_t i);
 
-/* print.c: how a key is shown wherever keys are listed. */
+/* print.c: how a key is displayed wherever keys are listed. */
 const char *hd_key_type(const struct hd_option *k);    /* "int", "choice", ... */
 const char *hd_key_default(const struct hd_option *k); /* "(must be given)", "(none)" */
 const char *hd_key_range(const struct hd_option *k);
 #define HD_TABLE_COLUMNS 4
-/* Rows of that many texts, in columns, and a last one that is not padded. */
+/* Prints rows of HD_TABLE_COLUMNS aligned texts and a last one that is not padded. */
 void hd_table_print(FILE *out, const char *const (*rows)[HD_TABLE_COLUMNS + 1], size_t n);
-void hd_keys_print(FILE *out, const struct hd_key_table *t);        /* a table; "no options" */
+void hd_keys_print(FILE *out, const struct hd_key_table *t);        /* prints a table, or "no options" */
 void hd_keys_man(FILE *out, const struct hd_key_section *s, int n); /* heddle.ini(5) */
 
 /* completion.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which sections an INI may have, and the tables of their keys.
+ * The sections that an INI may have, and the tables of their keys.
  */
 #include <config.h>
 #include "engine/config/output_config.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle keys: the keys that an INI may have.
+ * heddle keys: lists the keys that an INI may have.
  */
 #include <config.h>
 #include "engine/keys/keys.h"
@@ -15,7 +15,7 @@ static const char *name_of(const struct hd_key_section *s)
 	return strchr(s->label, ' ') ? strchr(s->label, ' ') + 1 : s->label;
 }
 
-/* "train", "strategy x", "x"; or "strategy": all of that kind. */
+/* Returns 1 if `asked` names the section: "train", "strategy x" or "x"; "strategy" names all of that kind. */
 static int is_meant(const struct hd_key_section *s, const char *asked)
 {
 	size_t n = strlen(asked);
@@ -64,7 +64,7 @@ static int print_json(const struct hd_key_section *s, int n, struct hd_err *err)
 			o = json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s}", "section", s[i].label, "key", key->key, "type",
 				      hd_key_type(key), "default", key->default_value, "range", hd_key_range(key),
 				      "help", key->help ? key->help : "");
-			if (!o) /* texts of JSON are UTF-8, and a plugin's need not be */
+			if (!o) /* JSON is UTF-8, and a plugin's texts need not be */
 				hd_err_set(err, HD_EINVAL, "keys: [%s] %s: its text is not UTF-8", s[i].label,
 					   key->key);
 			json_array_append_new(all, o);
