@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The configuration as a whole: its sections, the overrides of the command line, and the text
- * that checkpoints keep.
+ * The configuration: its sections, the overrides of the command line, and the text that checkpoints keep.
  *
- * A section that somebody asks for and the user has not written is made on the spot, marked as
- * not existing. So readers of keys need no test for it, and it shows neither in the text nor in
- * the walk over sections.
+ * A section that is requested but not in the file is created and marked as not existing. So readers of keys need no
+ * test for it, and it appears neither in the text nor when sections are listed.
  */
 #include <config.h>
 #include "engine/config/conf_impl.h"
@@ -36,7 +34,7 @@ struct hd_section *hd_conf_section_add(struct hd_conf *c, const char *label, int
 		s = hd_alloc(sizeof(*s));
 		s->label = hd_strdup(label);
 		s->name = strchr(s->label, ' ') ? strchr(s->label, ' ') + 1 : s->label;
-	} else { /* asked for before it existed: it moves to its place, the end */
+	} else { /* requested before it existed: it moves to its place at the end */
 		while (*end != s)
 			end = &(*end)->next;
 		*end = s->next;
@@ -113,7 +111,7 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 	}
 	hint = hd_unknown_section_hint(name, names, n);
 	near = hd_suggest_nearest(name, names, n);
-	if (!near || strlen(name) < 3) /* one letter of two is no slip of the pen */
+	if (!near || strlen(name) < 3) /* in so short a name, one wrong letter is no typo */
 		hd_append(&hint, "%s--set %s.plugin=PLUGIN before it adds one", near ? " " : "; ", name);
 	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key, name, name, hint);
 	free(hint);
@@ -126,7 +124,7 @@ static int set_value(struct hd_conf *c, char *name, char *key, char *value, stru
 	struct hd_entry *e;
 	char *p;
 
-	for (p = value; *p; p++) /* what could not be read back from hd_conf_text */
+	for (p = value; *p; p++) /* characters that could not be read back from hd_conf_text */
 		if (iscntrl((unsigned char)*p) || (*p == ';' && p > value && isspace((unsigned char)p[-1])))
 			return hd_err_set(err, HD_EINVAL,
 					  "--set %s.%s: a value cannot hold a control character, "
@@ -145,7 +143,7 @@ static int set_value(struct hd_conf *c, char *name, char *key, char *value, stru
 	return 0;
 }
 
-/* What a line of the file could begin with. */
+/* Returns 1 if a line of the file could begin with this key. */
 static int is_key(const char *key)
 {
 	const char *p = key;
@@ -155,7 +153,7 @@ static int is_key(const char *key)
 	return p > key && !*p && p - key <= HD_LONGEST_KEY;
 }
 
-/* What a section's line could hold. */
+/* Returns 1 if a section could have this name. */
 static int is_section(const char *name)
 {
 	const char *p = name;
@@ -309,7 +307,7 @@ const char *hd_section_name(const struct hd_section *s)
 	return s->name;
 }
 
-/* The nearest section as the user would write it, among names and "kind NAME". */
+/* Fails with the nearest section as the user would write it, among [name] and [kind NAME]. */
 static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *const *names, const char *const *kinds,
 			   struct hd_err *err)
 {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Keys against their tables: types, ranges, defaults, and the errors that say where a value
- * stands.
+ * Checks keys against their tables (types, ranges, defaults), and writes errors that name the place of a value.
  *
- * A check leaves every key of its tables in the section, defaults included (marked as not
- * given), so that reading a value afterwards is a look-up that cannot fail.  A default of ""
- * means that the reader derives one: it is not converted.
+ * After a check every key of the tables is in the section, defaults included (marked as not given). So reading a value
+ * is a lookup that cannot fail. A default of "" means that the reader derives the value: it is not converted.
  */
 #include <config.h>
 #include "engine/config/conf_impl.h"
@@ -17,7 +15,7 @@
 
 #define MAX_KEYS 256
 
-/* What people of other formats write, and wonder. */
+/* Returns a hint for two habits from other formats: comments after # and quoted values. */
 static const char *slip(const char *value)
 {
 	size_t n = strlen(value);
@@ -77,7 +75,7 @@ static int is_of_runs(const struct hd_section *s)
 	return hd_conf_is_plain(s->label) || hd_section_is(s, "strategy") || hd_section_is(s, "plugin");
 }
 
-/* "`heddle keys train` prints all", or the keys themselves where they are few; malloc'ed. */
+/* Returns "`heddle keys train` prints all", or the keys themselves if they are few; the caller frees it. */
 static char *where_all_are(const struct hd_section *s, const char *const *names, int n)
 {
 	const struct hd_entry *e = hd_conf_entry_find(s, hd_section_is(s, "plugin") ? "file" : "plugin");
@@ -115,7 +113,7 @@ static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key,
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-/* "lo..hi" in two strings; an end that is not there is "". */
+/* Splits "lo..hi" into two strings; a missing end is "". */
 static void bounds(const char *range, char lo[32], char hi[32])
 {
 	const char *dots = range ? strstr(range, "..") : NULL;
@@ -127,7 +125,7 @@ static void bounds(const char *range, char lo[32], char hi[32])
 	snprintf(hi, 32, "%s", dots + 2);
 }
 
-/* -1 below, 1 above, 0 within. */
+/* Returns -1 if the value is below the range, 1 if above, 0 if within. */
 static int outside(const struct hd_option *o, const struct hd_entry *e, const char *lo, const char *hi)
 {
 	int64_t i;
@@ -144,7 +142,7 @@ static int outside(const struct hd_option *o, const struct hd_entry *e, const ch
 }
 
 #define FAR \
-	10 /* digits of an end that is only there so that products of sizes fit 64 bits: nobody means it as one of two */
+	10 /* digits of an upper end that only keeps products of sizes within 64 bits; no message names such an end */
 
 static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, const struct hd_entry *e,
 		       struct hd_err *err)
@@ -182,7 +180,7 @@ static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd
 			among[n++] = word;
 	}
 	if (file && (strpbrk(e->value, "./") || !hd_suggest_nearest(e->value, among, n)))
-		return 0; /* a bare word close to one of ours is a slip of the pen, not a file */
+		return 0; /* a bare word close to one of the choices is a typo, not a file */
 	hd_suggest(hint, sizeof(hint), e->value, "choices", among, n);
 	return hd_section_fail(c, s, o->key, err, HD_EINVAL, "'%s' is not a choice; %s%s%s%s", e->value, hint,
 			       file ? " (a file of that name: ./" : "", file ? e->value : "", file ? ")" : "");
@@ -190,7 +188,7 @@ static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd
 
 /* -- values ------------------------------------------------------------------------------------ */
 
-/* The value as its type has it; 0, HD_EINVAL, or HD_EABI for a type that this engine does not have. */
+/* Parses the value. Returns 0, HD_EINVAL, or HD_EABI for a type that this engine does not know. */
 static int parse(uint32_t type, struct hd_entry *e)
 {
 	switch (type) {
@@ -235,13 +233,13 @@ static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_opti
 	return check_range(c, s, o, e, err);
 }
 
-/* The option's entry, made from its default where the user gives none. */
+/* Adds the option's entry with its default if the user gave none. */
 static int fill(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, struct hd_err *err)
 {
 	struct hd_entry *e = hd_conf_entry_find(s, o->key);
 
 	if (e && e->given)
-		return 0; /* converted with the other keys of the file */
+		return 0; /* already converted, with the other keys of the file */
 	if (!o->default_value)
 		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "missing; it has no default");
 	if (!e) {

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The syntax of the INI file.  inih splits lines into keys and values; this file adds what it
- * does not do: line numbers and the refusal of anything given twice.  No other file knows of
- * inih.
+ * The syntax of the INI file. inih splits lines into keys and values; this file adds line numbers, and refuses
+ * duplicate sections and keys. No other file uses inih.
  *
- * inih is asked through its stream interface, because only there the line numbers are ours,
- * whatever options it was built with.  Its lines are short (200 bytes in most builds) and it
- * cuts longer ones silently: the reader feeds a long line in pieces, which inih sees as Python's
- * continuation lines.  So that users' own indented keys are not taken for such, every line loses
- * its leading blanks.
+ * inih is called through its stream interface, because only there we count the lines, whatever options it was built
+ * with. Its lines are short (200 bytes in most builds) and it truncates longer ones silently. So the reader passes a
+ * long line in pieces, which inih treats as continuation lines, as in Python's INI files. Leading blanks are removed
+ * from every line, so that a user's indented keys are not mistaken for continuations.
  */
 #include <config.h>
 #include "engine/config/conf_impl.h"
@@ -21,10 +19,10 @@
 
 struct reader {
 	struct hd_conf *c;
-	const char *text;    /* what is still unread */
-	char *buf, *rest;    /* a line, and its part that inih has not seen yet */
-	int line, continued; /* continued: inih sees a later piece of a long line */
-	int *line_of;        /* per line as inih counts: the line as the user does */
+	const char *text;    /* the unread rest of the file */
+	char *buf, *rest;    /* a line, and the part of it not yet passed to inih */
+	int line, continued; /* continued: inih gets a later piece of a long line */
+	int *line_of;        /* for each line of inih's count, the line of the file */
 	size_t calls, cap;
 	struct hd_section *s;
 	struct hd_entry *e;
@@ -48,7 +46,7 @@ static int begin_section(struct reader *r, char *line)
 	struct hd_section *old;
 
 	if (!close)
-		return 0; /* inih refuses it */
+		return 0; /* inih reports it */
 	if (*hd_parse_trim(close + 1))
 		return at(r, "%.*s]: '%.60s' follows the section's name", (int)(close - line), line,
 			  hd_parse_trim(close + 1));
@@ -73,7 +71,8 @@ static int begin_section(struct reader *r, char *line)
 	return r->err.code;
 }
 
-/* The next line that says something, in r->buf and r->rest; 0: none. */
+/* Reads the next line that is neither blank nor a comment into r->buf and r->rest. Returns 0 at the end or on an
+ * error. */
 static int fetch(struct reader *r)
 {
 	char *semi, *raw;
@@ -109,8 +108,8 @@ static int fetch(struct reader *r)
 	return !r->err.code;
 }
 
-/* How much of s fits into room: all, or up to a place where neither side is lost to trimming, nor
- * taken for a comment. */
+/* Returns the length of the piece of s that fits into room: all of s, or a prefix. The cut is at a place where neither
+ * side loses blanks by trimming, nor is taken for a comment. */
 static size_t piece(const char *s, size_t room)
 {
 	size_t n = strlen(s);
@@ -187,7 +186,7 @@ static int on_key(void *user, const char *section, const char *key, const char *
 }
 #endif
 
-/* The text of a line that inih could not split. */
+/* Fails with the text of a line that inih could not split. */
 static int unreadable(struct hd_conf *c, const char *text, int line, struct hd_err *err)
 {
 	const char *p = text;
@@ -206,14 +205,14 @@ int hd_conf_file(struct hd_conf *c, const char *text, struct hd_err *err)
 	struct reader r = { .c = c };
 	int bad, line;
 
-	if (!strncmp(text, "\xef\xbb\xbf", 3)) /* a byte order mark: editors on Windows */
+	if (!strncmp(text, "\xef\xbb\xbf", 3)) /* a byte order mark, written by editors on Windows */
 		text += 3;
 	r.text = text;
 	bad = ini_parse_stream(next_piece, &r, on_key, &r);
 	line = bad > 0 && (size_t)bad <= r.calls ? r.line_of[bad - 1] : 0;
 	free(r.line_of);
 	free(r.buf);
-	if (line && (!r.err.code || line < r.line)) /* an own error has stopped the reader in its line */
+	if (line && (!r.err.code || line < r.line)) /* our own errors stop the reader at their line */
 		return unreadable(c, text, line, err);
 	if (r.err.code)
 		return hd_err_set(err, r.err.code, "%s", r.err.text);

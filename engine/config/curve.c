@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Curves: read from text, and between their points.
+ * Curves: parsing, and interpolation between their points.
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "SIZE:VALUE", or a value alone, which is of any size. */
+/* Adds the point "SIZE:VALUE", or a value alone, which holds for any size. Returns what is wrong, or NULL. */
 static const char *point_of(char *text, struct hd_size_curve *c, int alone)
 {
 	char *colon = strchr(text, ':');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The INI of a machine: section [machine], all numbers in plain units (FLOP/s, bytes/s, seconds).
+ * The INI of a machine: section [machine], all numbers in base units (FLOP/s, bytes/s, seconds).
  */
 #include <config.h>
 #include "engine/config/machine.h"
@@ -103,7 +103,7 @@ static int take_links(struct hd_conf *c, struct hd_section *s, struct hd_machine
 
 #define LEAST_MEMORY (INT64_C(1) << 20)
 
-/* No rank has so few bytes: 80 is meant as 80G. */
+/* No rank has so little memory: 80 is meant as 80G. */
 static int check_memory(struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	int64_t memory = hd_section_int(s, "memory");

@@ -48,7 +48,7 @@ int hd_checkpoint_config_read(struct hd_conf *c, struct hd_checkpoint_config *k,
 	return HD_OK;
 }
 
-/* FIRST-LAST or one step, counted as in the metrics. */
+/* Parses FIRST-LAST or one step, counted as in the metrics. */
 static int trace_steps(struct hd_conf *c, struct hd_log_config *l, struct hd_err *err)
 {
 	const char *t = hd_section_str(l->section, "trace_steps");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The global batch as a function of the tokens used so far: of nothing else, so that a resumed run has the same one.
+ * The global batch as a function of the tokens used so far, and of nothing else, so that a resumed run has the same
+ * batch.
  */
 #include <config.h>
 #include "engine/config/ramp.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The keys of [train], the struct that they fill, and the learning rate that follows from them.
+ * The keys of [train], the struct that they fill, and the learning rate computed from them.
  */
 #include <config.h>
 #include "engine/config/train_config.h"
@@ -82,7 +82,7 @@ static enum hd_transport_choice comm(const char *v)
 	return !strcmp(v, "mpi") ? HD_TRANSPORT_MPI : !strcmp(v, "nccl") ? HD_TRANSPORT_NCCL : HD_TRANSPORT_AUTO;
 }
 
-/* The rates must fall, and the decay come after the warm-up. */
+/* Checks that the learning rate falls, and that the decay ends after the warm-up. */
 static int check_rates(struct hd_conf *c, const struct hd_train_config *t, struct hd_err *err)
 {
 	if (t->schedule == HD_LR_CONSTANT)
@@ -97,7 +97,7 @@ static int check_rates(struct hd_conf *c, const struct hd_train_config *t, struc
 	return HD_OK;
 }
 
-/* Tokens are counted in 64 bits, and the learning rate may depend on those of all steps. */
+/* Checks that the tokens of all steps fit into 64 bits: the learning rate may depend on their number. */
 static int check_tokens(struct hd_conf *c, const struct hd_train_config *t, struct hd_err *err)
 {
 	double tokens = (double)t->steps * (double)t->batch.full * (double)t->seq;
@@ -109,7 +109,7 @@ static int check_tokens(struct hd_conf *c, const struct hd_train_config *t, stru
 			     (long long)t->steps, (long long)t->batch.full, (long long)t->seq);
 }
 
-/* What the INI alone contradicts; whether the machine has GPUs is seen when a run begins. */
+/* Refuses a transport that contradicts the INI itself. Whether the machine has GPUs is only known when a run begins. */
 static int check_comm(struct hd_conf *c, const struct hd_train_config *t, struct hd_err *err)
 {
 	if (t->comm != HD_TRANSPORT_NCCL)
@@ -125,7 +125,8 @@ static int check_comm(struct hd_conf *c, const struct hd_train_config *t, struct
 
 #define MAX_NAMES 32
 
-/* adamw, sgd, or the name of a section that loads a plugin: whether it brings an optimizer is seen when it is loaded. */
+/* Accepts adamw, sgd, or the name of a section that loads a plugin. Whether the plugin has an optimizer is checked when
+ * it is loaded. */
 static int choose_optimizer(struct hd_conf *c, struct hd_section *s, struct hd_train_config *t, struct hd_err *err)
 {
 	const char *name = hd_section_str(s, "optimizer"), *all[MAX_NAMES] = { "adamw", "sgd" };
@@ -207,7 +208,7 @@ double hd_learning_rate(const struct hd_train_config *t, int64_t step, int64_t t
 		return t->lr * at / warm;
 	if (t->schedule == HD_LR_CONSTANT)
 		return t->lr;
-	x = end > warm ? (at - warm) / (end - warm) : at > warm; /* a warm-up ends with lr, also in the last step */
+	x = end > warm ? (at - warm) / (end - warm) : at > warm; /* a warm-up ends with lr, even in the last step */
 	x = x > 1 ? 1 : x;
 	if (t->schedule == HD_LR_LINEAR)
 		return t->lr + (low - t->lr) * x;
