@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether all ranks were started with the same program, the same INI and the same data.  A host with an older file would train with
- * its own learning rate, or on its own text, and nothing else would show it: the plan has no numbers of [train].
+ * Checks that all ranks were started with the same program, INI and data. A host with an older file would train with
+ * its own learning rate or on its own text. Nothing else would notice: the plan does not contain the numbers of
+ * [train].
  */
 #include <config.h>
 #include "engine/command/command.h"
@@ -31,7 +32,7 @@ static uint64_t program_hash(void)
 	return h;
 }
 
-/* The first line in which they differ, of each. */
+/* Finds the first line in which two texts differ, in each of them. */
 static void first_difference(char *a, char *b, char **line_a, char **line_b)
 {
 	do {
@@ -40,10 +41,11 @@ static void first_difference(char *a, char *b, char **line_a, char **line_b)
 	} while (*line_a && *line_b && !strcmp(*line_a, *line_b));
 }
 
-/* theirs: of that rank; ours: of rank 0. */
+/* Fails with the difference. theirs: the text of that rank; ours: the text of rank 0. */
 typedef void refusal(int rank, char *theirs, const char *ours, struct hd_err *err);
 
-/* All ranks; takes the text. */
+/* Compares a text on all ranks, and refuses a rank whose text differs from that of rank 0. Collective; frees the
+ * text. */
 static int compare(char *text, refusal *refuse, struct hd_err *err)
 {
 	double hash = (double)(hash_bytes(text, strlen(text)) >> 12);
@@ -85,7 +87,7 @@ int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err)
 	return compare(text, refuse_start, err);
 }
 
-/* Tokens to train on, tokens to validate with, and a hash of some. */
+/* Returns the numbers of training and validation tokens, and a hash of some of them. */
 static char *data_text(const struct hd_data *d)
 {
 	return hd_format("%lld and %lld tokens\n%016llx", (long long)hd_data_tokens(d, 0),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How a subcommand begins and ends: its INI, its data, the ranks of mpirun or a plan without them, and the one message.
+ * The beginning and end of a subcommand: its INI, its data, the ranks of mpirun or a plan without them, and the one
+ * message.
  */
 #include <config.h>
 #include "engine/command/command.h"
@@ -24,7 +25,8 @@ int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *er
 	return hd_plan_sections(*conf, err);
 }
 
-/* Numbers of [train] before the section has been checked: threads decide how the process starts. */
+/* Read [train] before it is checked, since the start of the process depends on these numbers. Errors are reported
+ * later. */
 static int wanted_threads(struct hd_conf *conf)
 {
 	struct hd_train_config t;
@@ -55,7 +57,8 @@ int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, str
 	return j->world.size > 1 ? hd_ranks_alike(conf, err) : HD_OK;
 }
 
-/* A host that makes ids of much text may take hours longer than one that has them. */
+/* The watchdog is off while the data are opened. A host that tokenizes a long text may need hours longer than one that
+ * already has the ids. */
 int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	hd_comm_watchdog(0); /* off */
@@ -67,7 +70,7 @@ int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	return j->world.size > 1 ? hd_data_alike(j->data, err) : HD_OK;
 }
 
-/* Started alone on a layout of several ranks: the command that starts it as it must be. */
+/* Prints the command that starts a layout of several ranks, if it was started as a single process. */
 static void advise(const struct hd_cli *c, const struct hd_job *j, const struct hd_err *err)
 {
 	char *command = hd_launch_command(j->needs, j->save_seconds, "", c->argc, c->argv);
@@ -85,7 +88,7 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 		hd_comm_close();
 		return 0;
 	}
-	if (!single && !err->agreed) { /* the others know nothing of it, and wait: end them */
+	if (!single && !err->agreed) { /* the other ranks do not know of the error, and wait: end them */
 		if (hd_comm_may_speak())
 			hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
 		hd_comm_abort(1);
@@ -125,7 +128,7 @@ int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err)
 	return hd_data_open(conf, t.seq, hd_section_int(m, "vocab"), (uint64_t)t.seed, data, err);
 }
 
-/* -- a plan without ranks ------------------------------------------------------------------------------------------------------------ */
+/* -- a plan without ranks -------------------------------------------------------------------------------- */
 static int data_vocab(struct hd_conf *conf, const struct hd_train_config *t, int64_t *vocab, struct hd_err *err)
 {
 	struct hd_section *m = hd_conf_section(conf, NULL, "model");
@@ -136,7 +139,7 @@ static int data_vocab(struct hd_conf *conf, const struct hd_train_config *t, int
 	*vocab = 256;
 	if (hd_data_open(conf, t->seq, hd_section_int(m, "vocab"), 1, &d, &why) >= 0)
 		*vocab = hd_data_vocab(d);
-	else if (!hd_section_int(m, "vocab")) /* with vocab given the data need not exist */
+	else if (!hd_section_int(m, "vocab")) /* if vocab is given, the data need not exist */
 		return hd_err_set(err, why.code, "%s", why.text);
 	hd_data_close(d);
 	return HD_OK;
@@ -157,7 +160,7 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 	o->whole_logits = c->whole_logits;
 	o->residuals_apart = c->residuals_apart;
 	o->loss_apart = c->loss_apart;
-	o->compute_dtype = hd_precision_asked(&train, o->own_memory); /* not of this host: of the machine */
+	o->compute_dtype = hd_precision_asked(&train, o->own_memory); /* the machine's, not this host's */
 	o->after = hd_cli_str(c, "after", NULL);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, c->ranks ? c->ranks : 1, &o->ranks, err));
 	o->node_size = node_size < 0 ? o->ranks : node_size;
@@ -171,7 +174,7 @@ int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, stru
 	int64_t needs = 0;
 
 	HD_TRY(hd_cli_plan_options(c, node_size, conf, &o, err));
-	if (!hd_cli_has(c, "ranks") && !c->ranks) { /* as many as the layout says */
+	if (!hd_cli_has(c, "ranks") && !c->ranks) { /* use the number of ranks that the layout needs */
 		o.needs = &needs;
 		if (hd_plan_create(*conf, &o, p, &why) >= 0)
 			return HD_OK;
@@ -268,16 +271,17 @@ struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err
 	return g;
 }
 
-/* -- a run on a checkpoint ---------------------------------------------------------------------------------------------------------- */
-/* What --tokenizer stands for, where the checkpoint has a tokenizer of its own; ids of another one mean nothing to the model. */
+/* -- a run on a checkpoint -------------------------------------------------------------------------------- */
+/* Warns if --tokenizer replaces the checkpoint's own tokenizer by a different one, whose ids mean nothing to the
+ * model. */
 static void warn_of_tokenizer(const struct hd_cli *c, const char *own)
 {
 	const char *given = hd_cli_str(c, "tokenizer", ""), *verb = c->verb->name;
 	struct hd_tokenizer *a = NULL, *b = NULL;
 	struct hd_err ignored = { 0 };
 
-	if (hd_tokenizer_open(own, &a, &ignored) <
-	    0) /* one that this program does not know is a reason to give another */
+	/* a tokenizer that this program cannot read is a reason to give another */
+	if (hd_tokenizer_open(own, &a, &ignored) < 0)
 		return;
 	if (!strcmp(given, "byte"))
 		hd_log(HD_LOG_WARN, "%s: --tokenizer byte: 256 ids instead of the %lld of %s", verb,

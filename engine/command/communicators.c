@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The communicators of NCCL that a rank needs buffers for: those that it moves something over.  A group has one for its collectives,
- * and for messages four: by direction and by whether the sender's index is odd (engine/comm/transport/device.c).
+ * Counts the NCCL communicators that need buffers on a rank, which are those that it moves data over. A group has one
+ * for its collectives and four for messages: by direction, and by whether the sender's index is odd
+ * (engine/comm/transport/device.c).
  */
 #include <config.h>
 #include "engine/command/stage_lines.h"

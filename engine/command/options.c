@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The command line, from tables.  A flag's value follows it or an = sign.  A second value of a
- * flag is an error, since the first would be ignored; only --set is repeatable.  A misspelt verb
- * or flag is an error with the nearest name: nothing is abbreviated, so that a new option never
- * changes the meaning of an old command.
+ * Parses the command line from tables. A flag's value follows it or an = sign. A second value of a flag is an error,
+ * since the first would be ignored; only --set is repeatable. A misspelt verb or flag is an error that suggests the
+ * nearest name. Nothing may be abbreviated, so that a new option never changes the meaning of an old command.
  */
 #include <config.h>
 #include "engine/command/options.h"
@@ -43,7 +42,8 @@ static const struct hd_verb *verb_find(const char *name, const struct hd_verb *v
 	return NULL;
 }
 
-/* Of a name of `len` bytes: its index, nflags for --set, one more for --help, or -1 and an error. */
+/* Returns the index of the flag with a name of `len` bytes: nflags for --set, nflags + 1 for --help. -1: unknown, with
+ * err set. */
 static int flag_find(const struct hd_verb *v, const char *name, size_t len, struct hd_err *err)
 {
 	char dashed[MAX_NAMES][40], word[48], hint[480];
@@ -69,13 +69,13 @@ static int flag_find(const struct hd_verb *v, const char *name, size_t len, stru
 	return -1;
 }
 
-/* No option has a blank in its name: what has one is a value, for instance options of another program. */
+/* Returns 1 for an option. A word with a blank is a value, such as the options of another program. */
 static int is_option(const char *word)
 {
 	return !strncmp(word, "--", 2) && !strpbrk(word, " \t");
 }
 
-/* Flag i, and its value. */
+/* Stores flag i and its value. */
 static int keep_flag(struct hd_cli *c, const struct hd_flag *f, int i, const char *value, struct hd_err *err)
 {
 	if (f == &help_flag)
@@ -90,7 +90,8 @@ static int keep_flag(struct hd_cli *c, const struct hd_flag *f, int i, const cha
 	return HD_OK;
 }
 
-/* One "--flag", and its value if that is the next argument; -> arguments used, or an error. */
+/* Parses one "--flag", and its value if that is the next argument. Returns the number of arguments used, or an
+ * error. */
 static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *err)
 {
 	const struct hd_verb *v = c->verb;
@@ -120,7 +121,8 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 	return used;
 }
 
-/* "CONF", "FILE[,FILE...]": one; "PLUGIN [CONF]": two; "[FILE...]": any. */
+/* Returns how many positional arguments a verb takes. "CONF", "FILE[,FILE...]": one; "PLUGIN [CONF]": two; "[FILE...]":
+ * any number. */
 static int most_words(const struct hd_verb *v)
 {
 	if (strstr(v->positional, "...") && !strstr(v->positional, "[,"))
@@ -143,7 +145,7 @@ static int parse_word(struct hd_cli *c, const char *word, struct hd_err *err)
 
 static int parse_rest(struct hd_cli *c, int argc, char **argv, struct hd_err *err)
 {
-	int i, used, words = 0; /* words: only those follow, after -- */
+	int i, used, words = 0; /* words: after --, only positional arguments follow */
 
 	for (i = 0; i < argc; i += used) {
 		if (words)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Options that name a file to write, against all else that the command line and its INI name.
+ * Checks options that name an output file against all other files that the command line and its INI name.
  */
 #include <config.h>
 #include "engine/command/command.h"
@@ -10,7 +10,7 @@
 
 static const char *const outputs[] = { "out", "html" };
 static const struct {
-	const char *flag, *folder; /* folder: of installed files, which have a name; NULL: there are none */
+	const char *flag, *folder; /* folder: of installed files, which have names; NULL: only a path */
 } inputs[] = { { "machine", "machines" }, { "style", "styles" }, { "space", "spaces" }, { "times", NULL } };
 
 static int is_input(const struct hd_cli *c, size_t i, const char *path)
@@ -29,7 +29,7 @@ static int is_input(const struct hd_cli *c, size_t i, const char *path)
 	return same;
 }
 
-/* Malloc'ed; NULL: none but to be written there. */
+/* Returns the other use of the file at path, which the caller frees, or NULL if it has none. */
 static char *use_of(const struct hd_cli *c, struct hd_conf *conf, size_t output, const char *path)
 {
 	for (size_t i = 0; i < output; i++) {

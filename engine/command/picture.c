@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the page of a plan shows, from the plan and its prediction.
+ * Fills the page of a plan from the plan and its prediction.
  */
 #include <config.h>
 #include "engine/command/picture.h"
@@ -24,7 +24,7 @@ static struct hd_page_use *use_of(const struct hd_unit_spans *s, size_t *n)
 	return v;
 }
 
-/* "layer 3 to layer 5"; chunks lie apart, so a stage may have several. */
+/* Returns the blocks of a stage as "layer 3 to layer 5". A stage of several chunks has several such ranges. */
 static char *blocks_of(const struct hd_plan *p, int64_t coord)
 {
 	char *text = hd_strdup("");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/command/picture.h - heddle plan --html: a prediction as a page.
+ * engine/command/picture.h - heddle plan --html: writes a prediction as a page.
  */
 #ifndef HD_ENGINE_COMMAND_PICTURE_H
 #define HD_ENGINE_COMMAND_PICTURE_H
@@ -11,13 +11,14 @@ struct hd_picture {
 	const struct hd_plan *plan;
 	const struct hd_machine *machine;
 	const struct hd_prediction *prediction; /* with spans */
-	const struct hd_page_point *points;     /* of a search, the best first; or NULL */
+	const struct hd_page_point *points;     /* results of a search, the best first; or NULL */
 	int64_t npoints;
-	const char *trace; /* of a run of the layout (log.trace), drawn below the plan; or NULL */
+	const char *trace; /* trace of a run of the layout (log.trace), drawn below the plan; or NULL */
 };
-/* Frees `n` stages and what they hold. */
+/* Frees `n` stages and their contents. */
 void hd_page_stages_release(struct hd_page_stage *v, int64_t n);
-/* traced.c: the last step of a trace by stage, `n` of them, malloc'ed and released by the above; seconds: that it took. */
+/* traced.c: reads the last step of a trace, by stage. *out: `n` stages, to be released by the above; *seconds: the time
+ * of the step. */
 int hd_traced_read(const char *path, const struct hd_plan *p, int64_t n, struct hd_page_stage **out, double *seconds,
 		   struct hd_err *err);
 

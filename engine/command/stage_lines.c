@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the stages of a layout hold: each exactly, or those that hold as much in one line.
+ * Prints the memory of a layout's stages: each stage exactly, or stages with equal sizes in one line.
  */
 #include <config.h>
 #include "engine/command/stage_lines.h"
@@ -18,7 +18,8 @@ int64_t hd_stage_line_bytes(const struct hd_stage_line *s)
 	return s->persistent + s->transient + s->snapshot + s->scratch + buffers(s);
 }
 
-/* Those whose ranks hold as much: what lives within a step differs, as stages have more or fewer micro-batches in flight. */
+/* Returns 1 if the ranks of two stages store equal amounts. Memory within a step is not compared: it differs, since
+ * stages have more or fewer micro-batches in flight. */
 static int alike(const struct hd_stage_line *a, const struct hd_stage_line *b)
 {
 	return a->blocks == b->blocks && a->whole == b->whole && a->parameters == b->parameters &&
@@ -57,7 +58,7 @@ static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s
 	printf("\n");
 }
 
-/* "72.8 GB", "49.1 GB to 72.8 GB" */
+/* Prints "72.8 GB" or "49.1 GB to 72.8 GB". */
 static void print_between(int64_t least, int64_t most)
 {
 	struct hd_human a = hd_human_bytes((double)least), b = hd_human_bytes((double)most);
@@ -86,7 +87,7 @@ static void print_who(const struct hd_plan *p, const struct hd_stage_line *s, in
 	printf("; %s parameters%s)", hd_human_count((double)s[from].whole).text, whole);
 }
 
-/* Stages from to to - 1, which are alike. */
+/* Prints one line for the equal stages from, from + 1, ..., to - 1. */
 static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, int64_t from, int64_t to)
 {
 	int64_t least = s[from].transient, most = least, state = s[from].persistent;

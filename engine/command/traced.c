@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A step that was run, from a trace (log.trace), for the page of a plan: its units by stage, and when a stage waited.
+ * Reads an executed step from a trace (log.trace) for the page of a plan: its units by stage, and when a stage waited.
  */
 #include <config.h>
 #include "engine/command/picture.h"
@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNITS, KERNELS, COMMUNICATION, ROWS }; /* of a rank, by "tid" */
-struct traced_bar {                           /* microseconds of the trace */
-	int64_t rank, step;                   /* step -1: of an event within a unit */
-	double at, lasts, stage;              /* stage: -1 where the bar has none */
+enum { UNITS, KERNELS, COMMUNICATION, ROWS }; /* rows of a rank in the trace ("tid") */
+struct traced_bar {                           /* times in microseconds of the trace */
+	int64_t rank, step;                   /* step -1: an event within a unit */
+	double at, lasts, stage;              /* stage: -1 if the bar has none */
 	int row;
 	char kind;
 };
 struct traced_step {
 	struct traced_bar *v;
 	size_t n, cap;
-	int64_t last; /* step */
+	int64_t last; /* the last step */
 };
 
 static double number(const json_t *o, const char *key, double otherwise)
@@ -30,7 +30,8 @@ static double number(const json_t *o, const char *key, double otherwise)
 	return json_is_number(x) ? json_number_value(x) : otherwise;
 }
 
-/* Of rank "pid".  In the first row F, B and W with their stage; G, S and U, some of them within these. */
+/* Adds an event of rank "pid". The first row has units F, B and W with their stage, and G, S and U; some of the latter
+ * are within the former. */
 static void add(struct traced_step *t, const json_t *e)
 {
 	const json_t *args = json_object_get(e, "args");
@@ -61,7 +62,7 @@ static enum hd_page_work work_of(char kind)
 			     : HD_PAGE_STEP;
 }
 
-/* The lowest rank that has units of that stage; -1: none. */
+/* Returns the lowest rank that has units of that stage, or -1. */
 static int64_t rank_of(const struct traced_step *t, int64_t stage)
 {
 	int64_t rank = -1;
@@ -79,7 +80,8 @@ static int in_order(const void *va, const void *vb)
 	return a->at != b->at ? (a->at < b->at ? -1 : 1) : (a->lasts < b->lasts) - (a->lasts > b->lasts);
 }
 
-/* Bars of that rank, those of units in its last step, in order; of two that begin at once the longer first. */
+/* Returns the rank's bars sorted by time, either its units in the last step or its other events. Of two bars that begin
+ * at the same time, the longer is first. */
 static struct traced_bar *bars_of(const struct traced_step *t, int64_t rank, int units, size_t *n)
 {
 	struct traced_bar *v = hd_alloc((t->n + 1) * sizeof(*v));
@@ -92,7 +94,8 @@ static struct traced_bar *bars_of(const struct traced_step *t, int64_t rank, int
 	return v;
 }
 
-/* The innermost unit that an event lies in; NULL: another step's.  from: units before it have ended. */
+/* Returns the innermost unit that contains an event, or NULL if it belongs to another step. All units before *from have
+ * ended. */
 static const struct traced_bar *unit_of(const struct traced_bar *unit, size_t n, size_t *from,
 					const struct traced_bar *e)
 {
@@ -107,7 +110,7 @@ static const struct traced_bar *unit_of(const struct traced_bar *unit, size_t n,
 	return in;
 }
 
-/* As a run with log.machine has them of its own step. */
+/* Returns the spans of a rank, as a run with log.machine computes them for its own step. */
 static struct hd_page_span *spans_of(const struct traced_step *t, int64_t rank, double zero, size_t *n)
 {
 	size_t nunits, nevents, from = 0;
@@ -128,7 +131,7 @@ static struct hd_page_span *spans_of(const struct traced_step *t, int64_t rank, 
 	return v;
 }
 
-/* A trace of another layout, or of other micro-batches, has no place below this plan. */
+/* Refuses a trace of a different layout or number of micro-batches, which cannot be compared with this plan. */
 static int is_of_plan(const struct traced_step *t, const char *path, const struct hd_plan *p, int64_t stage,
 		      int64_t rank, struct hd_err *err)
 {

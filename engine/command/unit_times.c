@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Measured times of units, from a trace (log.trace), for the drawing and the bubble of another order: what would this
- * schedule take on that machine.  Of each part of the model and kind of unit the median of what the trace has, without the
- * time in which a rank waited for other stages.
+ * Measured times of units, from a trace (log.trace), for drawing another schedule and computing its bubble: how long
+ * would that schedule take on the machine? For each part of the model and kind of unit it uses the median over the
+ * trace. Time in which a rank waited for other stages is excluded.
  *
- * A trace whose weight gradients are apart serves orders that keep them together too: B is B and W.
+ * A trace with separate weight gradients also serves schedules without: their B is the sum of B and W.
  */
 #include <config.h>
 #include "engine/command/unit_times.h"
@@ -16,7 +16,7 @@ struct sample {
 	int64_t part;
 	int kind;
 	double seconds;
-}; /* part: position in the model's order; kind: of FBW */
+}; /* part: position in the model's order; kind: index into kinds */
 struct samples {
 	struct sample *v;
 	size_t n, cap;
@@ -33,7 +33,7 @@ static int number(const json_t *o, const char *key, double *to)
 	return json_is_number(x);
 }
 
-/* A unit's bar has its stage, chunk and busy time; nothing else in a trace has them. */
+/* Adds the bar of a unit, which has its stage, chunk and busy time. No other event of a trace has these. */
 static void add(struct samples *s, const json_t *event)
 {
 	const json_t *args = json_object_get(event, "args");
@@ -62,7 +62,7 @@ static int by_part(const void *a, const void *b)
 	return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Medians; -1 where there is no such unit.  to: parts x 3. */
+/* Stores the medians in to, which has parts x 3 elements; -1: the trace has no such unit. */
 static void medians(struct samples *s, double *to, int64_t parts)
 {
 	for (int64_t i = 0; i < 3 * parts; i++)

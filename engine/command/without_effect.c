@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Keys that are given and do nothing, since another is not.  They are no mistake: one INI serves several runs, whose --set differ.
+ * Warns of keys that are given but have no effect, because another key is not given. That is no error: one INI may
+ * serve several runs with different --set.
  */
 #include <config.h>
 #include "engine/command/command.h"
@@ -14,7 +15,7 @@
 
 struct idle {
 	const char *section, *keys[MOST];
-	const char *why; /* behind "does nothing" */
+	const char *why; /* follows "does nothing" */
 };
 
 static void warn(struct hd_conf *c, const struct idle *x)
@@ -36,7 +37,7 @@ static void warn_unsaved(const struct hd_plan *p)
 		return;
 	warn(p->conf, &keep);
 	for (size_t i = 0; i < HD_LEN(keys); i++)
-		if (hd_section_int(s, keys[i])) /* what is off may be said */
+		if (hd_section_int(s, keys[i])) /* keys that are off need no warning */
 			hd_log(HD_LOG_WARN, "checkpoint.%s does nothing without checkpoint.dir: nothing is saved",
 			       keys[i]);
 }
@@ -46,7 +47,7 @@ static int64_t last_of(const struct hd_train_config *t) /* the end of the run, i
 	return t->by_tokens ? hd_ramp_last(&t->batch, 0, t->steps) : t->steps;
 }
 
-/* Not refused: a run of more steps may go on from this one. */
+/* This is not an error: a run of more steps may continue from this one. */
 static void warn_of_warmup(const struct hd_train_config *t)
 {
 	if (t->steps && t->warmup > last_of(t))
@@ -55,13 +56,14 @@ static void warn_of_warmup(const struct hd_train_config *t)
 		       (long long)t->warmup, t->by_tokens ? "tokens" : "steps", (long long)last_of(t), t->lr);
 }
 
-/* The decay begins behind the warm-up. */
+/* The decay begins after the warm-up. */
 static int never_decays(const struct hd_train_config *t)
 {
 	return t->steps && t->warmup >= last_of(t);
 }
 
-/* Steps of one size are the same share of all steps as their tokens are of all tokens. */
+/* Returns 1 if train.schedule_unit has no effect. If all steps have the same size, their share of all steps equals the
+ * share of their tokens of all tokens. */
 static int is_unit_idle(const struct hd_plan *p)
 {
 	const struct hd_train_config *t = &p->config;
@@ -108,7 +110,8 @@ static void warn_of_evaluations(const struct hd_plan *p)
 		warn(p->conf, &never);
 }
 
-/* A ring computes attention in parts, which keep what they need; and not every model has a gelu. */
+/* Warns if selective recompute finds nothing. A ring computes attention in parts, which store what they need; and not
+ * every model has a gelu. */
 void hd_warn_of_recompute(const struct hd_plan *p)
 {
 	const struct node *n = p->first;
@@ -150,7 +153,8 @@ static void warn_of_data(const struct hd_plan *p)
 		warn(p->conf, &field);
 }
 
-/* Angles are divided by the factor; dynamic and longrope have more than that. */
+/* Returns 1 if the scaling of rotary positions changes nothing. It divides angles by the factor; dynamic and longrope
+ * do more than that. */
 static int scales_nothing(const struct hd_model *m)
 {
 	if (m->rope_factor != 1)
@@ -160,7 +164,7 @@ static int scales_nothing(const struct hd_model *m)
 	return m->rope_scaling == HD_ROPE_SCALING_LINEAR || m->rope_scaling == HD_ROPE_SCALING_LLAMA3;
 }
 
-/* Whether the rotary positions turn no pair of dims; what would be said of them is then idle. */
+/* Warns and returns 1 if rotary positions turn no pair of dims. Other warnings about them would then be pointless. */
 static int warn_of_no_turn(const struct hd_plan *p)
 {
 	char why[80];
@@ -186,7 +190,8 @@ static int64_t windowed_layers(const struct hd_model *m)
 	return n;
 }
 
-/* Layers with a window have a theta of their own, which is not scaled; where all have one, what the others would have is idle. */
+/* Warns and returns 1 if all layers have a window and thus their own theta, which is not scaled. Keys for the other
+ * layers have no effect then. */
 static int warn_of_own_theta(const struct hd_plan *p)
 {
 	static const struct idle all = { "model",
@@ -298,7 +303,7 @@ static void warn_of_model(const struct hd_plan *p)
 		warn(p->conf, &second);
 	if (*hd_section_str(s, "load"))
 		warn(p->conf, &init);
-	else if (p->model.expert_mlp && !has_dense_layers(&p->model)) /* a loaded model's width is compared */
+	else if (p->model.expert_mlp && !has_dense_layers(&p->model)) /* a loaded model's width is checked against it */
 		warn(p->conf, &mlp);
 }
 
