@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle SUBCOMMAND ...: the table of subcommands, and the way from the command line to one of them.
+ * heddle SUBCOMMAND ...: the table of subcommands, and the call of the one that the command line names.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* -- the table of verbs ------------------------------------------------------------------------------------------------------------ */
+/* -- the table of verbs -------------------------------------------------------------------------------- */
 static const struct hd_flag run_flags[] = {
 	{ "ranks", "MIN:MAX", "the fewest and the most ranks; or N, no fewer" },
 	{ "hostfile", "FILE", "hostfile for mpirun; hosts that do not answer are left out" },
@@ -167,8 +167,8 @@ int main(int argc, char **argv)
 	double started = hd_seconds();
 	int rc = 0;
 
-	signal(SIGXFSZ,
-	       SIG_IGN); /* a write beyond ulimit -f fails as on a full disk; commands that this one starts inherit it */
+	/* A write beyond ulimit -f then fails as on a full disk. Processes that this one starts inherit the setting. */
+	signal(SIGXFSZ, SIG_IGN);
 	hd_log_init(hd_launch_first(), HD_LOG_INFO);
 	hd_unknown_look_in(hd_key_owners);
 	if (hd_cli_parse(argc, argv, hd_verbs, hd_nverbs, &cli, &err) < 0) {
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
 			hd_log(HD_LOG_ERROR, "%s", err.text);
 		rc = 2;
 	} else if (!hd_launch_first() && (!cli.verb || cli.help || cli.verb->alone)) {
-		rc = 0; /* one process says it for all */
+		rc = 0; /* one process prints it for all */
 	} else if (cli.version) {
 		printf("heddle %s, plugin ABI %d.%d\n", PACKAGE_VERSION, HD_ABI_MAJOR, HD_ABI_MINOR);
 	} else if (!cli.verb) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle bench: steps on synthetic tokens, timed, with what they cost in products, communication and memory.
+ * heddle bench: times steps on synthetic tokens, with their cost in matrix products, communication and memory.
  */
 #include <config.h>
 #include "engine/bench/bench.h"
@@ -15,16 +15,16 @@
 struct bench_state {
 	struct hd_bench_step steps[1000], middle;
 	double products[1000], products_median, fastest;
-	double *bytes;         /* by group: sent by this rank in a step */
-	double sent;           /* along all axes, by this rank in a step, as the transports have counted */
-	double peak, own_peak; /* bytes, before bounds are looked for, which takes memory of its own */
-	double startup,
-		bound[2]; /* bound: seconds of the products at their best, as operands lie and in any layout; or 0 */
+	double *bytes; /* per group: bytes that this rank sends in a step */
+	double sent;   /* bytes that this rank sends in a step along all axes, as the transports have counted them */
+	double peak, own_peak; /* peak bytes, taken before bounds are measured, which needs memory too */
+	/* bound: least seconds of the matrix products, with operands as they are and in any layout; or 0 */
+	double startup, bound[2];
 	int n, with_products;
 	struct hd_bench_ids *ids;
 };
 
-/* What the step did between both looks at the clock, and at the communication so far. */
+/* Returns the times of a step that took `seconds`, with the communication since `before`. Collective. */
 static struct hd_bench_step step_of(double seconds, const struct hd_comm_stats *before)
 {
 	struct hd_comm_stats now = hd_comm_stats_take(0);
@@ -62,7 +62,7 @@ static int measure(struct hd_job *j, struct bench_state *b)
 		t = hd_seconds() - t;
 		if (k >= 0)
 			b->steps[k] = step_of(t, &before);
-		if (k >= 0 && b->with_products) { /* between the steps: the machine's speed drifts */
+		if (k >= 0 && b->with_products) { /* between the steps, because the machine's speed drifts */
 			hd_comm_barrier();
 			b->products[k] = hd_comm_max(hd_program_products(g, &run));
 		}
@@ -73,16 +73,16 @@ static int measure(struct hd_job *j, struct bench_state *b)
 	b->peak = (double)hd_peak_bytes();
 	b->own_peak = (double)hd_own_peak_bytes();
 	b->middle = hd_bench_middle(b->steps, b->n);
-	b->fastest = b->steps[0].seconds; /* they are in order now */
+	b->fastest = b->steps[0].seconds; /* the steps are sorted now */
 	b->products_median = hd_median(b->products, (size_t)b->n);
 	hd_comm_barrier();
-	j->rate = hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) /
-		  j->world.size; /* of this run, not of the cache */
+	/* the rate of this run, not the cached one */
+	j->rate = hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) / j->world.size;
 	return HD_OK;
 }
 
-/* Bytes sent per step along each axis, or several together, the maximum over ranks: as the transports have counted them.
- * Several groups may have one name. */
+/* Returns the bytes sent per step along each axis, or several axes together, as the maximum over ranks. The transports
+ * have counted them. Several groups may have the same name. */
 static json_t *bytes_by_axis(struct hd_job *j, const struct bench_state *b)
 {
 	const struct hd_plan *p = j->plan[HD_JOB_TRAIN];
@@ -98,7 +98,7 @@ static json_t *bytes_by_axis(struct hd_job *j, const struct bench_state *b)
 	return o;
 }
 
-/* By rank 0; the others take part. */
+/* Measures a profile on all ranks, and prints it on rank 0. */
 static int profile(struct hd_job *j, struct hd_bench_ids *ids, int products, FILE *to)
 {
 	struct hd_bench_profile p;
@@ -284,7 +284,7 @@ static int bench_generation(struct hd_job *j, struct hd_conf *conf, struct hd_cl
 	return HD_OK;
 }
 
-/* Options that would say nothing here. */
+/* Refuses options that would have no effect. */
 static int check_options(const struct hd_cli *c, struct hd_err *err)
 {
 	if (hd_cli_has(c, "batch") && !hd_cli_has(c, "generate"))
@@ -297,7 +297,7 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 	return HD_OK;
 }
 
-/* No ids are read, but as many entries as the model has in training are its vocabulary: a tokenizer's, or what the ids' file says. */
+/* Sets the vocabulary to the size that training would use: a tokenizer's, or that of a file of ids. No ids are read. */
 static int vocabulary(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	struct hd_section *m = hd_conf_section(conf, NULL, "model");
@@ -307,7 +307,8 @@ static int vocabulary(struct hd_job *j, struct hd_conf *conf, struct hd_err *err
 	struct hd_err why = { 0 };
 	int rc;
 
-	HD_TRY(hd_train_config_read(conf, &train, err)); /* in this order: check names the same error first */
+	/* In this order, so that the first error is the one that check names. */
+	HD_TRY(hd_train_config_read(conf, &train, err));
 	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
 	if (hd_section_int(m, "vocab") || *hd_section_str(m, "load"))
 		return HD_OK;
@@ -316,7 +317,7 @@ static int vocabulary(struct hd_job *j, struct hd_conf *conf, struct hd_err *err
 	if (t) {
 		j->text_vocab = hd_tokenizer_vocab(t);
 		hd_tokenizer_close(t);
-	} else if (hd_data_has_ids(conf)) { /* which may have a tokenizer that this program does not know */
+	} else if (hd_data_has_ids(conf)) { /* whose tokenizer this program may not know */
 		rc = hd_cli_data(conf, &d, &why);
 		j->text_vocab = d ? hd_data_vocab(d) : 0;
 		hd_data_close(d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle check: refuses what can be refused before a run, for any number of ranks, and prints the layout with the memory
- * of each stage.  It works alone and does not start MPI.
+ * heddle check: refuses what can be refused before a run, for any number of ranks. It prints the layout with the memory
+ * of each stage. It is a single process and does not start MPI.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -26,7 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whole parameters of all stages, and by stage those that live on it, however many ranks it has. */
+/* Returns the number of parameters in all stages, and adds to each stage the parameters that live on it. Both are
+ * counted once, however many ranks share them. */
 static int64_t count_parameters(const struct hd_plan *p, struct hd_stage_line *stages)
 {
 	int64_t all = 0;
@@ -45,7 +46,7 @@ static int64_t count_parameters(const struct hd_plan *p, struct hd_stage_line *s
 	return all;
 }
 
-/* Bytes that a rank sends in a step, along each axis or several. */
+/* Bytes that a rank sends in a step along each axis or several axes together, and the maximum over ranks. */
 struct traffic_sum {
 	const char *name[64];
 	double bytes[64], most[64];
@@ -85,7 +86,7 @@ static void print_traffic(const struct traffic_sum *t, int exact)
 	printf(t->n ? "\n" : "");
 }
 
-/* Ranks that hold no model: how many, and those of least and most memory. */
+/* Ranks that do not compute the model: how many, and those with least and most memory. */
 struct servers {
 	int64_t n;
 	struct hd_stage_line least, most;
@@ -100,19 +101,19 @@ static void add_server(struct servers *s, const struct hd_stage_line *mine)
 	s->n++;
 }
 
-#define MOST_THREADS 4 /* each has the program of a class in memory */
+#define MOST_THREADS 4 /* each thread has the program of one class in memory */
 
 struct class_checks {
 	struct hd_plan *p;
 	struct hd_classes classes;
-	int threads; /* of a rank */
+	int threads; /* threads per rank */
 	struct hd_match_run *match;
-	struct hd_stage_line *stages; /* by coordinate */
+	struct hd_stage_line *stages; /* indexed by coordinate */
 	struct servers *servers;
 	struct traffic_sum *traffic;
 };
 
-/* The program of a class, classes in their order. */
+/* Checks and counts the program of class k; called in class order. */
 static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, struct hd_err *err)
 {
 	struct hd_stage_line *most = &c->stages[g->coord], mine;
@@ -139,14 +140,15 @@ static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, 
 	return HD_OK;
 }
 
-/* Classes are planned beside each other. */
+/* Builds the programs of all classes in parallel threads, and checks them in order. */
 static int check_classes(struct class_checks *c, struct hd_err *err)
 {
 	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
 	struct hd_program_options all;
 
-	HD_TRY(hd_cli_program_options(c->p, &all, err)); /* reads the INI, which threads share */
-	/* What one class' program gives back serves the next: memory new from the system costs a third of the time. */
+	HD_TRY(hd_cli_program_options(c->p, &all, err)); /* reads the INI, which the threads share */
+	/* Memory that the program of one class frees is reused by the next: new memory from the system would cost a
+	 * third of the time. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 32 << 20);
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);
@@ -168,7 +170,7 @@ static int check_classes(struct class_checks *c, struct hd_err *err)
 	return err->code ? err->code : hd_match_all(c->match, err);
 }
 
-/* The program of each class of ranks; then, whether all ranks meet. */
+/* Checks the program of each class of ranks, then whether the messages of all ranks match. */
 static int check_stages(struct hd_plan *p, struct hd_stage_line *stages, struct servers *servers, struct traffic_sum *t,
 			struct hd_err *err)
 {
@@ -215,7 +217,7 @@ static json_t *plan_json(const struct hd_plan *p, const struct hd_stage_line *s,
 			 hd_stage_lines_json(p, s, p->ncoords), "bytes", sent);
 }
 
-/* who: "rank 3" */
+/* Fails because `who`, such as "rank 3", needs too much memory. */
 static int too_large(const struct hd_plan *p, const char *who, int64_t need, int64_t limit, struct hd_err *err)
 {
 	struct hd_human text[2];
@@ -228,7 +230,7 @@ static int too_large(const struct hd_plan *p, const char *who, int64_t need, int
 	return err->code;
 }
 
-/* Stages up to the first that needs more than the limit; -> how many, at least one. */
+/* Returns the number of stages up to and including the first that exceeds the limit, which is an error. */
 static int64_t within(const struct hd_plan *p, const struct hd_stage_line *s, int64_t limit, struct hd_err *err)
 {
 	int64_t n = 0;
@@ -244,7 +246,7 @@ static int64_t within(const struct hd_plan *p, const struct hd_stage_line *s, in
 	return n + 1;
 }
 
-/* "ranks 4 to 5, servers: ..." */
+/* Prints "2 ranks of servers, the most on rank 4: no parameters, memory ...". */
 static void print_servers(const struct servers *s, int exact)
 {
 	struct hd_human least = hd_human_bytes((double)hd_stage_line_bytes(&s->least));
@@ -342,10 +344,10 @@ static void print_precision(const struct hd_plan *p)
 		printf("note: %s\n", slow);
 }
 
-/* The files of a run: what it reads, goes on from and writes.  Where its data are not, and need not be (model.vocab is
- * given), nothing is known of the others either: the run will be elsewhere.  What --against-one-rank trains is saved in a folder of
- * its own, so steps that a run has saved are not in its way.  looked: 0 where the data are not here.  goes_on: what a run would be
- * refused for by checkpoints that are there; the layout is right or wrong without it. */
+/* Checks the files of a run: its data, its outputs, and the checkpoint from which it would continue. *looked: 0 if the
+ * data are not here. If they need not be, because model.vocab is given, the run will be on another machine, so no other
+ * file is checked. against: --against-one-rank saves to its own folder, so checkpoints of earlier runs do not matter.
+ * goes_on: the error that existing checkpoints would cause in a run; it does not concern the layout. */
 static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, int *looked, struct hd_err *goes_on,
 		       struct hd_err *err)
 {
@@ -368,7 +370,7 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 	return err->code;
 }
 
-/* A checkpoint that a run would write. */
+/* Checks the names in the checkpoints that a run would write. */
 static int check_names(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
@@ -385,7 +387,7 @@ static void print_data(struct hd_conf *conf, int looked)
 		printf("note: data.train = %s is not here, so no file of the run is checked\n", train);
 }
 
-/* What the first step begins from, if that is model.load: a run that goes on does not read its weights. */
+/* Checks that the weights of model.load fit, unless the run continues from a checkpoint and does not read them. */
 static int check_load(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
 {
 	const char *load = hd_section_str(hd_conf_section(conf, NULL, "model"), "load");
@@ -406,7 +408,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	int looked;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
-	if (hd_cli_has(c, "against-one-rank")) /* the layout that the launcher would run */
+	if (hd_cli_has(c, "against-one-rank")) /* of the layout that the launcher would run */
 		c->ranks = hd_launch_ranks();
 	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
 	HD_TRY(check_load(*conf, *p, err));
@@ -424,7 +426,8 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 		struct hd_against a = { c->positional, c->sets, c->nsets, *p };
 
 		fflush(stdout);
-		HD_TRY(hd_against_one_rank(&a, hd_cli_has(c, "json") ? stderr : stdout, err)); /* JSON is one line */
+		/* With --json, stdout is one line. */
+		HD_TRY(hd_against_one_rank(&a, hd_cli_has(c, "json") ? stderr : stdout, err));
 	}
 	return goes_on.code ? hd_err_set(err, goes_on.code, "%s", goes_on.text) : HD_OK;
 }
@@ -434,10 +437,10 @@ static int in_child(void *c)
 	return hd_cli_end(hd_cli_run(c, check));
 }
 
-/* A plugin's crash or endless loop ends the child, not the message. */
+/* Runs check in a child process, so that a message is printed even if a plugin crashes or loops forever. */
 int hd_verb_check(struct hd_cli *c)
 {
-	const char *seconds = getenv("HD_TEST_SLOT_SECONDS"); /* for tests: a loop need not take a minute */
+	const char *seconds = getenv("HD_TEST_SLOT_SECONDS"); /* for tests: a loop should not take a minute */
 
 	return hd_guard_run(in_child, c, seconds ? atoi(seconds) : 60);
 }

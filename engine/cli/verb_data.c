@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle data: the token ids of a step.
+ * heddle data: prints the token ids of a step.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"

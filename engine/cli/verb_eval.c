@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle eval: loss and perplexity of a checkpoint on a file, and how often it finds the answers of questions.
+ * heddle eval: computes the loss and perplexity of a checkpoint on a file, and its accuracy on multiple-choice
+ * questions.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The data of --data, cut as the checkpoint's own training data were. */
+/* Opens the data of --data, cut into sequences as the checkpoint's training data were. */
 static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 {
 	struct hd_section *m = hd_conf_section(j->conf, NULL, "model");
@@ -38,7 +39,7 @@ static int no_number(const struct hd_job *j, struct hd_err *err)
 	if (spoilt)
 		hd_err_set(err, HD_EINVAL, "eval: the loss is not a number: weights are not finite: %s", spoilt);
 	free(spoilt);
-	HD_TRY(hd_comm_agree(err)); /* a rank's shard alone may have them */
+	HD_TRY(hd_comm_agree(err)); /* only one rank's shard may have them */
 	return hd_err_set(err, HD_EINVAL,
 			  "eval: the loss is not a number: weights are not finite, or became too large");
 }
@@ -116,7 +117,7 @@ static void print_choices(const struct hd_choices *all)
 	       hd_choices_accuracy(all, HD_CHOICE_TOKENS), hd_choices_accuracy(all, HD_CHOICE_BYTES), all->n);
 }
 
-/* Of answers that are not numbers the first would be held for the best. */
+/* Refuses NaN: the first of several such answers would count as the best. */
 static int check_numbers(const struct hd_choices *all, struct hd_err *err)
 {
 	for (size_t i = 0; i < all->n; i++)
@@ -141,7 +142,7 @@ static int judge_choices(const struct hd_cli *c, struct hd_job *j, struct hd_cho
 	return HD_OK;
 }
 
-/* Before any file is evaluated: a wrong line is refused at once. */
+/* Reads the questions before any file is evaluated, so that a wrong line is reported at once. */
 static int read_choices(const struct hd_cli *c, struct hd_job *j, struct hd_choices *all, struct hd_err *err)
 {
 	struct hd_tokenizer *t = NULL;
@@ -153,7 +154,8 @@ static int read_choices(const struct hd_cli *c, struct hd_job *j, struct hd_choi
 	return hd_comm_agree(err);
 }
 
-/* Experts that take so many tokens of a group and no more would judge an answer by what stands in the rows beside it. */
+/* Refuses --choices with a capacity limit on experts: the score of an answer would depend on the other rows of its
+ * batch. */
 static int check_experts(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 {
 	const struct hd_model *m = &hd_job_any_plan(j)->model;
@@ -179,7 +181,7 @@ static int eval(struct hd_cli *c, struct hd_job *j, struct hd_choices *all, json
 	return hd_cli_has(c, "choices") ? judge_choices(c, j, all, o, err) : HD_OK;
 }
 
-/* As if it had been said with --set. */
+/* Removes the limit on experts, as with --set. */
 static void without_limit(struct hd_cli *c)
 {
 	const char **sets = hd_alloc((size_t)(c->nsets + 1) * sizeof(*sets));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle explain: the program that a rank would run, printed instead of run.  It works alone and does not start MPI.
+ * heddle explain: prints the program that a rank would run. It is a single process and does not start MPI.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -24,7 +24,7 @@ const char *hd_unit_name(uint32_t phase)
 				    : "update";
 }
 
-/* Numbers of rows go ahead of the rows: metadata of the movement, not one of its own. */
+/* Returns the name of a movement. Numbers of rows are sent before the rows: they are metadata, and named so. */
 static const char *collective(const struct node *n)
 {
 	if (n->comm.kind == HD_COMM_ALL_TO_ALL && n->ins[0]->v.dtype == HD_DTYPE_I32)
@@ -37,7 +37,7 @@ struct line {
 	int64_t count;
 };
 
-/* Where it goes: along axes of the mesh, or between a device's memory and its host's. */
+/* Returns where a movement sends data: along axes of the mesh, or between the memories of a device and its host. */
 static const char *along(const struct node *n)
 {
 	return n->comm.kind ? n->comm.group->name : "host";
@@ -71,7 +71,8 @@ static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, 
 	return o;
 }
 
-/* A receiver sends nothing: what it gets is what it is there for. */
+/* Returns the bytes that a rank sends, as text. A receiver sends nothing: for it, unless exact, they are the bytes
+ * received. */
 static char *bytes_text(const struct hd_plan *p, const struct node *n, int64_t rank, int exact)
 {
 	int64_t sent = sent_by(p, n, rank);
@@ -98,7 +99,7 @@ static void add_line(struct hd_fold *f, const struct hd_plan *p, const struct no
 	free(bytes);
 }
 
-/* What has no name is numbered: a result is found again where it is read. */
+/* Prints the name of a tensor, or its number if it has none, so that a reader can find where it is used. */
 static void print_tensor(const struct tensor *t)
 {
 	if (t->v.name[0])
@@ -107,7 +108,7 @@ static void print_tensor(const struct tensor *t)
 		printf("#%d(%s)", t->id, t->v.spec);
 }
 
-/* g: of its rank alone; NULL: of all. */
+/* Prints the nodes of the rank of g, or of all ranks if g is NULL. */
 static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 {
 	printf("plan %016llx\n", (unsigned long long)p->hash);
@@ -164,10 +165,10 @@ static int list_passes(const char *asked, struct hd_err *err)
 	return HD_OK;
 }
 
-/* What says something of the programs that a plan becomes */
+/* Options that print programs, which a plan after a pass does not have yet. */
 static const char *const of_programs[] = { "json", "schedule", "rank", "saved", "kept", "work" };
 
-/* Options of which only the first would be seen. */
+/* Refuses combinations of options of which only the first would take effect. */
 static int check_views(const struct hd_cli *c, struct hd_err *err)
 {
 	static const char *const tables[] = { "saved", "kept", "work" }, *const others[] = { "work", "schedule",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle generate: text from a checkpoint.
+ * heddle generate: generates text from a checkpoint.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -36,7 +36,7 @@ static void print_logits(const float *z, int64_t vocab)
 	free(line);
 }
 
-/* "1 2 3" */
+/* Parses ids such as "1 2 3". */
 static int parse_ids(const char *text, int64_t vocab, struct hd_ids *out, struct hd_err *err)
 {
 	char *copy = hd_strdup(text), *save, *end;
@@ -57,11 +57,11 @@ static int parse_ids(const char *text, int64_t vocab, struct hd_ids *out, struct
 /* -- prompts ----------------------------------------------------------------------------------- */
 struct prompts {
 	struct hd_ids *all;
-	size_t *special; /* of each: ids before its text, which are not printed */
+	size_t *special; /* for each prompt: the ids before its text, which are not printed */
 	size_t n, cap, cap_special;
 };
 
-/* One more; where: names it in messages. */
+/* Adds a prompt; where: its name in messages. */
 static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_tokenizer *t, const char *text,
 		      const char *where, struct prompts *out, struct hd_err *err)
 {
@@ -80,7 +80,7 @@ static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_
 	return ids->n ? HD_OK : hd_err_set(err, HD_EINVAL, "generate: %s is empty", where);
 }
 
-/* A prompt a line. */
+/* Reads one prompt per line. */
 static int read_prompts(struct hd_job *j, const struct hd_cli *c, const struct hd_tokenizer *t, const char *path,
 			struct prompts *out, struct hd_err *err)
 {
@@ -115,7 +115,7 @@ static int get_prompts(struct hd_job *j, const struct hd_cli *c, const struct hd
 		read_prompts(j, c, t, hd_cli_str(c, "prompts", ""), out, err);
 	else
 		add_prompt(j, c, t, hd_cli_str(c, "prompt", "\n"), "--prompt", out, err);
-	return hd_comm_agree(err); /* each rank has read the file itself */
+	return hd_comm_agree(err); /* each rank has read the file separately */
 }
 
 static void release_prompts(struct prompts *p)
@@ -147,7 +147,7 @@ static int print_text(struct generation *g, const struct hd_ids *ids, size_t bef
 	return HD_OK;
 }
 
-/* n texts from the first. */
+/* Generates and prints n texts, beginning with text `first`. */
 static int some_texts(struct generation *g, size_t first, int64_t n)
 {
 	struct hd_ids *texts = &g->prompts.all[first];
@@ -181,7 +181,7 @@ static int some_logits(struct generation *g, size_t first, int64_t n)
 	return g->err->code;
 }
 
-/* Options that would say nothing here. */
+/* Refuses options that would have no effect. */
 static int check_options(const struct hd_cli *c, struct hd_err *err)
 {
 	static const char *const of_draws[] = { "tokens", "temperature", "top-k", "top-p", "seed", "ignore-eos" };
@@ -199,7 +199,7 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 	return HD_OK;
 }
 
-/* Without a draw: the likeliest token of all is taken. */
+/* Temperature 0 draws nothing: it always takes the likeliest token. */
 static void warn_of_draws(const struct hd_cli *c, const struct hd_sampling *s)
 {
 	static const char *const of_draws[] = { "top-k", "top-p", "seed" };
@@ -222,7 +222,7 @@ static int read_sampling(const struct hd_cli *c, int64_t *tokens, struct hd_samp
 		       : hd_err_set(err, HD_EINVAL, "generate: --top-p: 0 leaves no token; it is above 0, at most 1");
 }
 
-/* Prompts of which the model reads the end alone. */
+/* Warns of prompts of which the model reads only the end. */
 static void warn_of_cuts(const struct prompts *p, int64_t longest, int64_t seq)
 {
 	size_t n = 0;
@@ -240,7 +240,7 @@ static void warn_of_cuts(const struct prompts *p, int64_t longest, int64_t seq)
 		       (long long)longest, (long long)seq);
 }
 
-/* Those of rank 0 for all: where a text ended on some ranks alone, these would wait for the others. */
+/* Gives all ranks the ids of rank 0. If a text ended on some ranks only, these would wait for the others. */
 static void share_ends(struct hd_ids *ends)
 {
 	int64_t n = (int64_t)ends->n;
@@ -253,7 +253,7 @@ static void share_ends(struct hd_ids *ends)
 		hd_comm_bcast(ends->at, (size_t)n * sizeof(*ends->at), 0);
 }
 
-/* With --ids no tokenizer is open, and what it says counts all the same. */
+/* Finds the ids that end a text. With --ids no tokenizer is open, but the ids that end its texts count nevertheless. */
 static void find_ends(struct generation *g)
 {
 	struct hd_section *data = hd_conf_section(g->j->conf, NULL, "data");
@@ -270,7 +270,7 @@ static void find_ends(struct generation *g)
 	hd_tokenizer_close(own);
 }
 
-/* The cache is as large as these prompts and what comes behind them need. */
+/* Opens the programs, with a cache for these prompts and the tokens generated after them. */
 static int open_programs(struct generation *g)
 {
 	struct hd_train_config t;
@@ -292,7 +292,8 @@ static int generate(struct generation *g)
 	int64_t rows;
 
 	HD_TRY(hd_checkpoint_start(g->c, g->j, g->err));
-	if (!g->j->world.rank) /* not before: the start may begin the program anew, and each rank its own */
+	/* Not earlier: the start may execute the program again, and before it every process has rank 0. */
+	if (!g->j->world.rank)
 		warn_of_draws(g->c, &g->sampling);
 	hd_checkpoint_tokenizer(g->c, g->j, "the prompt", &g->t, g->err);
 	if (!g->err->code)

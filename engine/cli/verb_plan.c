@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle plan: what a step takes on a machine that need not be at hand.
+ * heddle plan: predicts the time of a step on a machine that need not be available.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -19,9 +19,9 @@
 
 static const char *const links[HD_LINKS] = { "node", "network" };
 
-struct totals { /* of the stage of which there is most */
+struct totals { /* maxima over the stages; compute, exposed and hidden are those of the busiest */
 	double compute, exposed, hidden, idle, memory, host, moved[2], sent[HD_LINKS];
-	double idle_ratio; /* idle over busy: of this machine, where the bubble is that of the order of units alone */
+	double idle_ratio; /* idle over busy time on this machine; the bubble depends on the schedule alone */
 };
 
 static double most(double a, double b)
@@ -36,7 +36,8 @@ static struct totals total(const struct hd_prediction *r)
 	for (int64_t i = 0; i < r->nstages; i++) {
 		const struct hd_stage_price *s = &r->stages[i];
 
-		if (s->compute + s->exposed > t.compute + t.exposed) { /* the busiest decides the step */
+		/* The busiest stage determines the step's time. */
+		if (s->compute + s->exposed > t.compute + t.exposed) {
 			t.compute = s->compute, t.exposed = s->exposed;
 			t.hidden = most(s->collective - s->exposed, 0);
 		}
@@ -64,7 +65,7 @@ static double model_flops(const struct hd_plan *p)
 	return p->model_flops * (double)p->micros;
 }
 
-/* With recomputation, and what the style computes besides, on all ranks. */
+/* Returns the FLOPs of all ranks, with recomputation and additional computations of the style. */
 static double hardware_flops(const struct hd_plan *p, const struct hd_prediction *r)
 {
 	double flops = hd_plan_flops(p);
@@ -79,7 +80,7 @@ static double tokens(const struct hd_plan *p)
 	return (double)(p->micros * p->batch * p->model.seq);
 }
 
-/* What a stage computes; the rest follows from where it stands. */
+/* Returns 1 if two stages have the same computation: their other times depend only on their position. */
 static int alike(const struct hd_stage_price *a, const struct hd_stage_price *b)
 {
 	return a->parameters == b->parameters &&
@@ -91,7 +92,7 @@ static double seconds_of(const struct hd_stage_price *s, int which)
 	return which == 0 ? s->compute : which == 1 ? s->exposed : s->idle;
 }
 
-/* "7.0 s", or "6.1 s to 7.0 s" of several stages. */
+/* Prints "7.0 s", or "6.1 s to 7.0 s" for several stages. */
 static void print_between(const struct hd_stage_price *s, int64_t n, int which)
 {
 	double low = seconds_of(s, which), high = low;
@@ -126,7 +127,8 @@ static void print_stages(const struct hd_prediction *r)
 	}
 }
 
-/* A server's link carries pushes of all workers and pulls to all; what a slow rank makes all others wait. */
+/* Prints the load of the servers. A server's link carries the pushes of all its workers, and its replies to their
+ * pulls. */
 static void print_servers(const struct hd_prediction *r)
 {
 	const struct hd_server_price *s = &r->servers;
@@ -207,7 +209,7 @@ static json_t *stages_json(const struct hd_prediction *r)
 	return all;
 }
 
-/* alike: seconds of a step in which no rank is slow */
+/* alike: seconds of a step without a slow rank */
 static json_t *slow_json(const struct hd_machine *m, double alike)
 {
 	return json_pack("{s:I, s:o, s:o}", "rank", (json_int_t)m->slow_rank, "factor", hd_json_number(m->slow),
@@ -276,7 +278,7 @@ static int no_machine(struct hd_err *err)
 	return err->code;
 }
 
-/* Options that mean nothing without a search. */
+/* Refuses options that have no meaning without a search. */
 static int without_search(const struct hd_cli *c, struct hd_err *err)
 {
 	static const char *const flags[] = { "top", "out", "space", "tries" };
@@ -310,7 +312,7 @@ static int draw(const struct hd_cli *c, const struct hd_plan *p, const struct hd
 	return hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
 }
 
-/* RANK=FACTOR; alike: seconds of a step in which no rank is slow. */
+/* Reads RANK=FACTOR. *alike: seconds of a step without a slow rank. */
 static int read_slow(struct hd_cli *c, struct hd_plan *p, struct hd_machine *m, const struct hd_style *style,
 		     double *alike, struct hd_err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Verb `plugins`: what is found and why something is refused; of one plugin, the keys that its
- * section of the INI may have.
+ * heddle plugins: lists the plugins found and why some are refused; for one plugin, the keys that its section of the
+ * INI may have.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -110,7 +110,7 @@ static int print_json(FILE *out, json_t *j, struct hd_err *err)
 
 	json_decref(j);
 	fputc('\n', out);
-	if (rc) /* texts of JSON are UTF-8: a path or a plugin's help need not be */
+	if (rc) /* JSON is UTF-8, but a path or a plugin's help need not be */
 		return hd_err_set(err, HD_EINVAL, "a plugin's path or text is not UTF-8");
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle report: metrics files as one page that any browser shows.
+ * heddle report: writes metrics files as one page for any browser.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Names with commas between them; a file whose own name has some is that one file. */
+/* Reads files whose names are separated by commas. If a file with the complete name exists, it is the only one. */
 static int read_all(struct hd_report *r, char *paths, struct hd_err *err)
 {
 	char *rest = NULL;

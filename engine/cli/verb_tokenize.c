@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle tokenize: text to ids, and back.
+ * heddle tokenize: converts text to ids, and ids to text.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"

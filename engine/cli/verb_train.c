@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle train.
+ * heddle train: trains a model.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
@@ -18,14 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ENDING 5.0 /* seconds that a run which another follows may take to end */
+#define ENDING 5.0 /* seconds for which a new run waits until an earlier one in the same directory has ended */
 
 struct save_dir {
-	char *made; /* it was not there before; NULL: it was, or there is none */
+	char *made; /* the directory, if this run created it, else NULL */
 	struct hd_lock_held lock;
 };
 
-/* A run that was refused leaves no empty directory. */
+/* Releases the directory. A refused run leaves no empty directory. */
 static void close_dir(struct save_dir *d)
 {
 	hd_dir_unlock(&d->lock);
@@ -34,7 +34,8 @@ static void close_dir(struct save_dir *d)
 	free(d->made);
 }
 
-/* Rank 0: two runs in one directory would remove each other's.  What a kill within a save has left there may fill the disk. */
+/* Takes the directory; called on rank 0. It is locked, since two runs in one directory would remove each other's
+ * checkpoints. Remains of an interrupted save are deleted, since they may fill the disk. */
 static int take_dir(const char *dir, struct save_dir *d, struct hd_err *why)
 {
 	struct hd_err ignored = { 0 };
@@ -45,7 +46,7 @@ static int take_dir(const char *dir, struct save_dir *d, struct hd_err *why)
 	return HD_OK;
 }
 
-/* Rank 0 writes the files of [log]; the directory of checkpoints every rank. */
+/* Rank 0 writes the files of [log]; all ranks write to the directory of checkpoints. */
 static int open_outputs(const struct hd_job *j, struct hd_conf *conf, struct save_dir *d, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
@@ -62,7 +63,7 @@ static int open_outputs(const struct hd_job *j, struct hd_conf *conf, struct sav
 	return HD_OK;
 }
 
-/* Every rank, when rank 0 has it. */
+/* Checks on every rank that the directory can be written; called when rank 0 has created it. */
 static int check_dir(struct hd_conf *conf, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
@@ -114,14 +115,15 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, str
 	return hd_train(j, err);
 }
 
-/* Without --mpi=pmix each task of srun would be a run of its own, and write to the files of the others. */
+/* Refuses tasks of srun that MPI does not connect. Without --mpi=pmix each would be a separate run, and write to the
+ * same files. */
 static int tasks_connected(struct hd_job *j, struct hd_err *err)
 {
 	int tasks = hd_launch_unconnected();
 
 	if (!tasks)
 		return HD_OK;
-	j->world.rank = !hd_launch_first(); /* one speaks for all */
+	j->world.rank = !hd_launch_first(); /* only one task prints the error */
 	return hd_err_set(
 		err, HD_EINVAL,
 		"srun has started %d tasks, but MPI connects none of them. Start them with srun --mpi=pmix, or separate "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/cli/verbs.h - the subcommands; one file each, verb_NAME.c.  Each returns the exit status.
+ * engine/cli/verbs.h - the subcommands, one per file verb_NAME.c. Each function returns the exit status.
  */
 #ifndef HD_ENGINE_CLI_VERBS_H
 #define HD_ENGINE_CLI_VERBS_H
@@ -21,7 +21,7 @@ int hd_verb_tokenize(struct hd_cli *c);
 int hd_verb_plugins(struct hd_cli *c);
 int hd_verb_report(struct hd_cli *c);
 
-/* A line for each plugin that is found; with a name or path: that one and its options. */
+/* Prints a line for each plugin found; with a name or path, only that plugin and its options. */
 int hd_plugins_print(FILE *out, const char *name_or_path, int json, struct hd_err *err);
 
 #endif

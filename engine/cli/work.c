@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the kernels of a step have to do, by unit and kind: products' FLOPs, and the bytes of their operands, each read or
- * written once.  On a machine's rates these are the times that no kernel of that kind can be under.
+ * The work of a step's kernels, by unit and kind: FLOPs of matrix products, and bytes of operands, each read or written
+ * once. Divided by a machine's rates, these are lower bounds of the times of such kernels.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -21,7 +21,7 @@ struct kernel_kind {
 struct kinds {
 	struct kernel_kind *all;
 	size_t n;
-}; /* room for all nodes */
+}; /* all has room for all nodes */
 
 static struct kernel_kind *kind_of(struct kinds *k, uint32_t unit, const char *op)
 {
@@ -32,7 +32,7 @@ static struct kernel_kind *kind_of(struct kinds *k, uint32_t unit, const char *o
 	return &k->all[k->n++];
 }
 
-/* What only names bytes counts where they had to be copied. */
+/* Counts a node. One that only renames bytes counts if they had to be copied. */
 static void count(struct kinds *k, const struct hd_program *g, const struct node *n, int64_t times)
 {
 	struct hd_cost cost = { .size = sizeof(cost) };
@@ -70,7 +70,7 @@ void hd_work_print(struct hd_plan *p, const struct hd_program *g, int json)
 	k.all = hd_alloc((nodes + 1) * sizeof(*k.all));
 	for (const struct node *n = p->first; n; n = n->next)
 		if (!n->comm.kind && !(n->v.phase & (HD_UNIT_G | HD_UNIT_S)) &&
-		    hd_node_here(g, n)) /* those give tensors to movements */
+		    hd_node_here(g, n)) /* G and S units give tensors to movements */
 			count(&k, g, n, n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
 	for (size_t i = 0; i < k.n; i++)
 		print(&k.all[i], all);
