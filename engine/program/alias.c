@@ -51,7 +51,8 @@ static void merge(struct hd_program *g, struct tensor *t, struct tensor *in, int
 	g->members_of[in->id] = t;
 }
 
-/* When a reader is done with what it reads: itself, or where its communication is waited for. */
+/* Returns when reader r is done with its operand: at its own position, or, for a communication, where it is waited
+ * for. */
 static int64_t done_reading(const struct hd_program *g, const struct node *r)
 {
 	int64_t at = g->position[r->id];
@@ -66,13 +67,14 @@ static int64_t done_reading(const struct hd_program *g, const struct node *r)
 	return FOREVER;
 }
 
-/* Movements of a leaf by another unit than n's end before n: a parameter that G sends comes back as a gradient before its update. */
+/* Returns when r is done reading, from the point of view of n. A movement of a leaf in a unit other than n's has ended
+ * before n runs. For example, a parameter that G sends comes back as a gradient before its update. */
 static int64_t done_before(const struct hd_program *g, const struct node *r, const struct node *n, int of_leaf)
 {
 	return of_leaf && r->v.phase != n->v.phase ? g->position[r->id] : done_reading(g, r);
 }
 
-/* The last position at which anything but `except` reads bytes of the root's whole family. */
+/* Returns the last position at which any node but `except` reads bytes of the root or of tensors merged into it. */
 static int64_t last_read_of(const struct hd_program *g, const struct tensor *root, const struct node *except,
 			    int of_leaf)
 {
@@ -102,7 +104,7 @@ static int is_leaf(const struct tensor *t)
 	return !t->v.node;
 }
 
-/* -- views ------------------------------------------------------------------------------------------------------------------ */
+/* -- views ------------------------------------------------------------------------------------------------------- */
 static int64_t position_index(const struct hd_program *g, const struct node *n, int64_t j)
 {
 	int64_t me = n->pos.group ? hd_member_index(g->plan, G(n->pos.group), g->rank) : 0;
@@ -113,8 +115,8 @@ static int64_t position_index(const struct hd_program *g, const struct node *n, 
 	return i < 0 ? i + n->parts : i;
 }
 
-/* The pieces lie one behind the other.  Behind dims of one element only where a rank has all pieces: of a view of its own piece the
- * whole would stay in memory. */
+/* Returns whether the pieces along n->along are contiguous. Leading dims of one element are skipped only where a rank
+ * has all pieces. A view of the rank's own piece would keep the complete tensor in memory. */
 static int is_leading(const struct node *n, const struct tensor *t)
 {
 	uint32_t i = 0;
@@ -145,7 +147,7 @@ static void view(struct hd_program *g, struct node *n)
 		merge(g, y, x, position_index(g, n, 0) * hd_local_bytes(y));
 }
 
-/* -- in place ------------------------------------------------------------------------------------------------------------------ */
+/* -- in place ---------------------------------------------------------------------------------------------------- */
 static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x, const struct tensor *y)
 {
 	int64_t offset;
@@ -155,7 +157,7 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 	    (y->step && !root->step))
 		return 0;
 	if (!y->step && root->step)
-		return 0; /* a step's buffer, and this runs once a micro-batch */
+		return 0; /* the buffer exists once a step, and the node runs once per micro-batch */
 	if (is_leaf(root) && root->assign != y)
 		return 0;
 	return last_read_of(g, root, n, is_leaf(root)) < g->position[n->id];
@@ -182,7 +184,7 @@ static void in_place(struct hd_program *g, struct node *n)
 			continue;
 		if (may_overwrite(g, n, n->ins[i], n->outs[k]))
 			merge(g, n->outs[k], n->ins[i], 0);
-		else if (hd_is(n, OP_ROLE_MAP)) /* any input of the result's dims will do */
+		else if (hd_is(n, OP_ROLE_MAP)) /* any input with the result's dims will do */
 			for (uint32_t j = 1; j < n->v.nin; j++)
 				if (n->ins[j]->v.ndim == n->outs[k]->v.ndim &&
 				    may_overwrite(g, n, n->ins[j], n->outs[k])) {
@@ -192,7 +194,7 @@ static void in_place(struct hd_program *g, struct node *n)
 	}
 }
 
-/* -- pieces: x is made inside y ----------------------------------------------------------------------------------------------- */
+/* -- pieces: x is computed inside y ------------------------------------------------------------------------------ */
 static int can_live_in(struct hd_program *g, struct node *n, struct tensor *x, const struct tensor *y)
 {
 	int64_t offset;
@@ -218,7 +220,7 @@ static void pieces(struct hd_program *g, struct node *n)
 	}
 }
 
-/* -- accumulators ----------------------------------------------------------------------------------------------------------------- */
+/* -- accumulators ------------------------------------------------------------------------------------------------ */
 static int is_contribution(const struct hd_program *g, const struct tensor *t)
 {
 	struct node **r = g->readers[t->id];
@@ -240,7 +242,7 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 			  hd_local_bytes(x) == hd_local_bytes(y) &&
 			  !(hd_is(m, OP_ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
 
-		/* one flag for all outputs of a kernel */
+		/* a kernel has one accumulate flag for all its outputs */
 		for (uint32_t o = all && !(k->flags & HD_K_ACC); all && o < m->v.nout; o++)
 			all = is_contribution(g, m->outs[o]) &&
 			      (g->at[m->outs[o]->id].root == m->outs[o] || m->outs[o] != x);
@@ -249,8 +251,9 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 	}
 }
 
-/* -- leaves: the value that an update leaves, or its pieces put together, is made in the leaf, if nothing reads the old one -------- */
-/* Runs only if the update does: a step that is not finite leaves leaves as they are. */
+/* -- leaves: an update's result, or its joined pieces, is computed in the leaf if nothing reads the old value ---- */
+/* Returns whether n is an update or only assembles pieces of its result. Such a node runs only if the update does, so
+ * a step that is not finite leaves the leaves unchanged. */
 static int from_update(const struct node *n)
 {
 	int moved = (n->is->flags & OP_FLAG_PIECES) != 0;
@@ -262,7 +265,8 @@ static int from_update(const struct node *n)
 	return moved;
 }
 
-/* What is sent comes into the leaf itself where it is that alone; else it is copied there. */
+/* Receives the pulled value directly into the leaf if the message contains nothing else. Otherwise it is copied
+ * there. */
 static void pulled(struct hd_program *g, const struct node *n, struct tensor *leaf)
 {
 	struct tensor *y = n->outs[0], *x = n->ins[0];
@@ -292,7 +296,7 @@ static void in_leaf(struct hd_program *g, struct tensor *leaf)
 	merge(g, root, leaf, 0);
 }
 
-/* -- all -------------------------------------------------------------------------------------------------------------------------- */
+/* -- all --------------------------------------------------------------------------------------------------------- */
 int hd_alias(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
@@ -305,7 +309,7 @@ int hd_alias(struct hd_program *g)
 			g->at[keep[i]->id].last_read = FOREVER;
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		g->at[p->moe_stats[i]->id].last_read = FOREVER;
-	for (size_t i = 0; g->keep_gradients && i < g->ntensors; i++) /* a save reads them behind the update */
+	for (size_t i = 0; g->keep_gradients && i < g->ntensors; i++) /* a save reads them after the update */
 		if (hd_is_gradient(g->tensors[i]))
 			g->at[g->tensors[i]->id].last_read = FOREVER;
 	for (size_t i = 0; i < g->ntensors; i++)
@@ -327,7 +331,7 @@ int hd_alias(struct hd_program *g)
 	for (size_t i = 0; i < g->ntensors; i++)
 		if (is_leaf(g->tensors[i]))
 			in_leaf(g, g->tensors[i]);
-	for (size_t i = 0; i < g->ntensors; i++) { /* straight to the root */
+	for (size_t i = 0; i < g->ntensors; i++) { /* point each tensor directly to its root */
 		struct tensor *t = g->tensors[i];
 		int64_t offset;
 		struct tensor *r = root_of(g, t, &offset);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the plans of two ranks part: the hash of each node, and a node in words.
+ * Helps to find where the plans of two ranks begin to differ: a hash of each node, and a node described in words.
  */
 #include <config.h>
 #include "engine/base/hash.h"
@@ -23,7 +23,7 @@ char *hd_plan_node_hashes(struct hd_plan *p)
 	return text;
 }
 
-/* The first that has a name; else what the node makes. */
+/* Returns the node's first operand or result with a name, or else its first result. */
 static const struct tensor *subject(const struct node *n)
 {
 	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++) {

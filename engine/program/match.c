@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The programs of all ranks, run on paper for the order of what they say to each other alone.
+ * Checks that the communication of all ranks matches, by simulating their programs with nothing but their
+ * communication.
  *
- * Ranks of a class run the same nodes and do so at once, so one number stands for all ranks that differ in other
- * coordinates, and a movement among those is always met.  What is left are the movements over axes of classes: over
- * stages, and over axes along which some members run what others do not.
+ * Ranks of a class run the same nodes at the same time. So one number stands for all ranks that differ only in other
+ * coordinates, and movements among those always match. That leaves the movements over axes of classes: over stages,
+ * and over axes along which some members run nodes that others do not.
  *
- * Each transport is taken at its strictest: a collective holds a rank until all its members have come to it (as in shared
- * memory), a send until the receive has begun where it is waited for (as between hosts).  Each rank's next step depends on
- * nothing but what others have come to, so one order of walking through the programs shows what all orders do.
+ * Each transport is assumed to be as strict as possible. A collective holds a rank until all its members have arrived
+ * (as in shared memory). The wait for a send ends only when the receive has begun (as between hosts). Each rank's next
+ * step depends only on what other ranks have reached, so simulating one order shows what happens in all orders.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -20,45 +21,46 @@ enum { SEND, RECEIVE, MEET, WAIT };
 struct said {
 	const struct node *node;
 	int32_t kind, micro;
-	int64_t request; /* of a send or receive; WAIT: which is waited for */
+	int64_t request; /* identifies a send or receive; for WAIT, the one that is waited for */
 };
-struct turns { /* of a class */
+struct turns { /* events of a class, in order */
 	struct said *v;
 	size_t n, cap;
 	int64_t requests;
 };
 
-struct arrival { /* what a rank has come to */
+struct arrival { /* an event that a rank has reached */
 	const struct said *event;
-	int64_t rank; /* number of the rank that came first */
+	int64_t rank; /* number of the rank that arrived first */
 };
 struct arrivals {
 	struct arrival *v;
 	size_t n, cap;
 };
 
-/* A pair of ranks and a channel, or the members of a communicator: what is met here, in its order. */
+/* A meeting point: a pair of ranks and a channel, or the members of a communicator. It lists what has arrived, in
+ * order. */
 struct encounter {
 	const struct group *group;
-	int64_t from, to; /* messages: numbers of the ranks; a communicator: of its first member, and -1 */
+	int64_t from, to; /* messages: numbers of the ranks; communicator: number of its first member, and -1 */
 	int channel;
-	struct arrivals sent, received; /* a communicator: sent alone, once for each movement */
-	int64_t *come;                  /* a communicator: by movement, how many members */
+	struct arrivals sent, received; /* a communicator uses only `sent`, once for each movement */
+	int64_t *come;                  /* communicator: by movement, how many members have arrived */
 	size_t cap_come;
 	struct encounter *next;
 };
 
-struct request { /* of a send or receive: number `at` of its meeting */
+struct request { /* a send or receive: arrival `at` of its meeting point */
 	const struct encounter *on;
 	size_t at;
 	int sends;
 };
 
-struct walker { /* a rank, on its way */
+struct walker { /* a rank's progress */
 	size_t at;
 	struct request *requests;
-	size_t *met; /* by group: movements of its communicator that it has come to */
-	int inside;  /* it has come to the movement that it is at */
+	size_t *met; /* by group: how many movements of its communicator the rank has passed */
+	int inside;  /* the rank has arrived at its current movement, and waits for the other members */
 };
 
 #define BUCKETS 4096
@@ -70,8 +72,8 @@ struct hd_match_run {
 	struct encounter *meetings[BUCKETS];
 };
 
-/* -- what a class does --------------------------------------------------------------------------------------------------- */
-/* Bit per axis. */
+/* -- what a class does ------------------------------------------------------------------------------------------- */
+/* Returns the group's axes, one bit per axis. */
 static uint32_t axes_of(const struct group *g)
 {
 	uint32_t axes = 0;
@@ -140,8 +142,8 @@ void hd_match_add(struct hd_match_run *m, int64_t class_number, const struct hd_
 	free(w);
 }
 
-/* -- who meets whom ------------------------------------------------------------------------------------------------------ */
-/* The number of the rank that has rank i's coordinates, but those of number k on these axes. */
+/* -- which ranks meet -------------------------------------------------------------------------------------------- */
+/* Returns the number of the rank with rank i's coordinates, except those of number k on the given axes. */
 static int64_t number_at(const struct hd_match_run *m, int64_t i, uint32_t axes, int64_t k)
 {
 	int64_t number = 0, each = 1;
@@ -196,7 +198,7 @@ static size_t arrive(struct arrivals *to, const struct said *e, int64_t rank)
 	return to->n++;
 }
 
-/* -- what is wrong ------------------------------------------------------------------------------------------------------- */
+/* -- what is wrong ----------------------------------------------------------------------------------------------- */
 static const char *maker(const struct hd_plan *p, const struct node *n)
 {
 	int who = n->made_by >= 0 ? n->made_by : n->asked_by - 1;
@@ -204,7 +206,8 @@ static const char *maker(const struct hd_plan *p, const struct node *n)
 	return who >= 0 ? p->inst[who].name : "the engine";
 }
 
-/* "send of x (batch,embed) of layer 1 on p (64 f32, micro-batch 2, made by w)" */
+/* Describes an event: "send of x (batch,embed) of layer 1 on p (64 f32, micro-batch 2, made by w)". The caller frees
+ * it. */
 static char *describe(const struct hd_match_run *m, const struct said *e)
 {
 	const struct node *n = e->node;
@@ -221,7 +224,7 @@ static char *describe(const struct hd_match_run *m, const struct said *e)
 			 micro, maker(m->p, n));
 }
 
-/* Of two ranks, what each comes to; how: what is wrong with that. */
+/* Reports what two ranks have reached; how: what is wrong about it. */
 static int refuse(const struct hd_match_run *m, struct hd_err *err, const char *how, const struct arrival *a,
 		  const struct arrival *b)
 {
@@ -233,7 +236,7 @@ static int refuse(const struct hd_match_run *m, struct hd_err *err, const char *
 	return err->code;
 }
 
-/* A send and its receive are one movement of the plan. */
+/* Returns whether a send and a receive are the same movement of the plan. */
 static int is_same_message(const struct said *send, const struct said *receive)
 {
 	const struct node *s = send->node, *r = receive->node;
@@ -250,7 +253,7 @@ static int check_pair(const struct hd_match_run *m, const struct encounter *t, s
 		      &t->received.v[at]);
 }
 
-/* -- the walk ------------------------------------------------------------------------------------------------------------ */
+/* -- the walk ---------------------------------------------------------------------------------------------------- */
 static const struct said *said_of(const struct hd_match_run *m, int64_t rank)
 {
 	const struct turns *s = &m->classes[m->c->of[rank]];
@@ -268,7 +271,8 @@ static int say(struct hd_match_run *m, int64_t rank, const struct said *e, struc
 	return 1;
 }
 
-/* Members whose numbers differ: ranks beyond them come along. */
+/* Returns how many members of the group have different numbers. Each of them stands for the ranks that have the same
+ * number. */
 static int64_t members_of(const struct hd_match_run *m, const struct group *g)
 {
 	int64_t all = 1;
@@ -283,7 +287,7 @@ static struct encounter *communicator(struct hd_match_run *m, int64_t rank, cons
 	return encounter_at(m, g, number_at(m, rank, axes_of(g), 0), -1, 0);
 }
 
-/* -> 1: all members have come. */
+/* Returns 1 if all members have arrived. */
 static int meet(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
 {
 	const struct group *g = e->node->comm.group;
@@ -310,7 +314,7 @@ static int meet(struct hd_match_run *m, int64_t rank, const struct said *e, stru
 	return 1;
 }
 
-/* -> 1: it goes on; 0: it waits. */
+/* Returns 1 if the rank proceeds, 0 if it waits. */
 static int step(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
 {
 	const struct request *r;
@@ -343,7 +347,7 @@ static int walk_ranks(struct hd_match_run *m, struct hd_err *err)
 	return HD_OK;
 }
 
-/* -- who waits for ever -------------------------------------------------------------------------------------------------- */
+/* -- which ranks wait forever ------------------------------------------------------------------------------------ */
 static int64_t absent_member(struct hd_match_run *m, int64_t rank, const struct group *g)
 {
 	int64_t first = number_at(m, rank, axes_of(g), 0);
@@ -361,7 +365,7 @@ static int64_t absent_member(struct hd_match_run *m, int64_t rank, const struct 
 	return rank;
 }
 
-/* What a rank that waits waits in, and for whom. */
+/* Returns the event in which a waiting rank waits; *other: the rank that it waits for. */
 static struct arrival waits_in(struct hd_match_run *m, int64_t rank, int64_t *other)
 {
 	const struct said *e = said_of(m, rank);
@@ -388,7 +392,7 @@ static int waits_for_ended(struct hd_match_run *m, const struct arrival *a, int6
 	return err->code;
 }
 
-/* Whether a rank that others wait for has what they wait for before it. */
+/* Returns whether a rank still has, among its later events, the one that other ranks wait for. */
 static int will_come(struct hd_match_run *m, int64_t rank, const struct arrival *a)
 {
 	const struct turns *s = &m->classes[m->c->of[rank]];
@@ -405,7 +409,7 @@ static int will_come(struct hd_match_run *m, int64_t rank, const struct arrival 
 	return 0;
 }
 
-/* From a rank that waits to the one it waits for, until two wait for each other, or one has ended. */
+/* Follows the chain from a waiting rank to the one it waits for, until two wait for each other, or one has ended. */
 static int find_circle(struct hd_match_run *m, int64_t rank, struct hd_err *err)
 {
 	int64_t other = rank, next;
@@ -419,7 +423,7 @@ static int find_circle(struct hd_match_run *m, int64_t rank, struct hd_err *err)
 	return refuse(m, err, "two ranks wait for each other for ever", &a, &b);
 }
 
-/* Sends that nobody waits for, in the end: each has a receive all the same. */
+/* Checks sends that nothing waits for: each must still have its receive. */
 static int check_left(const struct hd_match_run *m, struct hd_err *err)
 {
 	for (int i = 0; i < BUCKETS; i++)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What overwrites what, among tensors that exist once a step.  Bytes are shared by program order (alias.c), and sync runs
- * in the order in which gradients become ready. Where a later node overwrites what an earlier one reads, or what a movement
- * still sends, that order has to be kept.
+ * Finds which nodes overwrite data that other nodes read, among tensors that exist once a step. Tensors share bytes by
+ * program order (alias.c), but sync runs in the order in which gradients become ready. Where a later node overwrites
+ * what an earlier one reads, or what a movement still sends, program order must be kept.
  *
- * Only nodes that leave a result in place of an input overwrite anything, and only in that result's root.  So they are kept
- * by root, and nobody looks at pairs that have no byte in common.
+ * Only nodes that write a result in place of an input overwrite anything, and only in that result's root. So they are
+ * listed by root, and pairs without a common byte are never compared.
  */
 #include <config.h>
 #include "engine/program/program.h"
 #include "engine/program/overwrites.h"
 #include <stdlib.h>
 
-/* Whether two tensors, of a step, have bytes in common. */
+/* Returns whether two tensors that exist once a step have bytes in common. */
 static int overlap(const struct hd_program *g, const struct tensor *a, const struct tensor *b)
 {
 	const struct storage *x = &g->at[a->id], *y = &g->at[b->id];
@@ -20,7 +20,7 @@ static int overlap(const struct hd_program *g, const struct tensor *a, const str
 	       y->offset < x->offset + hd_local_bytes(a);
 }
 
-/* A result in place of an input overwrites what it shares with others; every other result has bytes of its own. */
+/* Returns whether the result replaces one of its node's inputs. Every other result has bytes of its own. */
 static int in_place(const struct hd_program *g, const struct node *n, const struct tensor *result)
 {
 	for (uint32_t i = 0; i < n->v.nin; i++)
@@ -29,7 +29,8 @@ static int in_place(const struct hd_program *g, const struct node *n, const stru
 	return 0;
 }
 
-/* Names for bytes that are there already: these neither read nor write, and may stand before what they read. */
+/* Returns whether the node only names existing bytes. It neither reads nor writes, and may run before its input is
+ * written. */
 static int only_names(const struct node *n)
 {
 	return (n->is->flags & OP_FLAG_NAMES) != 0;
@@ -65,13 +66,13 @@ static void release(const struct hd_program *g, struct overwriters *all)
 	hd_sparse_destroy(all);
 }
 
-/* -- sync, before its order is known -------------------------------------------------------------------------------------- */
+/* -- sync, before its order is known ----------------------------------------------------------------------------- */
 static int by_position(const struct hd_program *g, const struct node *a, const struct node *b)
 {
 	return g->position[a->id] < g->position[b->id] ? -1 : g->position[a->id] > g->position[b->id];
 }
 
-/* Into a list in program order, once. */
+/* Inserts n into a list that is in program order, unless it is there. */
 static void insert(const struct hd_program *g, struct node_list *l, struct node *n)
 {
 	size_t i = l->n;
@@ -111,8 +112,8 @@ void hd_later_overwriters(const struct hd_program *g, struct node_list *by_node)
 	release(g, all);
 }
 
-/* -- movements of sync, on the timeline ----------------------------------------------------------------------------------- */
-/* What a movement sends must not be overwritten before it is done. */
+/* -- movements of sync, on the timeline -------------------------------------------------------------------------- */
+/* Makes a movement wait before the first entry that overwrites what it sends. */
 static void wait_before(const struct hd_program *g, const struct overwriters *x, int64_t e)
 {
 	struct entry *m = &g->entries[e];

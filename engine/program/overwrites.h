@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/program/overwrites.h - what overwrites what, among tensors that exist once a step.
+ * engine/program/overwrites.h - finds which nodes overwrite what other nodes read, among tensors that exist once a
+ * step.
  */
 #ifndef HD_ENGINE_OVERWRITES_H
 #define HD_ENGINE_OVERWRITES_H
@@ -7,9 +8,9 @@
 
 struct overwriter {
 	struct node *node;
-	int64_t entry; /* 0 before there is a timeline */
+	int64_t entry; /* 0 if there is no timeline yet */
 };
-struct overwriters { /* of one root, in their order */
+struct overwriters { /* overwriters of one root, in their order */
 	struct overwriter *v;
 	size_t n, cap;
 };
@@ -18,8 +19,8 @@ struct node_list {
 	size_t n, cap;
 };
 
-/* by_node, by node id: to each node of sync is added what overwrites an input of it, of sync that is later in the program. */
+/* Appends to by_node[id], for each sync node, the later sync nodes that overwrite one of its inputs. */
 void hd_later_overwriters(const struct hd_program *g, struct node_list *by_node);
-void hd_wait_for_overwrites(struct hd_program *g); /* a movement of sync is done before what it sends is overwritten */
+void hd_wait_for_overwrites(struct hd_program *g); /* a movement of sync ends before its operand is overwritten */
 
 #endif

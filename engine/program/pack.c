@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Offsets in one arena for buffers whose lifetimes are known: packing rectangles of time x address.
+ * Finds offsets in one arena for buffers whose lifetimes are known: it packs rectangles of time x address.
  *
- * Greedy: spans are placed one by one, each at the lowest gap (or the tightest) that the placed
- * spans of overlapping time leave.  The order decides the quality and no order is best everywhere,
- * so several are tried. The spans that stick out at the top are moved to the front of the best order
- * for another try. This goes on until the bound is reached or the work allowed is spent.
+ * The search is greedy. Spans are placed one by one, each at the lowest gap (or the tightest) that the placed spans of
+ * overlapping time leave. The order determines the quality and no order is always best, so several are tried. Then the
+ * span that sticks out at the top is moved to the front of the best order for another try. This continues until the
+ * bound is reached or the allowed work is spent.
  *
- * Placed spans stand in leaves in the order of their addresses.  A leaf that no span of it overlaps
- * in time is skipped, and so is one where all do and no gap between them is large enough. Lifetimes
- * of forward and backward are nested, so nearly all leaves are of one kind or the other.
+ * Placed spans are stored in leaves, ordered by address. A leaf is skipped if none of its spans overlaps in time. It
+ * is also skipped if all do and no gap between them is large enough. Lifetimes of forward and backward are nested, so
+ * nearly every leaf is one or the other.
  */
 #include <config.h>
 #include "engine/base/err.h"
@@ -17,24 +17,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies for the widths of the machines it may run on; string.h says whether this is glibc, which that needs. */
+/* Compiles one copy for each vector width of the machines that may run it. That needs glibc, which string.h
+ * identifies. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDE
 #endif
-#define INLINE static inline __attribute__((always_inline)) /* into each copy */
+#define INLINE static inline __attribute__((always_inline)) /* inlined into each copy */
 
 #define LEAF 64
-#define WORK 1500 /* leaves and spans looked at per span; then the best so far must do */
+#define WORK 1500 /* leaves and spans visited per span; after that the best result so far is used */
 #define REPAIRS 200
 
 struct placed {
 	int64_t from, to;
 	int32_t first, last;
-}; /* addresses from..to-1 */
+}; /* addresses from ... to - 1 */
 
-/* By address.  Times stand apart, so that one instruction compares several: most of planning is this. */
+/* Spans ordered by address. Times have arrays of their own, so that one instruction compares several: most planning
+ * time is spent here. */
 struct leaf_spans {
 	int32_t first[LEAF], last[LEAF];
 	struct {
@@ -42,10 +44,10 @@ struct leaf_spans {
 	} p[LEAF];
 };
 
-struct leaf {         /* what is asked of nearly all stands side by side */
+struct leaf {         /* a summary that answers nearly all queries, stored contiguously */
 	int64_t from; /* lowest address */
 	int64_t to;   /* highest end */
-	int64_t gap;  /* largest hole between its spans if all of them count */
+	int64_t gap;  /* largest hole between its spans if all of them overlap in time */
 	int32_t first_min, first_max, last_min, last_max;
 	int n;
 	struct leaf_spans *in;
@@ -109,7 +111,7 @@ static void split(struct packing *a, size_t at)
 	summarize(&a->leaf[at + 1]);
 }
 
-/* The last leaf that begins at or below it */
+/* Returns the last leaf that begins at or below the address. */
 static size_t leaf_for(const struct packing *a, int64_t from)
 {
 	size_t low = 0, high = a->n;
@@ -168,12 +170,12 @@ static void clear(struct packing *a)
 struct gap_search {
 	int64_t bytes;
 	int32_t first, last;
-	int64_t end;         /* of all that was seen and counts */
-	int64_t best, waste; /* tightest gap so far; -1: none */
+	int64_t end;         /* highest end of the overlapping spans so far */
+	int64_t best, waste; /* tightest gap so far, and how much larger it is; -1: none */
 	int64_t work;
 };
 
-/* A span that counts: the hole before it.  -> 1 if that will do. */
+/* Visits a span that overlaps in time, and the hole below it. Returns 1 if that hole will do. */
 INLINE int see(struct gap_search *s, int64_t from, int64_t to, int tight)
 {
 	int64_t hole = from - s->end;
@@ -188,7 +190,7 @@ INLINE int see(struct gap_search *s, int64_t from, int64_t to, int tight)
 	return 0;
 }
 
-/* By span of the leaf: whether both live at one time.  All of the room is looked at, for whole vectors. */
+/* Sets meet[i] to whether span i of the leaf overlaps in time. Compares all LEAF entries, so that vectors are full. */
 INLINE void meets(const struct leaf_spans *l, int32_t first, int32_t last, uint8_t *meet)
 {
 #pragma omp simd
@@ -211,7 +213,7 @@ INLINE int see_leaf(struct gap_search *s, const struct leaf *l, int tight)
 	s->work += l->n;
 	meets(l->in, s->first, s->last, meet.one);
 	for (int i = 0; i < l->n; i += 8)
-		for (uint64_t m = le64toh(meet.eight[i / 8]); m; m &= m - 1) { /* its lowest byte that is 1 */
+		for (uint64_t m = le64toh(meet.eight[i / 8]); m; m &= m - 1) { /* the lowest byte that is 1 */
 			int k = i + __builtin_ctzll(m) / 8;
 
 			if (k < l->n && see(s, l->in->p[k].from, l->in->p[k].to, tight))
@@ -220,7 +222,7 @@ INLINE int see_leaf(struct gap_search *s, const struct leaf *l, int tight)
 	return 0;
 }
 
-/* From the lowest address up, until a gap will do. */
+/* Searches from the lowest address up, until a gap will do. */
 WIDE static void look_for_gap(struct gap_search *s, const struct packing *a, int tight)
 {
 	for (size_t i = 0; i < a->n; i++)
@@ -259,7 +261,7 @@ static int is_before(const struct key *x, const struct key *y)
 		return x->major > y->major;
 	if (x->minor != y->minor)
 		return x->minor > y->minor;
-	return x->i < y->i; /* the plan must not depend on how it is sorted */
+	return x->i < y->i; /* makes the plan independent of the sorting algorithm */
 }
 
 static void merge(struct key *to, const struct key *a, const struct key *b, const struct key *end)
@@ -270,7 +272,7 @@ static void merge(struct key *to, const struct key *a, const struct key *b, cons
 		*to++ = y == end || (x < b && is_before(x, y)) ? *x++ : *y++;
 }
 
-/* Runs are merged, each time twice as long ones: qsort calls a function for each comparison, which takes longer. */
+/* Merges runs, which double in length each time. qsort calls a function for each comparison, which takes longer. */
 static void sort_keys(struct key *k, int64_t n)
 {
 	struct key *other = hd_alloc((size_t)(n + 1) * sizeof(*other)), *from = k, *to = other, *swap;
@@ -294,8 +296,9 @@ static struct key key_of(const struct hd_memory_span *s, int64_t i, int order)
 	double life = (double)(s->last - s->first) + 1;
 
 	switch (order) {
-	/* What is large and lasts to the end, as accumulators do, leaves room that is there early and goes.  From the end it is
-	 * room that comes: so spans of one size, the latest first, need as many places as exist at one time. */
+	/* Large spans that last to the end, such as accumulators, leave room that exists early and disappears. Seen
+	 * from the end, room only appears. So if spans of one size are placed latest first, they need only as many
+	 * places as exist at one time. */
 	case BY_BYTES_BACK: return (struct key){ bytes, last, i };
 	case BY_BYTES: return (struct key){ bytes, -first, i };
 	case BY_LIFE: return (struct key){ life, bytes, i };
@@ -304,7 +307,7 @@ static struct key key_of(const struct hd_memory_span *s, int64_t i, int order)
 	}
 }
 
-/* -> spans that need room */
+/* Sorts the spans that need room. Returns their number. */
 static int64_t sort(struct key *k, const struct hd_memory_span *s, int64_t n, int order)
 {
 	int64_t some = 0;
@@ -325,9 +328,9 @@ struct pack_plan {
 	int tight;
 };
 
-/* Places in the plan's order. Stops at the span that would make it no better than the best. It also
- * stops when the work is spent and there is a best.
- * -> that span's place in the order, or -1: this is the best now. */
+/* Places the spans in the plan's order. Stops at the span that would make the result no better than the best. Also
+ * stops when the work is spent, if there is a best. Returns that span's position in the order, or -1 if this is the
+ * new best. */
 static int64_t attempt(struct pack_plan *p)
 {
 	struct packing a = { 0 };
@@ -340,7 +343,7 @@ static int64_t attempt(struct pack_plan *p)
 		if (a.top >= p->best)
 			break;
 		if (p->best < INT64_MAX && a.work + p->work + (p->n - 1 - k) * LEAF > WORK * p->n) {
-			a.work = WORK * p->n + 1; /* it would be before the last is placed: each takes LEAF or more */
+			a.work = WORK * p->n + 1; /* the rest would exceed it: each span takes LEAF or more */
 			break;
 		}
 	}
@@ -381,7 +384,7 @@ static void try_orders(struct pack_plan *p, int64_t all)
 	memcpy(p->order, p->best_order, (size_t)p->n * sizeof(*p->order));
 }
 
-/* The span that sticks out goes first next time. */
+/* Tries again with the span that sticks out moved to the front. */
 static void repair(struct pack_plan *p)
 {
 	int64_t at;

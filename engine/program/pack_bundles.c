@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Offsets for a step of very many buffers: hundreds of micro-batches, each with the same units.
+ * Finds offsets for a step of very many buffers: hundreds of micro-batches, each with the same units.
  *
- * Packing every buffer on its own would take minutes.  Buffers that are born in one unit and die in
- * one unit (the same or another) are put into a bundle, and bundles are packed with units for time.
- * What lives within one unit is packed exactly inside its bundle, and since all micro-batches look
- * alike, a pattern that was packed before is not packed again.  What lives longer stands side by
- * side.  The price: a long-lived buffer counts until its last unit ends, so at most one unit's
- * worth of what is freed early is lost beside all that is in flight.
+ * Packing every buffer on its own would take minutes. So buffers that begin in the same unit and end in the same unit
+ * form a bundle, and bundles are packed with units as time. Buffers that live within one unit are packed exactly
+ * inside their bundle. All micro-batches look alike, so each pattern is packed only once. Buffers that live longer are
+ * placed one after the other. The price: a long-lived buffer counts until its last unit ends. So at most one unit's
+ * worth of early-freed memory is lost, in addition to all that is in flight.
  */
 #include <config.h>
 #include "engine/base/err.h"
@@ -20,10 +19,10 @@ struct item {
 	int64_t i;
 }; /* span i lives from unit u0 to u1 */
 
-struct pattern { /* of what lives within one unit */
+struct pattern { /* buffers that live within one unit */
 	int64_t n, bytes;
 	uint64_t hash;
-	struct hd_memory_span *s; /* times from the earliest */
+	struct hd_memory_span *s; /* times are relative to the earliest */
 };
 
 struct patterns {
@@ -36,7 +35,7 @@ static int64_t rounded(int64_t bytes)
 	return (bytes + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
 }
 
-/* -- what lives within one unit ---------------------------------------------------------------- */
+/* -- buffers that live within one unit --------------------------------------------------------- */
 
 static struct pattern pattern_of(const struct hd_memory_span *s, const struct item *it, int64_t n)
 {
@@ -82,7 +81,7 @@ static const struct pattern *packed(struct patterns *all, struct pattern p)
 
 /* -- bundles ----------------------------------------------------------------------------------- */
 
-/* Offsets within the bundle.  -> its bytes */
+/* Sets offsets within the bundle. Returns its bytes. */
 static int64_t arrange(struct hd_memory_span *s, const struct item *it, int64_t n, struct patterns *all)
 {
 	int64_t at = 0;
@@ -110,7 +109,7 @@ static int64_t bundle_end(const struct item *it, int64_t n, int64_t from)
 	return to;
 }
 
-/* By u1, or else by u0; those that are equal stay in their order.  units: more than any has. */
+/* Sorts by u1 (ends = 1) or u0, keeping the order of equal items. units: greater than any unit. */
 static void sort_by(struct item *to, const struct item *from, int64_t n, int32_t units, int ends)
 {
 	int64_t *at = hd_alloc(((size_t)units + 1) * sizeof(*at));
@@ -124,7 +123,7 @@ static void sort_by(struct item *to, const struct item *from, int64_t n, int32_t
 	free(at);
 }
 
-/* Spans that need room, by their first unit and then by their last. */
+/* Collects the spans that need room, ordered by their first unit and then by their last. Returns their number. */
 static int64_t collect(struct hd_memory_span *s, int64_t n, const int32_t *unit, struct item *it)
 {
 	struct item *other = hd_alloc((size_t)(n + 1) * sizeof(*other));

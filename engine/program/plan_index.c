@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the programs of all ranks of a plan have in common, made once: who reads a tensor, where a node stands, and what a
- * stage has to look at.  Of a plan with many stages that is a small part, so all that a program does is proportional to its
- * own stage: planning s stages takes as long as the plan, not s times as long.
+ * Computes once what the programs of all ranks of a plan share: readers of tensors, positions of nodes, and what each
+ * stage needs. In a plan with many stages, one stage needs only a small part of the nodes and tensors. So the work for
+ * a program is proportional to its own stage. Planning s stages takes as long as the plan, not s times as long.
  */
 #include <config.h>
 #include "engine/program/program.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define NOWHERE INT64_MAX /* of a node that is no longer in the program */
+#define NOWHERE INT64_MAX /* stage of a node that is no longer in the program */
 
 static int64_t stage_at(const struct hd_plan *p, const struct tensor *t)
 {
@@ -27,7 +27,7 @@ int hd_crosses_stages(const struct hd_plan *p, const struct node *n)
 	return n->is->role == OP_ROLE_NORM2;
 }
 
-/* -1: all stages run it. */
+/* Returns the stage that runs the node; -1: all stages run it. */
 static int64_t stage_of(const struct hd_plan *p, const struct node *n)
 {
 	if (!p->stages)
@@ -39,7 +39,7 @@ static int64_t stage_of(const struct hd_plan *p, const struct node *n)
 	return hd_node_stage(p, n);
 }
 
-/* A reader of several inputs stands in the list once for each, side by side. */
+/* Lists each tensor's readers. A reader that reads it in several inputs occurs once for each, adjacently. */
 static void index_readers(struct hd_plan *p, struct plan_index *x)
 {
 	uint32_t *n = hd_count_readers(p);
@@ -61,7 +61,8 @@ static void index_readers(struct hd_plan *p, struct plan_index *x)
 	free(n);
 }
 
-/* Program order; separate weight-gradient units run after what stands behind them in the list. */
+/* Numbers the nodes in program order. Separate weight-gradient units run after the nodes that follow them in the
+ * list. */
 static void index_positions(struct hd_plan *p, struct plan_index *x)
 {
 	int64_t at = 0, behind = p->separate_w ? p->nnodes : 0;
@@ -73,14 +74,14 @@ static void index_positions(struct hd_plan *p, struct plan_index *x)
 										    : 0);
 }
 
-/* -- by stage --------------------------------------------------------------------------------------------------------------- */
-/* One behind the last of the stages that are meant by `stage`; the first is that stage, or 0. */
+/* -- by stage ---------------------------------------------------------------------------------------------------- */
+/* Returns the end of the range of stages that `stage` means. The range is one stage, or all if it is negative. */
 static int64_t stages_end(const struct plan_index *x, int64_t stage)
 {
 	return stage < 0 || stage >= x->nstages ? x->nstages : stage + 1;
 }
 
-/* Called twice: without room it counts. */
+/* Called twice: the first call, without arrays, only counts. */
 static void index_nodes(struct hd_plan *p, struct plan_index *x, const int64_t *stage)
 {
 	for (int64_t c = 0; c < x->nstages; c++)
@@ -110,7 +111,7 @@ static void add_tensor(struct plan_index *x, struct tensor *t, int64_t stage)
 	}
 }
 
-/* By tensor id: the run looks at it after the step. */
+/* By tensor id: whether the run reads it after the step. */
 static char *results(const struct hd_plan *p)
 {
 	const struct tensor *kept[] = { p->loss, p->nll, p->logits, p->norm, p->factor };
@@ -124,7 +125,7 @@ static char *results(const struct hd_plan *p)
 	return is;
 }
 
-/* A leaf is; so is a result of a node, unless a pass has put another in its place, or taken the node out. */
+/* Returns 1 for a leaf, and for the result of a node unless a pass has replaced the result or removed the node. */
 static int is_made(const struct tensor *t, const int64_t *stage)
 {
 	const struct node *n = t->v.node ? N(t->v.node) : NULL;
@@ -135,8 +136,8 @@ static int is_made(const struct tensor *t, const int64_t *stage)
 	return !n;
 }
 
-/* What is there, what its nodes name, and what the run looks at after the step. Not what is left of a node that a pass has
- * taken out.  Called twice, as index_nodes. */
+/* Lists for each stage the tensors that exist there, that its nodes name, or that the run reads after the step.
+ * Results of nodes that a pass has removed are left out. Called twice, like index_nodes. */
 static void index_tensors(struct hd_plan *p, struct plan_index *x, const int64_t *stage)
 {
 	char *result = results(p);
@@ -184,7 +185,7 @@ static struct plan_index *index_new(struct hd_plan *p)
 	return x;
 }
 
-/* Programs of several ranks are built beside each other. */
+/* Programs of several ranks may be built at the same time, so the plan's index is created in a critical section. */
 void hd_index_program(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lifetimes from the timeline, offsets from the lifetimes: all memory of a rank is known before the first step.
+ * Computes lifetimes from the timeline, and offsets from the lifetimes: all memory of a rank is known before the first
+ * step.
  *
- * Leaves (parameters, states) are persistent.  Every other root has one instance per micro-batch, or one per step, that
- * lives from its first writer to its last reader; communication that is under way keeps what it reads until it is waited
- * for.  How many micro-batches are in flight follows from the schedule; nothing counts slots.
+ * Leaves (parameters, states) are persistent. Every other root has one instance per micro-batch, or one per step. An
+ * instance lives from its first writer to its last reader. Communication in flight keeps its operand alive until it is
+ * waited for. The schedule determines how many micro-batches are in flight; nothing counts slots.
  */
 #include <config.h>
 #include "engine/program/program.h"
@@ -21,7 +22,8 @@ static int64_t instance(const struct hd_program *g, const struct tensor *root, i
 	return g->at[root->id].slot + (root->step || !g->at[root->id].here || micro < 0 ? 0 : micro);
 }
 
-/* A tensor is here if its placement says so, and its maker is. */
+/* Returns whether the tensor exists on this rank: its placement must say
+ * so, and the node that computes it must run here. */
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
 {
 	const struct hd_plan *p = g->plan;
@@ -52,22 +54,23 @@ static void touch(const struct hd_program *g, struct hd_memory_span *s, const st
 
 	if (!root->v.node && root->v.what != HD_TENSOR_DATA)
 		return;
-	if (!g->at[root->id].here) /* the norm of all gradients, a send's other end: named here, elsewhere in memory */
+	/* For example the norm of all gradients, or a send's other end: named here, but stored elsewhere. */
+	if (!g->at[root->id].here)
 		return;
 	k = &s[instance(g, root, micro)];
 	k->first = from < k->first ? from : k->first;
 	k->last = to > k->last ? to : k->last;
 }
 
-/* What a member does not choose. */
+/* Returns whether n is a pick, and this rank does not pick input i. */
 static int is_passed_over(const struct hd_program *g, const struct node *n, uint32_t i)
 {
 	return n->chooses.group && hd_piece_index(g, n, 0) != i;
 }
 
-/* What a node's entries read and write: the same for all micro-batches, so it is looked up once. */
+/* What a node's entries read and write. It is the same for all micro-batches, so it is computed once. */
 struct node_uses {
-	struct { /* a slot, and whether each micro-batch has one */
+	struct { /* a slot, and whether each micro-batch has its own */
 		int32_t slot, micros;
 	} * v;
 	size_t n, cap;
@@ -90,7 +93,8 @@ int hd_node_here(const struct hd_program *g, const struct node *n)
 	return g->here[n->id];
 }
 
-/* Whether the entry has an input i to look at.  The accumulate node itself only names what its entries have added. */
+/* Returns whether the entry has an input i to read. The accumulate node itself only
+ * names the sum that ACC entries have computed. */
 int hd_entry_reads(const struct entry *e, uint32_t i)
 {
 	if (e->type == HD_ENTRY_LOAD || i >= e->node->v.nin)
@@ -99,7 +103,8 @@ int hd_entry_reads(const struct entry *e, uint32_t i)
 	       (e->node->is->role != OP_ROLE_ACCUMULATE && e->node->comm.kind != HD_COMM_RECV);
 }
 
-/* Between the two the run looks at the loss and the norm, and may begin again. */
+/* Returns where the second part of the step begins. Between the parts the run checks the
+ * loss and the norm, and may repeat the first part. */
 int64_t hd_first_update(const struct hd_program *g)
 {
 	int64_t e = 0;
@@ -169,7 +174,7 @@ static void touch_entries(const struct hd_program *g, struct hd_memory_span *s)
 	hd_sparse_destroy(uses);
 }
 
-/* What the run looks at after the step. */
+/* Keeps alive until the end of the step what the run reads after it. */
 static void keep_results(const struct hd_program *g, struct hd_memory_span *s)
 {
 	const struct tensor *keep[] = { g->plan->loss, g->plan->nll, g->plan->logits, g->plan->norm, g->plan->factor };
@@ -225,14 +230,14 @@ static int64_t persistent(struct hd_program *g, uint32_t space)
 	return at;
 }
 
-#define MANY 30000 /* spans from which on exact packing takes too long */
+#define MANY 30000 /* number of spans beyond which exact packing takes too long */
 
 static int same_unit(const struct hd_schedule_unit *a, const struct hd_schedule_unit *b)
 {
 	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
 }
 
-/* Offsets.  Sync that is scattered among backward belongs to the unit beside which it runs. */
+/* Sets the offsets. Sync entries that are scattered among backward count as part of the unit in which they run. */
 static int64_t pack(const struct hd_program *g, struct hd_memory_span *s, int64_t n, int64_t used)
 {
 	int32_t *unit, u = 0;
@@ -256,7 +261,7 @@ static int is_root(const struct hd_program *g, const struct tensor *t)
 	return g->at[t->id].root == t;
 }
 
-/* The bytes of each instance of a root; one that nothing touches has none.  -> those that have. */
+/* Sets the bytes of each instance of a root; an instance that nothing touches gets none. Returns how many get some. */
 static int64_t measure(const struct hd_program *g, const struct tensor *root, struct hd_memory_span *s)
 {
 	int64_t n = instances(g, root), bytes = hd_local_bytes(root), used = 0;
@@ -269,7 +274,8 @@ static int64_t measure(const struct hd_program *g, const struct tensor *root, st
 	return used;
 }
 
-/* When each instance of a root must exist, malloc'ed, by slot; *used: of how many something is written or read. */
+/* Returns when each instance of a root must exist, by slot; the caller frees it.
+ * *used: how many instances are read or written. */
 static struct hd_memory_span *lifetimes(const struct hd_program *g, int64_t *used)
 {
 	struct hd_memory_span *s = hd_alloc((size_t)(g->slots + 1) * sizeof(*s));
@@ -285,7 +291,7 @@ static struct hd_memory_span *lifetimes(const struct hd_program *g, int64_t *use
 	return s;
 }
 
-/* -> bytes; *bound: least that any packing needs */
+/* Returns the bytes of the arena; *bound: the minimum that any packing needs. */
 static int64_t pack_all(struct hd_program *g, struct hd_memory_span *s, int64_t used, int64_t *bound)
 {
 	int64_t bytes = pack(g, s, g->slots, used);
@@ -297,7 +303,7 @@ static int64_t pack_all(struct hd_program *g, struct hd_memory_span *s, int64_t 
 	return bytes;
 }
 
-/* The same of what is in one memory. */
+/* Does the same for the tensors in one memory space. */
 static int64_t pack_space(struct hd_program *g, const struct hd_memory_span *all, int64_t used, uint32_t space,
 			  int64_t *bound)
 {
@@ -339,7 +345,7 @@ static int plan_memory(struct hd_program *g)
 	return HD_OK;
 }
 
-/* -- what memory is used for, by entry -------------------------------------------------------------------------------------- */
+/* -- what memory is used for, by entry --------------------------------------------------------------------------- */
 double hd_memory_use_sum(const struct hd_memory_use *u)
 {
 	return u->parameters + u->states + u->gradients + u->kept + u->working;
@@ -353,7 +359,7 @@ static double *kind_of(const struct hd_program *g, struct hd_memory_use *u, cons
 	return same_unit(&g->entries[s->first].unit, &g->entries[s->last].unit) ? &u->working : &u->kept;
 }
 
-/* As differences: more from its first entry on, less behind its last. */
+/* Adds each instance as differences: its bytes at its first entry, minus its bytes after its last. */
 static void add_instances(const struct hd_program *g, const struct tensor *root, const struct hd_memory_span *s,
 			  struct hd_memory_use *use)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is kept from forward to backward: the buffers that a block's forward makes and its backward reads, of one rank and
- * one micro-batch.  Everything else of forward has gone when the unit ends.  As the memory plan has it: tensors that share
- * bytes are one buffer, and what backward makes again is not there.
+ * Prints the saved activations: the buffers that a block's forward writes and its backward reads, for one rank and one
+ * micro-batch. All other buffers of forward end with their unit. The list follows the memory plan: tensors that share
+ * bytes are one buffer, and recomputed tensors are left out.
  */
 #include <config.h>
 #include "engine/program/program.h"
@@ -16,7 +16,7 @@ static int is_backward(const struct node *n)
 	return (n->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 }
 
-/* The tensor of this buffer that backward reads; NULL: none. */
+/* Returns the tensor in this buffer that backward reads, or NULL. */
 static const struct tensor *read_in_backward(const struct hd_program *g, const struct tensor *root)
 {
 	for (struct node **r = g->readers[root->id]; r && *r; r++)
@@ -31,7 +31,7 @@ static const struct tensor *read_in_backward(const struct hd_program *g, const s
 	return NULL;
 }
 
-/* -> the tensor to name the buffer of t by, if it is one that is kept. */
+/* Returns the tensor that names the buffer of root t if the buffer is saved, or NULL. */
 static const struct tensor *kept(const struct hd_program *g, const struct tensor *t)
 {
 	const struct node *maker = t->v.node ? N(t->v.node) : NULL;
@@ -41,7 +41,7 @@ static const struct tensor *kept(const struct hd_program *g, const struct tensor
 	return read_in_backward(g, t);
 }
 
-/* The op of backward that reads t, the first by name after `last`; NULL: no more. */
+/* Returns the name of the backward op that reads t and follows `last` in alphabetical order. NULL: no more. */
 static const char *next_reader(const struct hd_program *g, const struct tensor *t, const char *last)
 {
 	const char *next = NULL;
@@ -76,7 +76,7 @@ static void line_text(const char *block, const struct tensor *t, int64_t bytes, 
 	printf("%-10s %-12s %-28s %12lld bytes, for %s\n", block, t->v.node->op->name, t->v.spec, (long long)bytes, by);
 }
 
-/* -> bytes */
+/* Prints a block's saved buffers, or appends them to `all` if it is not NULL. Returns their bytes. */
 static int64_t block_bytes(const struct hd_program *g, const char *name, json_t *all)
 {
 	int64_t sum = 0;

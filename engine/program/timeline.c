@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Orders the work of one rank: it opens the units of its schedule into nodes, one entry per node and micro-batch.
+ * Orders the work of one rank: it expands the units of its schedule into nodes, one entry per node and micro-batch.
  *
- * Example: the second of two stages, one forward after one backward, 3 micro-batches. Drawn are the operand's arrival, its
- * first reader, and the gradient that goes back (t1211 runs it).
+ * Example: the second of two stages alternates one forward and one backward, for 3 micro-batches. Shown are the
+ * operand's arrival, its first reader, and the gradient that is sent back (t1211 runs it).
  *
  *   before:
  *     F receive on stages a -> b
@@ -19,22 +19,23 @@
  *     F2 norm b, h.1.ln_1.weight, h.1.ln_1.bias -> c
  *     B2 send on stages d -> e, waited for in update
  *
- * The receive for F1 starts one unit early, in B0, so that the message arrives while B0 computes.  The send of B0 is waited for
- * in B1: that is the first unit here that begins, on paper, after stage 0 has begun the B0 that receives it.
+ * The receive for F1 starts one unit early, in B0, so that the message arrives while B0 computes. The send of B0 is
+ * waited for in B1. In the simulated schedule, B1 is the first unit here that begins after stage 0 begins the
+ * receiving B0.
  *
  * In general:
  *
- *   - Gathers (G) come before the units.  The update (U) comes last.  What servers send is taken in front of what reads it
- *     first, so forward begins with the parameters that are there.
- *   - Sync (S) starts as soon as the last writer of its inputs is done, so early buckets move while backward goes on.
- *     Sync that spans stages waits for the end, where all stages reach it in the same order.
+ *   - Gathers (G) come before the units. The update (U) comes last. What servers send is taken directly before its
+ *     first reader, so forward begins with the parameters that have arrived.
+ *   - Sync (S) starts as soon as the last writer of its inputs is done, so early buckets move during backward.
+ *     Sync that spans stages runs at the end, where all stages reach it in the same order.
  *   - Receives of a unit are posted one unit ahead.
- *   - A send is waited for before the first unit that begins, on paper, after the receiving unit begins.  So the
- *     schedule bounds the messages in flight, whatever the number of micro-batches.  Every wait is for something that
- *     begins earlier on paper, so waits form no cycle.
- *   - A node that reads the result of a movement would wait for it, so it comes later.  If it leads to another
- *     movement (the second half of a ring), it comes after one more block of backward; otherwise at the end.  There
- *     the buckets take turns in the order in which they became ready.
+ *   - A send is waited for before the first unit that begins, in the simulated schedule, after the receiving unit.
+ *     So the schedule bounds the messages in flight, whatever the number of micro-batches. Every wait is for
+ *     something that begins earlier in the simulated schedule, so waits form no cycle.
+ *   - A node that reads the result of a movement would wait for it, so it runs later. If it leads to another
+ *     movement (the second half of a ring), it runs after one more block of backward, otherwise at the end. There
+ *     the buckets follow each other in the order in which they became ready.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -43,28 +44,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- entries --------------------------------------------------------------------------------------------------------------------- */
+/* -- entries ----------------------------------------------------------------------------------------------------- */
 struct timeline_node {
-	int unmet;        /* inputs that are not complete */
+	int unmet;        /* inputs that are not complete yet */
 	int runs;         /* instances still to come */
-	char held;        /* emitted at the end only */
-	char leads;       /* to a movement that needs no other bucket */
-	char looked;      /* bits of enum looked_for, what all of its entries have in common */
-	char taken;       /* of G: only what reads it waits for it */
-	double *received; /* of a send */
+	char held;        /* runs only at the end */
+	char leads;       /* leads to a movement that needs no other bucket */
+	char looked;      /* bits of enum looked_for, common to all of its entries */
+	char taken;       /* in G: only its readers wait for it */
+	double *received; /* for a send: see received_at */
 };
 struct timeline_build {
 	struct hd_program *g;
 	struct timeline_node *at; /* by node id */
-	struct node_list *after;  /* by node id: those that start only when it is done */
-	int serves;               /* something comes from servers */
-	char **loaded;            /* by tensor id, of data: the micro-batches that are here; NULL: none */
+	struct node_list *after;  /* by node id: nodes that start only when it is done */
+	int serves;               /* whether servers send anything */
+	char **loaded;            /* by tensor id, data only: which micro-batches are loaded; NULL: none */
 	struct hd_schedule_unit unit;
-	struct node **behind; /* rings' second halves, in the order in which they became ready */
-	int *since;           /* the border between blocks that each has seen */
+	struct node **behind; /* second halves of rings, in the order in which they became ready */
+	int *since;           /* the border between blocks at which each became ready */
 	size_t nbehind, from;
 	int border;
-	int64_t *unit_at;         /* by position of the unit: its first entry */
+	int64_t *unit_at;         /* by index of the unit: its first entry */
 	struct unit_nodes *units; /* by kind and chunk */
 };
 
@@ -73,7 +74,7 @@ struct unit_nodes {
 	size_t n, nreceives;
 }; /* both NULL until the first such unit */
 
-/* Looked for once a node, for a step has hundreds of entries of it. */
+/* Computed once per node, because a step has hundreds of entries of it. */
 enum looked_for { LOOKED = 1, READS_DATA = 2, HAS_COPIES = 4 };
 static struct entry *append(struct timeline_build *b, int type, struct node *n, int32_t micro)
 {
@@ -105,7 +106,7 @@ static int reads_movement(const struct node *n)
 	return 0;
 }
 
-/* One thing less that n waits for. */
+/* Notes that one of the things n waits for is complete. */
 static void met(struct timeline_build *b, struct node *n)
 {
 	if (--b->at[n->id].unmet || b->at[n->id].held)
@@ -125,7 +126,7 @@ static void complete(struct timeline_build *b, const struct tensor *t)
 			met(b, *r);
 }
 
-/* Those that are ready and have seen so many borders. */
+/* Runs the waiting second halves that became ready at least `borders` borders ago. */
 static void catch_up(struct timeline_build *b, int borders)
 {
 	while (b->from < b->nbehind && b->border - b->since[b->from] >= borders)
@@ -152,8 +153,8 @@ static int is_accumulator(const struct node *n)
 	return n->is->role == OP_ROLE_ACCUMULATE;
 }
 
-/* Contributions that could not be written straight into their accumulator are added by an entry of their own.  A reader
- * of several inputs stands in the list once for each, side by side. */
+/* Appends an entry for each accumulator that reads a result of n. Binding drops it if n writes straight into the
+ * accumulator. A reader with several inputs occurs once for each in the list, adjacently. */
 static void accumulate_copies(struct timeline_build *b, const struct node *n, int32_t micro)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
@@ -163,7 +164,7 @@ static void accumulate_copies(struct timeline_build *b, const struct node *n, in
 					append(b, HD_ENTRY_ACC, *r, micro)->input = i;
 }
 
-/* What comes from a server and n reads: the parameter's value, or what that is made of. */
+/* Returns the G node that must run before n reads t: it computes t, or pulls its value from a server. NULL: none. */
 static struct node *first_made(const struct timeline_build *b, const struct node *n, const struct tensor *t)
 {
 	struct node *m = t->v.node ? N(t->v.node) : t->assign && t->assign->v.node ? N(t->assign->v.node) : NULL;
@@ -229,7 +230,7 @@ static void emit_phase(struct timeline_build *b, uint32_t phase)
 			emit(b, b->g->walked[i], HD_STEP);
 }
 
-/* Movements from servers start at once, one behind the other; what reads them comes when it is needed. */
+/* Starts all movements from servers at once. The nodes that read their results run when they are needed. */
 static void emit_gathers(struct timeline_build *b)
 {
 	b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
@@ -245,7 +246,7 @@ static int in_unit(const struct hd_plan *p, const struct node *n, const struct h
 	return n->v.phase & phases && hd_node_chunk(p, n) == u->chunk;
 }
 
-/* What a unit receives is posted in the order in which it was sent. */
+/* Returns the position of the send: a unit's receives are posted in the order of the sends. */
 static int64_t sent_at(const struct hd_program *g, const struct node *n)
 {
 	return g->position[N(n->ins[0]->v.node)->id];
@@ -260,7 +261,7 @@ static void put_receive(const struct hd_program *g, struct unit_nodes *l, struct
 	l->receives[i] = n;
 }
 
-/* The nodes of a unit that run here: the same for all micro-batches. */
+/* Returns the nodes of a unit that run here: the same for all micro-batches. */
 static const struct unit_nodes *nodes_of(struct timeline_build *b, const struct hd_schedule_unit *u)
 {
 	const struct hd_program *g = b->g;
@@ -303,7 +304,7 @@ static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u
 
 	b->unit = *u;
 	for (size_t i = 0; i < l->n; i++) {
-		if (l->v[i]->block != block) { /* a whole one has passed at the second border */
+		if (l->v[i]->block != block) { /* at the second border, a complete block has run */
 			b->border++;
 			catch_up(b, 2);
 		}
@@ -312,7 +313,7 @@ static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u
 	}
 }
 
-/* -- what comes from servers ----------------------------------------------------------------------------------------------- */
+/* -- values from servers ----------------------------------------------------------------------------------------- */
 static int is_from_server(const struct timeline_build *b, const struct node *n)
 {
 	for (uint32_t i = 0; i < n->v.nin; i++) {
@@ -332,8 +333,9 @@ static void mark_taken(struct timeline_build *b)
 			b->g->walked[i]->v.phase == HD_UNIT_G && is_from_server(b, b->g->walked[i]);
 }
 
-/* -- readiness of sync --------------------------------------------------------------------------------------------------------------- */
-/* Of the nodes that run here.  What others hand over goes through a movement between stages, which is held itself. */
+/* -- readiness of sync ------------------------------------------------------------------------------------------- */
+/* Finds the sync that runs only at the end, among the nodes of this rank. Results of other ranks arrive through a
+ * movement between stages, which is held itself. */
 static void hold_after(struct timeline_build *b)
 {
 	for (size_t k = 0; k < b->g->nwalked; k++) {
@@ -348,7 +350,7 @@ static void hold_after(struct timeline_build *b)
 	}
 }
 
-/* Which sync goes on to a movement, other than by way of the norm, for which all buckets are needed. */
+/* Marks the sync that leads to a movement, except through the norm, which needs all buckets. */
 static void mark_leading(struct timeline_build *b)
 {
 	for (size_t i = b->g->nwalked; i-- > 0;) {
@@ -363,7 +365,7 @@ static void mark_leading(struct timeline_build *b)
 	}
 }
 
-/* k starts only when r is done. */
+/* Makes k start only when r is done. */
 static void behind(struct timeline_build *b, const struct node *r, struct node *k)
 {
 	struct node_list *l = &b->after[r->id];
@@ -381,7 +383,7 @@ static void wait_for(struct timeline_build *b, struct node *k, const struct tens
 		behind(b, N(t->v.node), k);
 }
 
-/* What plugins have asked for. */
+/* Adds the order that plugins have asked for. */
 static void order_asked(struct timeline_build *b)
 {
 	for (size_t i = 0; i < b->g->nwalked; i++) {
@@ -392,7 +394,7 @@ static void order_asked(struct timeline_build *b)
 	}
 }
 
-/* Sync that becomes ready in another order than the program's keeps that one where it has to. */
+/* Keeps program order between sync nodes of which one overwrites what another reads. */
 static void order_overwrites(struct timeline_build *b)
 {
 	hd_later_overwriters(b->g, b->after);
@@ -431,7 +433,7 @@ static int check_all_ran(struct timeline_build *b)
 	return HD_OK;
 }
 
-/* Of a send, by micro-batch: when on paper the unit of another stage begins that receives it.  NULL: unknown. */
+/* Returns, by micro-batch, when the unit that receives a send begins in the simulated schedule. NULL: unknown. */
 static const double *received_at(struct timeline_build *b, const struct node *send)
 {
 	const struct hd_plan *p = b->g->plan;
@@ -450,8 +452,8 @@ static const double *received_at(struct timeline_build *b, const struct node *se
 	return at;
 }
 
-/* The entry before which a send is waited for: the first unit that begins on paper after the one that receives it.  Units
- * stand in the order of their times, so it is found by halving. */
+/* Returns the entry before which a send is waited for: the first unit that begins, in the simulated schedule, after
+ * the receiving unit. Units are in the order of their times, so a binary search finds it. */
 static int64_t send_wait(struct timeline_build *b, int64_t e)
 {
 	const struct hd_program *g = b->g;
@@ -473,7 +475,8 @@ static int64_t send_wait(struct timeline_build *b, int64_t e)
 	return low < g->plan->nunits[g->coord] ? b->unit_at[low] : (int64_t)g->n;
 }
 
-/* What other members alone read is waited for where they read it: as memory is shared by program order (alias.c). */
+/* Returns where to wait for a result that only other members read: at their first reader, because
+ * tensors share memory by program order (alias.c). */
 static int64_t others_wait(const struct hd_program *g, int64_t e)
 {
 	const struct entry *x = &g->entries[e];
@@ -488,15 +491,15 @@ static int64_t others_wait(const struct hd_program *g, int64_t e)
 	return f;
 }
 
-/* The entry before which each communication must be finished: its first reader's. Without a reader, the end of its part
- * of the step: the update's begin, or the end. */
+/* Sets the entry before which each communication must be finished: that of its first reader. Without a reader, it is
+ * the end of its part of the step: the start of the update, or the end. */
 static void waits(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
 	int64_t m = g->plan->micros + 1, update = hd_first_update(g), rows = 0, *first, *row;
-	char *reads = hd_sparse_create((size_t)g->plan->nnodes + 1); /* by node id: what a movement brings */
+	char *reads = hd_sparse_create((size_t)g->plan->nnodes + 1); /* by node id: reads a movement's result */
 
-	row = hd_sparse_create(g->plan->ntensors * sizeof(*row)); /* of a movement's result */
+	row = hd_sparse_create(g->plan->ntensors * sizeof(*row)); /* results of movements: row in `first` */
 	for (size_t i = 0; i < g->nmine; i++)
 		if (hd_node_moves(g->mine[i])) {
 			row[g->mine[i]->outs[0]->id] = ++rows * m;
@@ -532,7 +535,7 @@ static void waits(struct timeline_build *b)
 	hd_wait_for_overwrites(g);
 }
 
-/* Room for all entries: to grow step by step is to copy most of them twice.  What is loaded is few. */
+/* Reserves memory for all entries, because growing step by step would copy most of them twice. Loads are few. */
 static void make_room(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
@@ -548,7 +551,7 @@ static void make_room(struct timeline_build *b)
 		all += each * (size_t)b->at[n->id].runs;
 	}
 	all += all / 64;
-	g->entries = malloc(all * sizeof(*g->entries)); /* or else append makes room */
+	g->entries = malloc(all * sizeof(*g->entries)); /* if this fails, append allocates */
 	g->cap = g->entries ? all : 0;
 }
 
