@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cache is one text file per machine and thread count, "key value" lines, written aside and renamed. Where it cannot
- * be written nothing is lost but time.
+ * Makes the choices that depend on timing, and caches them. The cache is one text file per machine and thread count,
+ * with lines of "key value". It is written to a temporary file and renamed. If it cannot be written, only time is
+ * lost.
  */
 #include <config.h>
 #include "engine/run/autotune.h"
@@ -36,7 +37,7 @@ static char *bcast(void *ctx, const char *text)
 static char *cache_path(const struct hd_job *j)
 {
 	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	unsigned long long processor = hd_processor_hash(""); /* another has other rates */
+	unsigned long long processor = hd_processor_hash(""); /* a different processor has different rates */
 
 	if (base && *base)
 		return hd_format("%s/heddle/%016llx-%d", base, processor, j->threads);
@@ -49,8 +50,9 @@ static char *rate_key_here(const struct hd_job *j)
 			 sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* The line of the rate of large products, in the precision of the run.  As many ranks share the cores, and the memory's
- * bandwidth: on the host of rank 0, for hosts may differ, and all ranks must find the rate or none. */
+/* Returns the key of the line with the rate of large products in the run's precision. The ranks of a host share the
+ * cores and the memory's bandwidth, so the key contains their number. It is that of rank 0's host, since hosts may
+ * differ and all ranks must find the rate or none. */
 static char *rate_key(const struct hd_job *j)
 {
 	char *mine = rate_key_here(j), *all = hd_comm_bcast_text(mine, 0);
@@ -66,13 +68,13 @@ static double rate_in(const char *text, const char *key)
 	return s && (s == text || s[-1] == '\n') ? strtod(s + strlen(key), NULL) : 0;
 }
 
-/* Counts of this run are no choice. */
+/* Returns whether a line only counts something in this run, and so is not a choice. */
 static int is_count(const char *line)
 {
 	return !strncmp(line, "einsum.", 7);
 }
 
-/* What the cache had, with that rate if it had none or a lower one; rate 0: as it was. */
+/* Returns the cached text, with the given rate if the cache has none or a lower one. Rate 0 changes nothing. */
 static char *with_rate(const char *cached, const char *key, double rate)
 {
 	double had = rate_in(cached, key);
@@ -84,7 +86,7 @@ static char *with_rate(const char *cached, const char *key, double rate)
 			 at ? (behind ? behind + 1 : "") : cached);
 }
 
-/* And the lines that are new. */
+/* Returns the same text, plus the lines of `picks` that are new. */
 static char *merged(const char *cached, const char *key, double rate, const char *picks)
 {
 	char *text = with_rate(cached, key, rate);
@@ -119,7 +121,7 @@ static int is_auto(const struct hd_job *j)
 
 #define CHOSEN "precision.auto "
 
-/* By what the processor has, or by what it does. */
+/* Returns whether bf16 is chosen: by the processor's instructions if deterministic, else by measured rates. */
 static int prefers_low(const struct hd_job *j)
 {
 	if (j->train.deterministic)
@@ -160,7 +162,7 @@ void hd_autotune_precision(struct hd_job *j, const char *known)
 	free(path), free(cached), free(text), free(all);
 }
 
-/* With what was chosen before there were products. */
+/* Adds the precision, which was chosen before any product was planned. */
 static char *all_picks(struct hd_job *j, char *picks)
 {
 	char *text;
@@ -172,12 +174,12 @@ static char *all_picks(struct hd_job *j, char *picks)
 	return text;
 }
 
-/* FLOP/s of large products: all ranks measure at once, for that is how they will compute. */
+/* Returns the FLOP/s of large products. All ranks measure at once, because that is how they will compute. */
 static double rate_of(const struct hd_job *j, const char *known, const char *key)
 {
 	double rate = rate_in(known, key);
 
-	if (!hd_device_in_host(j->device)) /* the maker's word, or this GPU's alone */
+	if (!hd_device_in_host(j->device)) /* the manufacturer's figure, or a measurement of this GPU alone */
 		return j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->matmul_rate(hd_job_dtype(j));
 	if (rate > 0)
 		return rate;
@@ -185,8 +187,8 @@ static double rate_of(const struct hd_job *j, const char *known, const char *key
 	return hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) / j->world.size;
 }
 
-/* The C library keeps what is freed, up to twice the largest buffer so far, unless a threshold is set.  Products are timed with large
- * buffers: what was kept of them made the peaks of one layout differ by 25 MB. */
+/* Without this threshold the C library keeps freed buffers, up to twice the largest so far. Products are timed with
+ * large buffers, and what was kept of them made the peak memory of one layout vary by 25 MB. */
 static void keep_no_large_buffers(void)
 {
 #ifdef __GLIBC__
@@ -194,7 +196,8 @@ static void keep_no_large_buffers(void)
 #endif
 }
 
-/* What products were timed with is free, but may still be the process's: a step needs its memory besides. */
+/* Returns freed memory to the system. The buffers that products were timed with may still belong to the process, and a
+ * step needs its own memory in addition. */
 static void give_back(void)
 {
 #ifdef __GLIBC__

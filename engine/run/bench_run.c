@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Work of a program's kernels, for bench, and the seconds of all its matrix products alone.
+ * For bench: computes the work of a program's kernels, and measures the time of all its matrix products alone.
  */
 #include <config.h>
 #include "engine/run/commands.h"
 
-/* A product is one launch; what a plugin's op costs, it says of all its launches together. */
+/* FLOPs are added at a node's first launch, since a product is one launch. A plugin's op gives its cost for all its
+ * launches together, so it is left out. */
 static void add_work(const struct hd_program *g, const struct command *c, struct launch_time *t)
 {
 	const struct launch *l = c->launch;
@@ -60,7 +61,7 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 	begin = hd_seconds();
 	for (size_t i = 0, to; i < g->update_at; i = to) {
 		const struct command *c = &g->commands[i];
-		const struct joined *several = j < end && j->from == i ? j++ : NULL; /* as the step runs them */
+		const struct joined *several = j < end && j->from == i ? j++ : NULL; /* joined, as the step runs them */
 
 		to = several ? several->to : i + 1;
 		if (is_product(c) && several)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A program is bound to memory: a flat list of commands with every address resolved.  Nothing is allocated afterwards.
+ * Binds a program to memory: the result is a flat list of commands with every address resolved. Nothing is allocated
+ * afterwards.
  */
 #include <config.h>
 #include "engine/run/commands.h"
@@ -14,14 +15,14 @@ struct waiting_calls {
 	size_t n, cap;
 };
 
-/* What is known while commands are appended. */
+/* The state while commands are appended. */
 struct binding {
 	struct hd_program *g;
-	char *written;             /* by tensor id: the accumulator has been */
-	const struct node *broken; /* its kernel was told that it never does what it does; NULL: none */
-	char *staging;             /* free from here on; NULL: movements reach the tensors */
-	int64_t requests;          /* of the calls so far */
-	int64_t *period;           /* by request: of the node that made the call */
+	char *written;             /* by tensor id: whether the accumulator has been written */
+	const struct node *broken; /* a node whose kernel writes in the way it was told it never would; NULL: none */
+	char *staging;             /* free staging memory begins here; NULL: movements reach the tensors directly */
+	int64_t requests;          /* number of calls so far */
+	int64_t *period;           /* by request: the period of the node that made the call */
 };
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
@@ -76,12 +77,13 @@ static void run_launch(struct binding *b, const struct entry *e, const struct la
 		b->broken = e->node;
 }
 
-/* The rows of a movement between samples and experts.  The rank that moves them reads their counts in the host's memory. */
+/* Describes the rows of a movement between samples and experts. The rank that
+ * moves them reads their counts in host memory. */
 static void describe_rows(struct binding *b, const struct node *n, int64_t micro, struct command *c)
 {
 	struct hd_program *g = b->g;
 	struct hd_rows *r = hd_plan_alloc(g->plan, sizeof(*r));
-	const struct tensor *many = n->ins[n->comm.index ? 1 : 2]; /* of all experts: (expert, batch) */
+	const struct tensor *many = n->ins[n->comm.index ? 1 : 2]; /* counts for all experts: (expert, batch) */
 
 	r->have = hd_program_address(g, n->ins[1], micro);
 	r->need = hd_program_address(g, n->ins[2], micro);
@@ -132,7 +134,7 @@ static void start_comm(struct binding *b, const struct entry *e)
 		b->staging = hd_stage_call(g, c, n, b->staging);
 }
 
-/* Between the device's memory and the host's. */
+/* Starts a copy between the device's memory and the host's. */
 static void start_transfer(struct binding *b, const struct entry *e)
 {
 	struct hd_program *g = b->g;
@@ -150,7 +152,7 @@ static void start_transfer(struct binding *b, const struct entry *e)
 	g->unstages[b->requests] = (struct unstage){ .transfer = 1 };
 }
 
-/* before: the entry, or NULL at the end. */
+/* Appends the waits that come before an entry, or at the end if it is NULL. */
 static void wait_here(struct binding *b, struct waiting_calls *w, const struct entry *before)
 {
 	for (size_t i = 0; i < w->n; i++) {
@@ -188,7 +190,8 @@ static int copy_to(struct hd_program *g, const struct hd_bind *b, const struct t
 	return c->kernel->prepare(&d, prep, err);
 }
 
-/* The values that leaves take, where the update could not write them in place; what is for some steps alone comes last. */
+/* Copies the new values of leaves where the update could not write them in place.
+ * Values of only some steps (`then`) come last. */
 static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
 	for (int k = 0; k < 2; k++)
@@ -230,7 +233,7 @@ static void open_entry(struct binding *b, const struct entry *e)
 			run_launch(b, e, &l->v[i]);
 }
 
-/* Launches of one kernel behind each other, as one where it has a way to. */
+/* Joins adjacent launches of one kernel if the kernel can run them as one. */
 static void join_commands(struct hd_program *g)
 {
 	struct hd_joint *l = hd_alloc((g->ncommands + 1) * sizeof(*l));
@@ -257,7 +260,7 @@ static void join_commands(struct hd_program *g)
 	free(l);
 }
 
-/* The runs of kernels that a device can keep as one. */
+/* Finds the runs of kernels that a device can record and replay as one. */
 static void find_runs(struct hd_program *g)
 {
 	g->recordings = hd_plan_alloc(g->plan, (g->ncommands + 1) * sizeof(*g->recordings));
@@ -273,7 +276,7 @@ static void find_runs(struct hd_program *g)
 	}
 }
 
-/* What binding has made; the program itself is not bound memory's (engine/program/program.c). */
+/* Releases the prepared kernels. The program itself is released in engine/program/program.c. */
 static void release_launches(struct hd_program *g)
 {
 	for (int i = 0; g->launches && i <= g->plan->nnodes; i++) {
@@ -301,7 +304,8 @@ static void release(struct hd_program *g)
 	free(g->commands);
 }
 
-/* It changes a leaf: an update, or what a plugin's optimizer makes in the leaf's own memory. */
+/* Returns whether the node changes a leaf. An update does, and so does an optimizer of a
+ * plugin that computes in the leaf's own memory. */
 static int changes_a_leaf(const struct hd_program *g, const struct node *n)
 {
 	int changes = n->in_update;
@@ -320,7 +324,7 @@ static size_t find_update(const struct hd_program *g)
 	return at;
 }
 
-/* Commands of all entries, each wait in front of the entry that calls for it. */
+/* Appends the commands of all entries, with each wait before the entry that needs it. */
 static void open_entries(struct binding *b)
 {
 	struct hd_program *g = b->g;

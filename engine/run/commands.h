@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/run/commands.h - a bound program: a flat list of commands with every address resolved.  What the files of this
- * folder share.
+ * engine/run/commands.h - a bound program: a flat list of commands with every address resolved. The files of this
+ * folder share it.
  */
 #ifndef HD_ENGINE_RUN_COMMANDS_H
 #define HD_ENGINE_RUN_COMMANDS_H
@@ -19,26 +19,27 @@ struct command {
 	int64_t request;
 	struct hd_schedule_unit unit;
 	const char *name;
-	int64_t period; /* in steps that are multiples of it; 0: in all */
+	int64_t period; /* runs in steps that are multiples of it; 0: in all */
 	const struct node *node;
 	const struct launch *launch;
-	const int32_t *rows;         /* numbers of the rows in use */
-	int64_t nrows, rows_most;    /* how many numbers; their largest sum */
-	struct row_numbers *numbers; /* CMD_START, of rows that are counted, where the device has their numbers */
-	void *host; /* CMD_LOAD, CMD_START: where the host puts the data first; NULL: at once where it belongs */
+	const int32_t *rows;         /* numbers of rows in use; their sum is how many rows the kernel computes */
+	int64_t nrows, rows_most;    /* how many numbers; their largest possible sum */
+	struct row_numbers *numbers; /* CMD_START of a movement of counted rows, if the counts are in device memory */
+	void *host;                  /* CMD_LOAD, CMD_START: host memory to go through; NULL: none is needed */
 	size_t bytes;
-	int on_host; /* CMD_RUN: the kernel is the host's, and so is its memory, though the device has its own */
+	int on_host; /* CMD_RUN: the host's kernel computes in host memory, although the device has its own */
 };
 
-/* Where the device's memory is not the host's: what was received lies in `host` until it is waited for. */
+/* If device memory is not host memory: received data is in `host` until the request is waited for. */
 struct unstage {
 	void *device, *host;
 	size_t bytes;
 	const struct row_numbers *rows;
-	int transfer; /* between the device's memory and the host's: nothing to do but to wait */
+	int transfer; /* a copy between device and host memory: the wait only waits */
 };
 
-/* What a movement of counted rows asks the device first: have[0 ... n - 1] of what goes, need[0 ... n - 1] of what comes. */
+/* The counts that a movement of counted rows reads from the device first. have[0 ... n - 1] count
+ * what is sent, need[0 ... n - 1] what is received. */
 struct row_numbers {
 	const int32_t *device_have, *device_need;
 	int32_t *have, *need;
@@ -48,31 +49,31 @@ struct row_numbers {
 struct recording {
 	size_t from, to;
 	void *kept;
-}; /* commands; kept: NULL: they are run one by one */
+}; /* range of commands; kept: the device's recording, NULL: run them one by one */
 
 struct joined {
 	size_t from, to;
 	void *state;
-}; /* commands of one kernel that it runs as one */
+}; /* range of commands that their kernel runs as one */
 
 static inline int hd_in_host(const struct hd_program *g)
 {
 	return hd_device_in_host(g->device);
 }
 
-/* -- run.c ------------------------------------------------------------------------------------------------------------------- */
+/* -- run.c ------------------------------------------------------------------------------------------------------- */
 int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx);
-/* Of kernels; joined ones as one. */
+/* Runs the commands from ... to - 1; joined ones run as one. */
 int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx);
 
-/* -- staging.c --------------------------------------------------------------------------------------------------------------- */
-/* A call that is given the device's memory is to work on staging memory from `at` on.  -> where the next can begin */
+/* -- staging.c --------------------------------------------------------------------------------------------------- */
+/* Makes a call on device memory use staging memory from `at` on. Returns where the next call's begins. */
 char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *n, char *at);
-/* The numbers of a call's rows, which the device has, for whoever moves them.  at: or NULL: nothing else goes through staging
- * memory.  -> where the next can begin */
+/* Lets the movement of a call's rows read their counts, which are in device memory, on the host. at: NULL if nothing
+ * else uses staging memory. Returns where the next call's staging memory begins. */
 char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers,
 		    char *at);
-int hd_stage_loads(struct hd_program *g, struct hd_err *err); /* host memory for what is loaded */
+int hd_stage_loads(struct hd_program *g, struct hd_err *err); /* gives the loads host memory */
 int hd_start_staged(struct hd_program *g, const struct command *c);
 int hd_start_transfer(struct hd_program *g, const struct command *c);
 int hd_wait_staged(struct hd_program *g, int64_t request);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether the ranks of a host fit into it. This is checked before a page is touched, for the kernel would let them fill it and
- * then end one.
+ * Checks that the memory of all ranks of a host fits into the host. It runs before a page is touched, because the
+ * kernel would let the ranks fill the memory and then kill one.
  */
 #include <config.h>
 #include "engine/human/human.h"
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct memory_wish { /* of a rank of this host */
+struct memory_wish { /* what one rank of this host needs */
 	double need, left;
 	char who[80];
 };
 
-/* Set as far as it goes already. */
+/* Returns whether an option already has the value that saves most memory. */
 static int exhausted(const struct hd_section *s, const struct hd_option *o)
 {
 	const char *top = o->range ? strstr(o->range, "..") : NULL;
@@ -26,7 +26,8 @@ static int exhausted(const struct hd_section *s, const struct hd_option *o)
 	return top && top[2] && !strcmp(hd_section_str(s, o->key), top + 2);
 }
 
-/* A plugin says in the help of an option that it means less memory; nothing else here knows what plugins can do. */
+/* Appends the options that would save memory. A plugin says so in an option's help
+ * text; nothing else here knows what plugins can do. */
 static void advise_options(const struct inst *in, char **text)
 {
 	const struct hd_strategy_ops *ops = in->plugin->ops;

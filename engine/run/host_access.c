@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensors as the host sees them: the memory itself where kernels compute in the host's, else a copy.
+ * Gives the host access to tensors: to the memory itself if kernels compute in host memory, else to a copy.
  */
 #include <config.h>
 #include "engine/run/run.h"
@@ -20,9 +20,9 @@ void hd_clear_pages(void *data, size_t bytes)
 		memset((char *)data + at, 0, bytes - at < STRETCH ? bytes - at : STRETCH);
 }
 
-/* Copies are kept for those that follow.  Without that a walk over a model's weights spends most of its time in page faults: each
- * copy's pages come from the system, cleared, and go back. */
-#define KEPT 2 /* a master, and what is rounded from it */
+/* Memory of copies is kept for later copies. Otherwise a walk over a model's weights spends most of its time in page
+ * faults. For each copy, the system would hand out cleared pages and take them back. */
+#define KEPT 2 /* a master, and the parameter rounded from it */
 
 struct host_copies {
 	struct host_copy {
@@ -53,7 +53,7 @@ void hd_host_copies_destroy(struct hd_program *g)
 	g->copies = NULL;
 }
 
-/* Pages that one thread touches for the first time take longer than the copy to or from the device. */
+/* If one thread touched all pages for the first time, that would take longer than the copy to or from the device. */
 static void *pages_touched(size_t bytes)
 {
 	void *p = NULL;
@@ -65,7 +65,8 @@ static void *pages_touched(size_t bytes)
 	return p;
 }
 
-/* The smallest that is not mapped and holds as many bytes, else the smallest, to be replaced; NULL: all are mapped. */
+/* Returns the smallest unmapped copy that holds the bytes. If none does, returns the
+ * smallest, to be replaced; NULL: all are mapped. */
 static struct host_copy *find_copy(const struct hd_program *g, size_t bytes)
 {
 	struct host_copy *best = NULL;
@@ -80,7 +81,7 @@ static struct host_copy *find_copy(const struct hd_program *g, size_t bytes)
 	return best;
 }
 
-/* *fresh: all its bytes are zero. */
+/* *fresh: whether all its bytes are zero. */
 static void *map_copy(const struct hd_program *g, size_t bytes, int *fresh)
 {
 	struct host_copy *c = find_copy(g, bytes);

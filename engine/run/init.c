@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Initial weights: a pure function of (seed, name, global index), so every layout starts from the same model and any
- * rank fills its slices without asking anybody.  A parameter of low precision is its master's rounded copy, and the hash is
- * of masters: so it is the same in every precision.
+ * Computes initial weights. They are a pure function of (seed, name, global index). So every layout starts from the
+ * same model, and each rank fills its slices without communication. A low-precision parameter is a rounded copy of its
+ * master, and the hash covers masters, so the hash is the same in every precision.
  */
 #include <config.h>
 #include "engine/run/job.h"
@@ -15,7 +15,7 @@ struct init_run {
 	int64_t global, local, n;
 };
 
-/* A run that goes on where the last one ended is one with it: a slice that is not cut inside is a single run. */
+/* Merges adjacent runs, so that a contiguous slice is a single run. */
 static void next_run(struct init_run *last, struct init_run r, hd_run_fn fn, void *ctx)
 {
 	if (last->n && r.n && last->global + last->n == r.global && last->local + last->n == r.local) {
@@ -75,7 +75,7 @@ static void put(const struct filling *f, int64_t at, float v)
 		((float *)f->w)[at] = v;
 }
 
-#define BLOCK 4096        /* elements that one thread makes at a time */
+#define BLOCK 4096        /* elements that one thread computes at a time */
 #define SMALL (2 * BLOCK) /* not worth waking threads for */
 
 static void fill_block(const struct filling *f, int64_t global, int64_t local, int64_t n)
@@ -97,7 +97,7 @@ static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 		fill_block(f, global + i, local + i, count - i < BLOCK ? count - i : BLOCK);
 }
 
-/* The name that a parameter's values, and its master's, are made from; NULL: t is neither. */
+/* Returns the name from which the values of a parameter and of its master are computed. NULL: t is neither. */
 static const char *weight_name(const struct tensor *t)
 {
 	if (t->v.node || (t->v.what != HD_TENSOR_PARAM && t->v.what != HD_TENSOR_MASTER))
@@ -112,7 +112,8 @@ static int begins_otherwise(const struct tensor *t)
 
 #define STRETCH ((int64_t)2 << 20) /* bytes that one thread clears at a time: a huge page */
 
-/* What one walk over a rank's weights does: fills them, and adds them to the rank's part of the hash where part is not NULL. */
+/* What a walk over a rank's weights does. It fills them, and adds them to
+ * the rank's part of the hash if part is not NULL. */
 struct weights_init {
 	const struct hd_program *g;
 	int64_t seed;
@@ -150,7 +151,8 @@ static struct filling values_of(const struct tensor *t, const char *name, int64_
 				 .key = hd_key((uint64_t)seed, as == t ? name : as->v.name, 0) };
 }
 
-/* What the parameter is now, which may have been loaded.  0: it is elsewhere, or in other numbers. */
+/* Copies the parameter's current value, which may have been loaded, into a state. Returns 0 if the parameter is
+ * elsewhere or has a different dtype. */
 static int copy_parameter(const struct hd_program *g, const struct tensor *t)
 {
 	const struct tensor *of = T(t->v.of)->master ? T(t->v.of)->master : T(t->v.of);
@@ -187,7 +189,7 @@ void hd_init_states(const struct hd_program *g, int64_t seed)
 		hd_init_state(g, g->plan->tensors[i], seed);
 }
 
-/* The master of which t, all of it here, is a rounded copy; NULL: there is none. */
+/* Returns the master of t if t is its rounded copy and both have the same slice here, else NULL. */
 static const struct tensor *master_here(const struct hd_program *g, const struct tensor *t)
 {
 	const struct tensor *m = t->master;
@@ -201,7 +203,7 @@ static const struct tensor *master_here(const struct hd_program *g, const struct
 static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	struct filling *f = ctx;
-	uint64_t hash = 0; /* a sum: in whatever order */
+	uint64_t hash = 0; /* a sum, so the order does not matter */
 
 #pragma omp parallel for schedule(static) reduction(+ : hash) if (count >= SMALL)
 	for (int64_t i = 0; i < count; i++) {
@@ -213,7 +215,7 @@ static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 	f->hash += hash;
 }
 
-/* Each weight that has an owner is hashed once, as its master where it has one. */
+/* Returns whether this rank hashes t. Each weight is hashed once, by its owner, and as its master if it has one. */
 static int is_hashed(const struct hd_program *g, const struct tensor *t)
 {
 	return weight_name(t) && !t->master && hd_owns(g, t);
@@ -227,7 +229,8 @@ static uint64_t hash_slice(const struct hd_program *g, const struct tensor *t, v
 	return f.hash;
 }
 
-/* The copy of low precision is made from what its master has in the host's memory: a device is not asked for it. */
+/* Rounds the master's values into the low-precision parameter. The values are still in host
+ * memory, so they need not be read from the device. */
 static void round_master(const struct hd_program *g, const struct tensor *master, const void *data)
 {
 	const struct tensor *t = T(master->v.of);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From an INI to programs that are ready to run: plans compared between ranks, one arena, groups, kernels prepared,
- * what timing chooses chosen once.
+ * Opens a job: it turns an INI into programs that are ready to run. The ranks compare their plans, allocate one arena,
+ * create groups, and prepare kernels. What timing chooses is chosen once.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -29,7 +29,7 @@ const struct hd_plan *hd_job_any_plan(const struct hd_job *j)
 	return hd_job_owner(j)->plan;
 }
 
-/* The first node of rank r's plan that is another than rank 0's, from the hashes of their nodes. */
+/* Returns the first node in which a rank's plan differs from rank 0's, given the hashes of their nodes. */
 static int64_t first_difference(const char *zero, const char *theirs)
 {
 	int64_t i = 0;
@@ -39,7 +39,7 @@ static int64_t first_difference(const char *zero, const char *theirs)
 	return i / HD_NODE_HASH;
 }
 
-/* Of all ranks, on rank 0; each text is given away. */
+/* Returns the texts of all ranks, on rank 0. Frees `mine`. */
 static char **gathered(char *mine)
 {
 	char **all = hd_comm_gather_text(mine);
@@ -55,7 +55,7 @@ static void release(char **all, int n)
 	free(all);
 }
 
-/* Some rank has another plan: which, and from which node on. */
+/* Names a rank whose plan differs, and the first node that differs. */
 static int name_difference(const struct hd_job *j, struct hd_plan *p, struct hd_err *err)
 {
 	char **all = gathered(hd_plan_node_hashes(p)), *who;
@@ -79,7 +79,7 @@ static int name_difference(const struct hd_job *j, struct hd_plan *p, struct hd_
 	return hd_comm_agree(err);
 }
 
-/* The same plan everywhere, or ranks would run different programs. */
+/* Checks that all ranks have the same plan. Otherwise they would run different programs. */
 static int compare_plans(struct hd_job *j, struct hd_plan *p, struct hd_err *err)
 {
 	double hash = (double)(p->hash >> 12);
@@ -87,8 +87,8 @@ static int compare_plans(struct hd_job *j, struct hd_plan *p, struct hd_err *err
 	return hd_comm_max(hash) == -hd_comm_max(-hash) ? HD_OK : name_difference(j, p, err);
 }
 
-/* Started alone on a layout of several ranks. Whatever else is wrong with it is reported first, so that nobody starts it
- * again only to see it refused. */
+/* Creates the plan. If the process was started alone on a layout of several ranks, any other error of the layout is
+ * reported first. Otherwise the user would start all ranks only to see the layout refused. */
 static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_plan *whole = NULL;
@@ -104,7 +104,7 @@ static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p,
 		all.needs = NULL;
 		if (hd_plan_create(j->conf, &all, &whole, err) < 0)
 			j->needs = 0;
-		else /* three fp32 a parameter, at 200 MB/s */
+		else /* three fp32 per parameter, at 200 MB/s */
 			j->save_seconds = 5 + hd_plan_parameters(whole) * 12 / 200000000;
 		hd_plan_destroy(whole);
 	}
@@ -170,7 +170,8 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Of kernels.  Launches of all programs share scratch; what is kept is there for each role. */
+/* Adds the memory of the program's kernels. Launches of all programs share scratch; memory
+ * that plugins' kernels keep exists once per role. */
 static void add_scratch(struct hd_job *j, int role, struct hd_program *g, struct hd_err *err)
 {
 	if (!hd_device_in_host(j->device) || hd_program_scratch(g, j->device, j->threads, err) < 0)
@@ -184,7 +185,8 @@ static void add_scratch(struct hd_job *j, int role, struct hd_program *g, struct
 		j->scratch_bytes += j->plugin_kept[r];
 }
 
-/* What a step may need: of the program at hand, and of those of the ramp's other sizes.  In host memory: to j->host_bytes. */
+/* Returns the most bytes that a step may need, with the current program or those for the ramp's other sizes. Raises
+ * j->host_bytes to the host memory that those need. */
 static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 {
 	struct hd_program_options po = { .rank = j->world.rank,
@@ -218,7 +220,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 	return most;
 }
 
-/* The leaves of the first program, then what the others have besides.  -> bytes */
+/* Places the leaves of the first program, then those that only the other programs have. Returns their bytes. */
 static int64_t share_leaves(struct hd_job *j)
 {
 	int64_t bytes = hd_job_owner(j)->memory.persistent;
@@ -229,7 +231,7 @@ static int64_t share_leaves(struct hd_job *j)
 	return align(bytes);
 }
 
-/* What updates in host memory need there, where the device has its own. */
+/* Allocates host memory for updates that run there, if the device has memory of its own. */
 static int host_memory(struct hd_job *j, struct hd_err *err)
 {
 	const struct hd_program *g = j->program[HD_JOB_TRAIN];
@@ -251,7 +253,7 @@ int64_t hd_job_planned(const struct hd_job *j)
 	return j->arena_bytes + j->snapshot_bytes + j->scratch_bytes;
 }
 
-/* Leaves, which all programs share, then one region for what lives within a step, of whichever program. */
+/* Allocates the leaves, which all programs share, and one region for what lives within a step of any program. */
 static int memory(struct hd_job *j, struct hd_err *err)
 {
 	int64_t transient = 0, staging = 0;
@@ -290,8 +292,8 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
-/* Those of an earlier program of the same layout.  The programs of a job run one at a time, and buffers of a device's communicators
- * are large. */
+/* Returns the communicator that an earlier program of the same layout has for the group, or NULL. The programs of a
+ * job run one at a time, and buffers of a device's communicators are large, so they are shared. */
 static struct hd_communicator *known_members(const struct hd_program *was, const struct group *gr)
 {
 	for (size_t i = 0; was && i < was->plan->ngroups; i++)
@@ -357,7 +359,8 @@ static int bind_all(struct hd_job *j, struct hd_err *err)
 	return HD_OK;
 }
 
-/* auto is cuda where one can be used. Where there is a driver and it is not used, a message gives the reason. */
+/* Opens cuda if it can be used. Unless it must be used, a message gives the
+ * reason if a driver is installed but cuda fails. */
 static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 {
 	const struct hd_device_ops *cuda = NULL;
@@ -379,7 +382,8 @@ static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 	return HD_OK;
 }
 
-/* The library behind a device's communication must be there on all ranks.  auto: else they talk over MPI. */
+/* Loads the library for a device's communication, which all ranks need.
+ * automatic: without it, they communicate over MPI. */
 static int open_comm(struct hd_job *j, int automatic, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
@@ -425,7 +429,7 @@ static int choose_device(struct hd_job *j, struct hd_err *err)
 	return HD_OK;
 }
 
-/* All ranks on the same kind of device, or none of this. */
+/* Refuses a job in which only some ranks have a GPU. */
 static int agree_on_device(struct hd_job *j, struct hd_err *err)
 {
 	double cuda = !hd_device_in_host(j->device), most = hd_comm_max(cuda), least = -hd_comm_max(-cuda);
@@ -447,7 +451,7 @@ int64_t hd_plan_parameters(const struct hd_plan *p)
 	return n;
 }
 
-/* Of the ranks that could have a node, those that do. */
+/* Returns the fraction of the ranks that run the node, among those that could. */
 static double share_of_members(const struct node *n)
 {
 	const struct hd_members *only = &n->only;
@@ -488,7 +492,7 @@ char *hd_layout_text(const struct hd_plan *p)
 	return text;
 }
 
-/* "(x 1, y 0)", of the layout that is run. */
+/* Returns a rank's coordinates in the layout that runs, as "(x 1, y 0)". The caller frees it. */
 static char *describe(const void *plan, int rank)
 {
 	const struct hd_plan *p = plan;

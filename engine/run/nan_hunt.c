@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which result is not finite: a step is computed once more, and every result is looked at.
+ * Finds the result that is not finite: it computes a step once more and checks every result.
  */
 #include <config.h>
 #include "engine/run/commands.h"
@@ -41,7 +41,7 @@ static void name_it(const struct command *c, const struct tensor *t, struct hd_e
 		   n->v.phase & (HD_UNIT_B | HD_UNIT_W) ? " (backward)" : "", t->spec, c->micro);
 }
 
-/* Or a copy of one, on another stage. */
+/* Returns whether t is a leaf, or a copy of one on another stage. */
 static int is_leaf(const struct tensor *t)
 {
 	return !t->v.node || t->v.what == HD_TENSOR_PARAM;
@@ -56,7 +56,7 @@ static int is_finite_now(struct hd_program *g, const struct command *c, const st
 	return yes;
 }
 
-/* The kernels of one node, from `from` on: a result is whole behind the last of them. */
+/* Returns the end of a node's kernels that begin at `from`. A result is complete only after the last of them. */
 static size_t end_of_node(const struct hd_program *g, size_t from)
 {
 	const struct command *c = &g->commands[from];
@@ -77,7 +77,8 @@ static int made_within(const struct hd_program *g, size_t from, size_t to, const
 	return 0;
 }
 
-/* What a node reads that was computed; a parameter that is not finite is where it began. */
+/* Returns whether the computed operands of these commands are finite. Leaves are
+ * not checked: the error would have begun in them. */
 static int reads_finite(struct hd_program *g, size_t from, size_t to)
 {
 	for (size_t i = from; i < to; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Nodes become kernel launches of one rank.  Each node's op records its kernels once (slot record of heddle/op.h); what
- * depends on the memory plan - copies that aliasing could not avoid, accumulation, which gradients this rank counts in
- * the norm - is recorded here.
+ * Turns nodes into kernel launches of one rank. Each node's op records its kernels once (slot record of heddle/op.h).
+ * What depends on the memory plan is recorded here: copies that aliasing could not avoid, accumulation, and which
+ * gradients this rank counts in the norm.
  */
 #include <config.h>
 #include "engine/base/hash.h"
@@ -21,7 +21,7 @@ struct recorder {
 	const struct hd_bind *bind;
 	struct node *node;
 	struct hd_err *err;
-	int32_t acc; /* of the next launch */
+	int32_t acc; /* for the next launch */
 	struct tensor *target;
 	struct hd_tables_counted asked;
 };
@@ -41,14 +41,14 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 		v->fold[i] = s.fold;
 		v->skip[i] = s.skip;
 	}
-	for (uint32_t i = 0; t->ragged_counts && i < t->v.ndim; i++) /* as one dim of rows: how many, the numbers say */
+	for (uint32_t i = 0; t->ragged_counts && i < t->v.ndim; i++) /* a dim of rows; the counts say how many */
 		if (!strcmp(t->dims[i]->name, "slot"))
 			v->n[i] = hd_ragged_max(t);
 		else if (hd_has_dim(t->ragged_counts, t->dims[i]))
 			v->n[i] = 1;
 }
 
-/* What computes the node at hand: in host memory the host does. */
+/* Returns the device that computes the current node: the host if its result is in host memory. */
 static const struct hd_device_ops *device_of(const struct recorder *r)
 {
 	const struct node *n = r->node;
@@ -56,7 +56,7 @@ static const struct hd_device_ops *device_of(const struct recorder *r)
 	return n->v.nout && n->outs[0]->v.space == HD_SPACE_HOST ? hd_device_cpu() : r->bind->device;
 }
 
-/* A plugin may have it, and for another device. */
+/* Reports a missing kernel. The plugin may have it for a different device. */
 static int no_kernel(const struct recorder *r, const char *name)
 {
 	const struct inst *in = r->node->inst >= 0 ? &r->g->plan->inst[r->node->inst] : NULL;
@@ -72,7 +72,7 @@ static int no_kernel(const struct recorder *r, const char *name)
 			  k && *k ? ": the plugin's is for " : "", k && *k ? (*k)->device : "");
 }
 
-/* Of the last launch.  A gradient with one contribution, of one micro-batch, is never added to. */
+/* Returns what the last launch never does. A gradient with one contribution in all is never added to. */
 static uint32_t never(const struct recorder *r, const struct launch *l)
 {
 	const struct launches *all = &r->g->launches[r->node->id];
@@ -84,7 +84,7 @@ static uint32_t never(const struct recorder *r, const struct launch *l)
 	return all->n > 1 && all->v[all->n - 2].target == l->target ? 0 : HD_NEVER_ADDS;
 }
 
-/* What is behind the op's name, where the kernel's text begins with it too. */
+/* Returns the text after the op's name, if the kernel's text begins with that too. */
 static const char *behind_name(const char *text, const char *op)
 {
 	return !strncmp(text, op, strlen(op)) && !strncmp(text + strlen(op), ": ", 2) ? text + strlen(op) + 2 : text;
@@ -131,7 +131,7 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 
 	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
 	l = &all->v[all->n++];
-	if (rows && k && k->flags & HD_K_ROWS) /* told by hd_run instead */
+	if (rows && k && k->flags & HD_K_ROWS) /* hd_run passes the counts instead */
 		nin--;
 	*l = (struct launch){ .nin = nin, .nout = nout, .acc = r->acc, .target = r->target, .rows = rows };
 	r->g->recorded = hd_hash_add_text(hd_hash_add_text(r->g->recorded, kernel), attr);
@@ -147,7 +147,7 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 	return prepare(r, l, kernel, hd_plan_text(r->g->plan, "%s", attr));
 }
 
-/* -- what ops call ----------------------------------------------------------------------------------------------------------- */
+/* -- what ops call ----------------------------------------------------------------------------------------------- */
 static int64_t record_index(struct hd_record *r, const struct hd_group *g)
 {
 	struct hd_program *of = ((struct recorder *)r)->g;
@@ -167,7 +167,7 @@ static int is_among(const struct hd_tensor *t, struct hd_tensor *const *all, uin
 	return 0;
 }
 
-/* A plugin's op launches kernels on its node's own tensors: others may not be in memory then. */
+/* Checks that a plugin's op uses only its own node's tensors: others may not be in memory then. */
 static int check_operands(const struct recorder *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
 			  struct hd_tensor *const *outs, uint32_t nout)
 {
@@ -198,7 +198,7 @@ static int record_launch(struct hd_record *r, const char *kernel, struct hd_tens
 	return add_launch(x, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, attr);
 }
 
-/* -- movement that aliasing could not avoid ---------------------------------------------------------------------------------------- */
+/* -- movement that aliasing could not avoid ---------------------------------------------------------------------- */
 static int shares(const struct hd_program *g, const struct tensor *a, const struct tensor *b, int64_t at)
 {
 	return g->at[a->id].root == g->at[b->id].root && g->at[a->id].offset == g->at[b->id].offset + at;
@@ -235,7 +235,7 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 		*inner *= t->local[i];
 }
 
-/* Member m's two halves of a dim that is `n` long for all of them: in elements of a run. */
+/* The two halves of member m's piece in zigzag order, in elements. `run` is the piece's length. */
 struct halves {
 	int64_t run, first, second;
 };
@@ -245,7 +245,7 @@ static struct halves halves_of(const struct node *n, int64_t m, int64_t run)
 	return (struct halves){ run / 2, m * (run / 2), (2 * n->parts - 1 - m) * (run / 2) };
 }
 
-/* This member's piece of x where it is two. */
+/* Copies this member's piece of x, which consists of two halves. */
 static int chunk_zigzag(struct recorder *r, struct node *n)
 {
 	int64_t outer, len, inner;
@@ -257,14 +257,14 @@ static int chunk_zigzag(struct recorder *r, struct node *n)
 	return copy(r, n->ins[0], n->outs[0], outer, h.run, h.second, len * inner * n->parts, h.run, len * inner);
 }
 
-/* What is not written below is padding. */
+/* Fills the result with zeros first, as what the copies do not write is padding. */
 static int clear(struct recorder *r, struct tensor *y)
 {
 	r->acc = 0;
 	return add_launch(r, "fill", NULL, 0, &y, 1, "value=0");
 }
 
-/* This member's piece of a dim that they do not divide. */
+/* Copies this member's piece of a dim that the number of members does not divide. */
 static int chunk_padded(struct recorder *r, struct node *n)
 {
 	int64_t outer, len, inner, piece, me = hd_piece_index(r->g, n, 0), have;
@@ -312,7 +312,7 @@ static int pack(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* Elements of a member's piece of t along a dim, with what pads it. */
+/* Returns the elements of a member's piece of t along a dim, padding included. */
 static int64_t piece_count(const struct tensor *t, const struct hd_dim *along, int64_t parts)
 {
 	int64_t outer, len, inner;
@@ -321,7 +321,7 @@ static int64_t piece_count(const struct tensor *t, const struct hd_dim *along, i
 	return outer * hd_piece(len, parts) * inner;
 }
 
-/* `runs` runs, of whole on one side and flat on the other. */
+/* Copies `runs` runs between whole and flat, into whichever is the node's output. */
 static int to_or_from(struct recorder *r, struct tensor *whole, struct tensor *flat, int64_t runs, int64_t run,
 		      int64_t at_whole, int64_t step_whole, int64_t at_flat, int64_t step_flat)
 {
@@ -330,8 +330,8 @@ static int to_or_from(struct recorder *r, struct tensor *whole, struct tensor *f
 	return copy(r, flat, whole, runs, run, at_flat, step_flat, at_whole, step_whole);
 }
 
-/* Each member's piece of whole stands in `outer` runs; packed, it is one, `row` behind the piece of the member before.  Pieces may
- * be padded: then the last that has elements has fewer. */
+/* Packs or unpacks all members' pieces. In whole, a piece is `outer` runs; in flat it is contiguous, `row` elements
+ * after the previous member's. Pieces may be padded: then the last one with elements has fewer. */
 static int pieces(struct recorder *r, struct tensor *whole, const struct hd_dim *along, struct tensor *flat, int64_t at,
 		  int64_t row, int64_t parts)
 {
@@ -352,7 +352,7 @@ static int pieces(struct recorder *r, struct tensor *whole, const struct hd_dim 
 	return HD_OK;
 }
 
-/* Whether some member has less than a piece of a tensor. */
+/* Returns whether the last members have less than a full piece of some tensor. */
 static int pads(const struct node *n)
 {
 	int64_t outer, len, inner;
@@ -381,7 +381,7 @@ static int pack_pieces(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* Of (…, n k, …) the two halves of each member, blocked one behind the other. */
+/* Blocks or unblocks a dim (…, n k, …) in zigzag order: blocked, each member's two halves are adjacent. */
 static int block_zigzag(struct recorder *r, struct node *n)
 {
 	int blocks = n->is->role == OP_ROLE_BLOCK;
@@ -405,7 +405,7 @@ static int block_zigzag(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* One member's piece of (…, n k, …) stands in `outer` runs; blocked, it is one.  Padded pieces are shorter in the end. */
+/* Blocks or unblocks (…, n k, …). Plain, a member's piece is `outer` runs; blocked, one run. Padding is last. */
 static int block_or_unblock(struct recorder *r, struct node *n)
 {
 	int blocks = n->is->role == OP_ROLE_BLOCK;
@@ -432,8 +432,8 @@ static int whole_copy(struct recorder *r, struct tensor *x, struct tensor *y, in
 	return copy(r, x, y, 1, hd_local_count(y), src, 0, 0, 0);
 }
 
-/* -- the gradient norm --------------------------------------------------------------------------------------------------------------- */
-/* Where the sum is to be added up over ranks, one counts what several have. */
+/* -- the gradient norm ------------------------------------------------------------------------------------------- */
+/* Returns whether this rank counts x. If ranks add up their sums, only one of those with the same x does. */
 static int counts(const struct hd_program *g, const struct tensor *x, const struct tensor *sum)
 {
 	uint32_t added = 0;
@@ -456,7 +456,7 @@ static int norm2(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* One launch per contribution that is not written in place; entries of type ACC name them by input. */
+/* Records one launch per input. ACC entries run the launches of contributions that are not computed in place. */
 static int accumulate(struct recorder *r, struct node *n)
 {
 	struct tensor *y = n->outs[0];
@@ -469,7 +469,7 @@ static int accumulate(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* The accumulator that a kernel writes into, if the memory plan merged its output with one. */
+/* Returns the accumulator that a kernel writes into, if the memory plan merged its output with one, or NULL. */
 static struct tensor *target_of(const struct hd_program *g, const struct node *n)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
@@ -479,7 +479,7 @@ static struct tensor *target_of(const struct hd_program *g, const struct node *n
 	return NULL;
 }
 
-/* Ops that only move, or add up, what the memory plan may have put in its place already.  0: another op. */
+/* Records ops that only move or add up data, unless the memory plan has put it in place. 0: a different op. */
 static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 {
 	struct hd_program *g = r->g;
@@ -543,7 +543,7 @@ static int record_node(struct recorder *r, struct node *n)
 	rc = n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &r->r, &n->v);
 	if (rc < 0 && !g->plan->err->code && n->inst >= 0 && r->err->code) {
 		hd_plan_fail(g->plan, rc, "%s: %s", n->v.op->name, r->err->text);
-		r->err->code = 0; /* said anew, with the section */
+		r->err->code = 0; /* reported again, with the section */
 	}
 	if (n->inst >= 0 && !r->err->code)
 		rc = hd_op_slot_returned(g->plan, n->v.op, rc);
@@ -551,7 +551,7 @@ static int record_node(struct recorder *r, struct node *n)
 	return rc < 0 ? rc : r->err->code;
 }
 
-/* The state that a node reads, or else the parameter; "": none. */
+/* Returns the name of a state that the node reads, or else of its first leaf, or "". */
 static const char *subject(const struct node *n)
 {
 	const char *name = "";
@@ -567,7 +567,7 @@ static int failed(struct hd_program *g, const struct node *n, int rc, struct hd_
 	const struct inst *by = n->made_by >= 0 ? &g->plan->inst[n->made_by] : NULL;
 	char *text = err->code ? hd_strdup(err->text) : hd_format("%s: recording failed", n->v.op->name);
 
-	err->code = 0; /* said anew, with the section */
+	err->code = 0; /* reported again, with the section */
 	if (g->plan->err->code)
 		hd_err_set(err, rc, "%s", g->plan->err->text);
 	else if (by)

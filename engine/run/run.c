@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The loop that runs a bound program.
+ * Runs a bound program.
  *
- * Compute is an in-order queue, inline on the cpu device.  Each communicator is a queue of its own (engine/comm/comm.h): a
- * start enqueues, and the wait stands before the first reader, where the program put it.  Nothing is allocated here.
+ * Compute is an in-order queue, which the cpu device runs inline. Each communicator is a queue of its own
+ * (engine/comm/comm.h). A start enqueues a call, and the wait comes before the first reader, where the program put it.
+ * Nothing is allocated here.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -48,7 +49,7 @@ int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run 
 		run->rows_most = c->rows_most;
 		if (hd_in_host(g))
 			run->rows = hd_rows_used(g, c);
-		else /* the numbers lie where the kernels are */
+		else /* the counts are in the memory of the kernels */
 			run->row_counts = c->rows, run->nrow_counts = c->nrows;
 		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
 		c->kernel->run(c->prep, c->out, c->in, run);
@@ -81,7 +82,8 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 	return HD_OK;
 }
 
-/* A run of kernels: the first time as it is (libraries make what they need), then kept by the device and run as one. */
+/* Runs consecutive kernels. The first step runs them as they are, because libraries allocate what they need then. The
+ * second step records them on the device, and later steps replay the recording. */
 static int run_kept(struct hd_program *g, struct recording *r, struct hd_run *run)
 {
 	if (g->runs == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
@@ -123,7 +125,7 @@ static int run_part(struct hd_program *g, size_t from, size_t to, struct hd_run 
 		double begin = hd_seconds();
 
 		HD_TRY(hd_run_command(g, c, run, fill, ctx));
-		if (!hd_in_host(g)) /* a trace of the kernels' times, not of their launches */
+		if (!hd_in_host(g)) /* traces the kernels' times, not those of their launches */
 			HD_TRY(hd_comm_finish(g->device, &g->why));
 		trace(g, c, begin);
 	}
@@ -134,7 +136,7 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 {
 	int rc = run_part(g, from, to, run, fill, ctx);
 
-	if (rc < 0 && !hd_in_host(g) && !g->why.code) /* a movement that did not begin: the device knows why */
+	if (rc < 0 && !hd_in_host(g) && !g->why.code) /* a movement did not start: the device knows why */
 		hd_comm_finish(g->device, &g->why);
 	return rc;
 }
@@ -142,7 +144,7 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
 	HD_TRY(run_range(g, 0, g->update_at, run, fill, ctx));
-	g->runs += g->ncommands == g->update_at; /* no update: that was all */
+	g->runs += g->ncommands == g->update_at; /* without an update, the step ends here */
 	return HD_OK;
 }
 
@@ -156,7 +158,7 @@ int hd_program_update(struct hd_program *g, struct hd_run *run)
 int hd_program_pull(struct hd_program *g)
 {
 	struct hd_run run = { 0 };
-	char *asked = hd_alloc(g->ncommands + 1); /* by request */
+	char *asked = hd_alloc(g->ncommands + 1); /* by request: whether this function started it */
 	int rc = HD_OK;
 
 	if (!hd_in_host(g))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory of the device's own: what movements by the host and loads go through.
+ * On a device with memory of its own: gives movements by the host, and loads, host memory to go through.
  *
- * A call works on host memory. What it reads is fetched when it starts, what it makes is put in place when it is waited for.
+ * A call works on host memory. Its operand is fetched when it starts. Its result is copied to the device when it is
+ * waited for.
  */
 #include <config.h>
 #include "engine/run/commands.h"
@@ -81,7 +82,7 @@ int hd_stage_loads(struct hd_program *g, struct hd_err *err)
 	return HD_OK;
 }
 
-/* -- a step ------------------------------------------------------------------------------------------------------------------ */
+/* -- a step ------------------------------------------------------------------------------------------------------ */
 static int64_t sum_of(const int32_t *numbers, int64_t n)
 {
 	int64_t sum = 0;
@@ -105,7 +106,7 @@ int64_t hd_rows_used(const struct hd_program *g, const struct command *c)
 	return n;
 }
 
-/* What a movement reads and writes is as much as the numbers say. */
+/* Fetches the counts of a movement. They say how many bytes it reads and writes. Returns the bytes that it reads. */
 static size_t fetch_numbers(const struct hd_program *g, const struct row_numbers *k)
 {
 	g->device->get(k->have, k->device_have, (size_t)k->n * sizeof(*k->have));
