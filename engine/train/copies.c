@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Copies of parameters and states compared between ranks, by hash.  Each rank hashes its slices; rank 0 gets all hashes and
- * compares those of ranks whose slices are the same.  Nothing that is allocated outlives the call.
+ * Compares copies of parameters and states between ranks, by hash. Each rank hashes its slices. Rank 0 gets all
+ * hashes, and compares those of ranks whose slices are the same. Nothing that is allocated outlives the call.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -26,7 +26,7 @@ static int is_compared(const struct tensor *t)
 static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	struct hashing *h = ctx;
-	uint64_t hash = 0; /* a sum: in whatever order */
+	uint64_t hash = 0; /* a sum, so the order does not matter */
 
 #pragma omp parallel for schedule(static) reduction(+ : hash) if (count >= 4096)
 	for (int64_t i = 0; i < count; i++) {
@@ -38,7 +38,7 @@ static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 	h->hash += hash;
 }
 
-/* For tests only: RANK,STEP, where one bit of the first tensor changes. */
+/* For tests only: flips one bit of the first tensor, if HD_TEST_FLIP is "RANK,STEP" and names this rank and step. */
 static void flip(const struct hd_program *g, const struct tensor *t, int64_t step)
 {
 	const char *where = getenv("HD_TEST_FLIP");
@@ -52,7 +52,7 @@ static void flip(const struct hd_program *g, const struct tensor *t, int64_t ste
 	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
 }
 
-/* 16 digits for each tensor, in the order of the plan. */
+/* Returns 16 digits for each compared tensor, in the order of the plan. The caller frees them. */
 static char *hashes(const struct hd_program *g, int64_t step)
 {
 	char *text = hd_alloc(g->plan->ntensors * HEX + 1), *to = text;
@@ -63,7 +63,7 @@ static char *hashes(const struct hd_program *g, int64_t step)
 
 		if (!is_compared(t))
 			continue;
-		if (hd_speaks_for(g->plan, g->rank, &t->at, 0, 1)) { /* pinned elsewhere: not here */
+		if (hd_speaks_for(g->plan, g->rank, &t->at, 0, 1)) { /* no hash for a tensor that is pinned elsewhere */
 			if (to == text)
 				flip(g, t, step);
 			h.data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
@@ -86,7 +86,8 @@ static int64_t agreeing(const struct hd_plan *p, const struct tensor *t, char *c
 	return n;
 }
 
-/* Of two ranks that differ the one with fewer on its side; of as many the higher. */
+/* Of two ranks that differ, blames the one that fewer ranks agree with,
+ * or the higher one if their numbers are equal. */
 static int compare(const struct hd_plan *p, const struct tensor *t, char *const *all, size_t at, int64_t step,
 		   const char *why, struct hd_err *err)
 {

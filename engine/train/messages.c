@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether each send of a step meets the receive of the same tensor.  A plugin's schedule may order units otherwise on two stages,
- * and messages between two ranks are taken in turn, so that one would be read as another.
+ * Checks that each send of a step meets the receive of the same tensor. A plugin's schedule may order units
+ * differently on two stages. Messages between two ranks are received in the order in which they are sent, so one could
+ * be taken for another.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -10,7 +11,7 @@
 #include "engine/train/train_impl.h"
 #include <stdlib.h>
 
-struct message_line { /* messages from one rank to another that are taken in turn */
+struct message_line { /* an ordered sequence of messages from one rank to another */
 	const struct group *group;
 	int from, to, channel;
 	uint64_t count;
@@ -31,7 +32,8 @@ static struct message_line *line_of(struct message_lines *l, struct message_line
 	return &l->v[l->n++];
 }
 
-/* Of one message, the same on both its ranks if it is the same one, in the same turn. */
+/* Returns a hash of one message. It is the same on both ranks if the
+ * message is, at the same position of its sequence. */
 static uint64_t mark(struct message_lines *l, const struct hd_program *g, const struct entry *x, int other)
 {
 	const struct node *n = x->node, *send = n->comm.kind == HD_COMM_SEND ? n : N(n->ins[0]->v.node);
@@ -47,7 +49,7 @@ static uint64_t mark(struct message_lines *l, const struct hd_program *g, const 
 	return h;
 }
 
-/* Sends less receives: 0 over all ranks, if all meet. */
+/* Returns the hashes of sends minus those of receives. The sum over all ranks is 0 if all messages meet. */
 static uint64_t marks(const struct hd_program *g)
 {
 	int *ranks = hd_alloc(((size_t)g->plan->ranks + 1) * sizeof(*ranks));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The metrics file.  Lines are written whole and at once, so that what reads along sees no half
- * of one, and a job that dies leaves all steps that it has finished.
+ * Writes the metrics file. Each line is written in one piece. So a program that follows the file sees no half lines,
+ * and a job that dies leaves all steps that it has finished.
  */
 #include <config.h>
 #include "engine/file/atomic_file.h"
@@ -16,11 +16,11 @@
 
 struct hd_metrics {
 	struct hd_log_file file;
-	int64_t step; /* that the run goes on from; 0: it is a new one */
-	int fresh;    /* nothing is written yet, and lines that are there may be another run's */
+	int64_t step; /* step that the run resumes from; 0: it is a new run */
+	int fresh;    /* nothing has been written yet, and lines in the file may be from a different run */
 };
 
-/* Hours of training may be in it, and nothing else has these numbers. */
+/* Renames an existing file. It may contain the numbers of hours of training, which are nowhere else. */
 static int keep_old(const char *path, struct hd_err *err)
 {
 	struct stat s;
@@ -43,8 +43,8 @@ static int keep_old(const char *path, struct hd_err *err)
 	return rc;
 }
 
-/* -- lines that are there -------------------------------------------------------------------- */
-/* The step that a line is of; -1: it is none of ours. */
+/* -- lines in the file ----------------------------------------------------------------------- */
+/* Returns the step of a line, or -1 if it is not a line of metrics. */
 static int64_t step_of(const char *line)
 {
 	long long step;
@@ -52,7 +52,7 @@ static int64_t step_of(const char *line)
 	return sscanf(line, " { \"step\" : %lld", &step) == 1 ? step : -1;
 }
 
-/* A power cut may leave zeros, which would end the text. */
+/* Reads the file without zeros, which a power cut may leave and which would end the text. */
 static char *read_text(const char *path, struct hd_err *err)
 {
 	size_t n, to = 0;
@@ -66,7 +66,7 @@ static char *read_text(const char *path, struct hd_err *err)
 	return text;
 }
 
-/* Takes a line off *text; NULL: there is none left. */
+/* Removes a line from *text and returns it. NULL: no line is left. */
 static char *next_line(char **text)
 {
 	char *line = *text, *end = line + strcspn(line, "\n");
@@ -78,7 +78,8 @@ static char *next_line(char **text)
 	return line;
 }
 
-/* Into kept and later, which have room for all of it.  -> how many lines are later */
+/* Copies the lines into kept and later, each of which has room for the
+ * complete text. Returns the number of later lines. */
 static int64_t split(char *text, int64_t step, char *kept, char *later)
 {
 	int64_t n = 0;
@@ -94,7 +95,7 @@ static int64_t split(char *text, int64_t step, char *kept, char *later)
 	return n;
 }
 
-/* First where they go, so that a kill between the two loses none. */
+/* Writes the later lines to their new file first, so that a kill between the two writes loses none. */
 static int move_later(const char *path, const char *kept, const char *later, struct hd_err *err)
 {
 	char *to = hd_format("%s.replaced", path);
@@ -110,7 +111,8 @@ static int move_later(const char *path, const char *kept, const char *later, str
 	return hd_file_write(path, kept, err);
 }
 
-/* A run that has died may have logged steps that no checkpoint has. This run trains them anew, and each step has one line. */
+/* Moves the lines of later steps away. A run that died may have logged steps that are in no checkpoint. This run
+ * trains them again, and each step has one line. */
 static int set_aside_later(const char *path, int64_t step, struct hd_err *err)
 {
 	struct stat s;
@@ -172,7 +174,8 @@ int hd_metrics_open(const char *path, int64_t step, struct hd_metrics **out, str
 	return HD_OK;
 }
 
-/* A run that ends before its first line leaves the file of the one before as it was. */
+/* Moves old lines away when the first line is written, so that a run that ends
+ * earlier leaves the previous run's file as it was. */
 static int begin(struct hd_metrics *m, struct hd_err *err)
 {
 	struct hd_log_file f;
@@ -191,7 +194,7 @@ int hd_metrics_write(struct hd_metrics *m, json_t *v, struct hd_err *err)
 	size_t n = strlen(line);
 	int rc = m->fresh ? begin(m, err) : HD_OK;
 
-	line[n] = '\n'; /* in the place of the 0 */
+	line[n] = '\n'; /* replaces the terminating 0 */
 	if (rc >= 0)
 		rc = hd_log_file_add(&m->file, line, n + 1, err);
 	free(line);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * On a terminal one line that is rewritten; otherwise a line per log.every steps.  Rank 0 speaks.
+ * Prints the progress of a run. On a terminal, it rewrites one line; otherwise it prints a line per log.every steps.
+ * Only rank 0 prints.
  */
 #include <config.h>
 #include "engine/train/progress.h"
@@ -15,7 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A line of /proc/self/status, in bytes; -1: it is not there. */
+/* Returns the value of a line of /proc/self/status in bytes, or -1 if the line does not exist. */
 static int64_t status_bytes(const char *name)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -31,7 +32,7 @@ static int64_t status_bytes(const char *name)
 	return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
-/* Of this program alone: getrusage also counts what the process was before exec, a large launcher. */
+/* Prefers VmHWM, which covers this program alone. getrusage also counts the process before exec, a large launcher. */
 int64_t hd_peak_bytes(void)
 {
 	int64_t bytes = status_bytes("VmHWM");
@@ -50,8 +51,8 @@ int64_t hd_private_bytes(void)
 	return anonymous >= 0 && file >= 0 ? anonymous + file : hd_peak_bytes();
 }
 
-/* A share of each page among those that have mapped it would not do: it moves from rank to rank as they read. Arenas only grow, so
- * now is their peak. */
+/* Counts this rank's own arena and private memory. A proportional share of each page would not do: it would move from
+ * rank to rank as they read. Arenas only grow, so their current size is their peak. */
 int64_t hd_own_peak_bytes(void)
 {
 	int64_t shared = status_bytes("RssShmem"), taken = hd_comm_arena_taken(), most = hd_peak_bytes();
@@ -64,7 +65,7 @@ int64_t hd_own_peak_bytes(void)
 	return taken + (most > private ? most : private);
 }
 
-/* Now; what other programs of this host read of it counts too. */
+/* Returns the current memory, including pages of this process that other programs of the host have mapped. */
 static double memory_now(void)
 {
 	FILE *f = fopen("/proc/self/statm", "re");
@@ -77,7 +78,7 @@ static double memory_now(void)
 	return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* At least in MB: what a step needs is never of interest below that. */
+/* Uses MB as the smallest unit: smaller amounts of a step's memory are never of interest. */
 static struct hd_human memory_text(double bytes)
 {
 	struct hd_human h = hd_human_bytes(bytes);
@@ -96,7 +97,7 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 	s->terminal = s->speaks && hd_launch_terminal();
 }
 
-/* What a step's share is of. */
+/* Returns what a step's share is a fraction of. */
 static const char *basis(const struct hd_job *j)
 {
 	return hd_device_in_host(j->device) ? "matmul rate" : "peak (MFU)";
@@ -146,10 +147,10 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 
 struct field {
 	char text[HD_PROGRESS_FIELD];
-	int rank; /* the larger, the sooner it is left out */
+	int rank; /* fields with the largest rank are left out first */
 };
 #define FIELDS HD_PROGRESS_FIELDS
-#define HUGE_LOSS 1e6 /* of which nobody reads all digits */
+#define HUGE_LOSS 1e6 /* from here on, all digits are of no interest */
 
 static int wide(const struct field *f)
 {
@@ -160,7 +161,7 @@ static int wide(const struct field *f)
 	return n;
 }
 
-/* -> 0: all that is left is what nobody could do without. */
+/* Returns 0 if only indispensable fields are left. */
 static int leave_out(struct field *f)
 {
 	int most = -1;
@@ -229,7 +230,7 @@ int64_t hd_pace_due(int64_t every, int64_t from, int64_t last)
 	return every ? last / every - from / every + (last % every != 0) : 1;
 }
 
-/* What is due behind the step at hand is still to come. */
+/* Returns the time left. Work that is due after the current step is still to come. */
 static double left_of(const struct hd_show *s, int64_t step)
 {
 	const struct hd_job *j = s->j;

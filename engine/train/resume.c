@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is not as it was when a run goes on: said, because nothing else shows it.  The checkpoint has the INI that it was made
- * with.
+ * When a run resumes, reports what has changed since its checkpoint, because nothing else shows it. The checkpoint
+ * contains the INI that it was written with.
  */
 #include <config.h>
 #include "engine/train/resume.h"
@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The step, or the tokens, at which the decay of a run that stands there ends; 0: the rate does not fall. */
+/* Returns the step, or the number of tokens, at which the learning rate's decay ends for a
+ * run at this point. 0: the rate does not fall. */
 static int64_t decay_end(const struct hd_train_config *t, const struct hd_progress *at)
 {
 	if (t->schedule == HD_LR_CONSTANT)
@@ -35,7 +36,7 @@ static void note_decay(const char *dir, const struct hd_train_config *was, const
 	const char *unit = is->by_tokens ? "token" : "step";
 	int64_t then = decay_end(was, at), now = decay_end(is, at);
 
-	/* A run of no steps has none. */
+	/* `then` is 0 if the old run had no steps, and so no decay. */
 	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && then && then != now)
 		hd_log(HD_LOG_WARN,
 		       "%s: the decay of the learning rate was to end at %s %lld, and now ends at %s %lld. "
@@ -43,7 +44,7 @@ static void note_decay(const char *dir, const struct hd_train_config *was, const
 		       dir, unit, (long long)then, unit, (long long)now, (long long)then);
 }
 
-/* 1e-3 is 0.001. */
+/* Compares values as numbers if they are: 1e-3 is 0.001. */
 static int same_value(const char *x, const char *y)
 {
 	char *x_end, *y_end;
@@ -75,7 +76,7 @@ static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, c
 	return changed;
 }
 
-/* By another way: absolute, through a link. */
+/* Paths may be written differently: absolute, or through a link. */
 static int same_path(const char *x, const char *y)
 {
 	char *a = hd_file_real(x), *b = hd_file_real(y);
@@ -87,7 +88,8 @@ static int same_path(const char *x, const char *y)
 }
 
 /* -- model ------------------------------------------------------------------------------------- */
-/* With the numbers that 0 stands for: config.json says some of them, and an INI leaves them open. */
+/* Replaces values of 0 by the numbers they stand for. config.json gives some of
+ * these numbers, where an INI leaves them open. */
 static struct hd_model settled(const struct hd_model *of)
 {
 	struct hd_model m = *of;
@@ -105,7 +107,7 @@ static struct hd_model settled(const struct hd_model *of)
 	return m;
 }
 
-/* "w" and "ww" are the same windows; so are any two letters where no layer has one. */
+/* "w" and "ww" are the same windows. So are any two patterns if no layer has a window. */
 static int same_windows(const struct hd_model *a, const struct hd_model *b)
 {
 	size_t na = strlen(a->window_layers), nb = strlen(b->window_layers);
@@ -118,7 +120,7 @@ static int same_windows(const struct hd_model *a, const struct hd_model *b)
 	return same;
 }
 
-/* What a knob's value is, to as many digits as config.json keeps of it; malloc'ed. */
+/* Returns a knob's value, with as many digits as config.json keeps. The caller frees it. */
 static char *knob_value(const struct hd_model *m, const struct hd_knob *k)
 {
 	const char *at = (const char *)m + k->at;
@@ -132,7 +134,7 @@ static char *knob_value(const struct hd_model *m, const struct hd_knob *k)
 	return hd_strdup(text);
 }
 
-/* Texts whose numbers are equal, with or without blanks: "1.25,1.5" and "1.250, 1.5". */
+/* Compares texts by the numbers in them, ignoring blanks: "1.25,1.5" equals "1.250, 1.5". */
 static int same_list(const char *x, const char *y)
 {
 	while (1) {
@@ -162,7 +164,8 @@ static int same_value_of(const struct hd_model *a, const struct hd_model *b, con
 	return same;
 }
 
-/* Two that are open alike follow another key, which is named. */
+/* Returns whether a knob is the same, as given or after defaults. If both models leave it open, it follows a different
+ * key, which is reported itself. */
 static int same_knob(const struct hd_model *was, const struct hd_model *is, const struct hd_knob *k)
 {
 	struct hd_model a = settled(was), b = settled(is);
@@ -170,7 +173,8 @@ static int same_knob(const struct hd_model *was, const struct hd_model *is, cons
 	return same_value_of(was, is, k) || same_value_of(&a, &b, k);
 }
 
-/* As the INI or the key's default has it; what the family or the engine has decided as the model has it. malloc'ed. */
+/* Returns a value for the message: from the INI or the key's default, or, if the family or the engine chose it, from
+ * the model. The caller frees it. */
 static char *said_value(struct hd_section *s, const struct hd_model *m, const struct hd_knob *k)
 {
 	if (hd_section_has(s, k->key) || (!k->derived && !hd_family_default(m->family, k->key)))
@@ -184,7 +188,7 @@ static void note_knob(const char *dir, struct hd_conf *was, struct hd_conf *is, 
 	struct hd_section *s = hd_conf_section(is, NULL, "model");
 	char *x, *y;
 
-	/* Where only the sequences are longer, train.seq is what has changed. */
+	/* If only the sequences are longer, the change is in train.seq. */
 	if (same_knob(then, now, k) || (!strcmp(k->key, "max_seq") && !hd_section_has(s, k->key)))
 		return;
 	x = said_value(hd_conf_section(was, NULL, "model"), then, k);
@@ -194,7 +198,7 @@ static void note_knob(const char *dir, struct hd_conf *was, struct hd_conf *is, 
 	free(y);
 }
 
-/* The weights are the checkpoint's, whatever model.load names: nothing of that is read but the keys of [model]. */
+/* The weights are the checkpoint's, whatever model.load names. Of that, only the keys of [model] are read. */
 static void note_load(const char *dir, struct hd_conf *was, struct hd_conf *is)
 {
 	const char *now = hd_section_str(hd_conf_section(is, NULL, "model"), "load");
@@ -212,8 +216,8 @@ static void note_load(const char *dir, struct hd_conf *was, struct hd_conf *is)
 	free(found);
 }
 
-/* Of another shape its weights would not fit; the others would go on in another model.  What counts is the value that a key has,
- * from the INI, from model.load or from the family. */
+/* Reports changes of the model. Its weights would not fit a different shape; with other changes the run would continue
+ * as a different model. Values are compared, whether they come from the INI, from model.load or from the family. */
 static void note_model(const char *dir, struct hd_conf *was, const struct hd_job *j)
 {
 	static const char *const no_knobs[] = { "family", "group_tokens", "second_expert", "z_loss", NULL };
@@ -238,7 +242,7 @@ static const char *data_key(struct hd_conf *c, const char *key)
 	return hd_section_str(hd_conf_section(c, NULL, "data"), key);
 }
 
-/* "7, 3" and "0.7,0.3" are the same shares; so are any two of a single file. */
+/* "7, 3" and "0.7,0.3" are the same shares. For a single file, so are any two. */
 static int same_weights(const char *x, const char *y, size_t files)
 {
 	struct hd_names words = { 0 };
@@ -255,7 +259,7 @@ static int same_weights(const char *x, const char *y, size_t files)
 	return same || files == 1;
 }
 
-/* files: how many names both have; another number is not the same. */
+/* *files: the number of names if both lists have the same number, else 0. */
 static int same_files(const char *x, const char *y, size_t *files)
 {
 	struct hd_names a = { 0 }, b = { 0 };
@@ -272,13 +276,14 @@ static int same_files(const char *x, const char *y, size_t *files)
 	return same;
 }
 
-/* The share of data.train that is left out of training. */
+/* Returns the fraction of data.train that is left out of training. */
 static double cut_off(struct hd_conf *c)
 {
 	return *data_key(c, "valid") ? 0 : hd_section_num(hd_conf_section(c, NULL, "data"), "valid_fraction");
 }
 
-/* Tokens of data.train, and some of its samples by their hash, which belongs to seed, seq, order and weights too. */
+/* Compares the number of tokens of data.train, and a hash of some of its samples. The hash
+ * also depends on seed, seq, order and weights. */
 enum contents { CONTENTS_SAME, CONTENTS_OTHER, CONTENTS_UNKNOWN };
 
 static enum contents compare_contents(const char *dir, const struct hd_job *j, int64_t *tokens)
@@ -300,7 +305,7 @@ static enum contents compare_contents(const char *dir, const struct hd_job *j, i
 	return is;
 }
 
-/* Files of the same names with other contents. */
+/* Reports files with the same names but different contents. */
 static void note_contents(const char *dir, const struct hd_job *j)
 {
 	int64_t then, now = hd_data_tokens(j->data, 0);
@@ -316,7 +321,7 @@ static void note_contents(const char *dir, const struct hd_job *j)
 
 static const char others[] = ": from here on the batches are other ones";
 
-/* What gives other batches whatever the files contain. */
+/* Reports keys that change the batches, whatever the files contain. Returns whether any did. */
 static int note_order(const char *dir, struct hd_conf *was, struct hd_conf *is, size_t files)
 {
 	static const char *const data[] = { "order", NULL }, *const train[] = { "seq", NULL };
@@ -333,7 +338,8 @@ static int note_order(const char *dir, struct hd_conf *was, struct hd_conf *is, 
 	return changed || *cut;
 }
 
-/* A file of another name may be a copy: of it no more is known than that some samples are the same. */
+/* Reports changes of the data. A file with a different name may be a copy, of
+ * which only some samples are known to be the same. */
 static void note_data(const char *dir, const struct hd_job *j, struct hd_conf *was)
 {
 	static const char *const how[] = { "format", "field", NULL };
@@ -353,7 +359,7 @@ static void note_data(const char *dir, const struct hd_job *j, struct hd_conf *w
 		note_contents(dir, j);
 }
 
-/* Of a run with a plugin it names code, which is not loaded here. */
+/* Parses the checkpoint's INI. If that names a plugin, its code is not loaded here. */
 static int parse_conf(const char *dir, struct hd_conf **out, struct hd_err *err)
 {
 	char *path = hd_format("%s/heddle/conf.ini", dir), *text = hd_file_read_inside(dir, "heddle/conf.ini", err);
@@ -364,8 +370,8 @@ static int parse_conf(const char *dir, struct hd_conf **out, struct hd_err *err)
 	return rc;
 }
 
-/* The INI that the checkpoint was made with. NULL: it cannot be read. A warning says why, unless another program made the
- * checkpoint. */
+/* Reads the INI that the checkpoint was written with. NULL: it cannot be read. A warning says why,
+ * unless a different program wrote the checkpoint. */
 static struct hd_conf *read_conf(const char *dir, struct hd_train_config *was)
 {
 	struct hd_err why = { 0 };
@@ -411,7 +417,7 @@ void hd_resume_notes(const struct hd_job *j, const char *path, const struct hd_p
 	free(dir);
 }
 
-/* -- what to go on from ---------------------------------------------------------------------------- */
+/* -- what to resume from --------------------------------------------------------------------------- */
 int hd_train_in_dir(const struct train_loop *l, const char *path)
 {
 	char *text = hd_strdup(path), *parent = hd_file_real(dirname(text)), *own = hd_file_real(l->j->checkpoint.dir);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checkpoints of a run: begun after a step, written beside the steps that follow, with the messages about them.
+ * Saves the checkpoints of a run. A save begins after a step and is written during the following steps. Messages
+ * report its progress.
  */
 #include <config.h>
 #include "engine/train/train_impl.h"
@@ -10,7 +11,8 @@ int hd_train_saves(const struct train_loop *l)
 	return l->j->checkpoint.dir[0] != 0;
 }
 
-/* A line of metrics, with checkpoint.async alone: without it a step's own line is followed by the next step's, as ever. */
+/* Notes a save that has ended, and writes a line of metrics for it. It does so only with checkpoint.async, since
+ * otherwise each step's line is directly followed by the next step's. */
 static void tell_saved(struct train_loop *l)
 {
 	struct hd_saved s;
@@ -28,7 +30,8 @@ static void tell_saved(struct train_loop *l)
 	hd_train_emit(l, o);
 }
 
-/* A save that fails costs what it would have saved, and not the run: the next one tries again. The last one's failure is the run's. */
+/* Handles the result of a save. A failed save costs its checkpoint but not the run, and the next save tries again.
+ * Only the failure of the last one makes the run fail. */
 static int judge_save(struct train_loop *l, int64_t step, const struct hd_err *why)
 {
 	char *newest =
@@ -60,13 +63,13 @@ static int poll_or_wait(struct train_loop *l, int (*what)(struct hd_saver *s, st
 	return HD_OK;
 }
 
-/* Until what is on the way is on the disk. */
+/* Waits until the current save is on the disk. */
 int hd_train_wait_for_saves(struct train_loop *l)
 {
 	return poll_or_wait(l, hd_saver_wait);
 }
 
-/* Between steps. */
+/* Checks the current save, between steps. */
 int hd_train_look_after_saves(struct train_loop *l)
 {
 	return poll_or_wait(l, hd_saver_poll);
@@ -93,7 +96,8 @@ int hd_train_save_once(struct train_loop *l)
 	return HD_OK;
 }
 
-/* After every so many steps, and the last; where none is left, what the run goes on from, if it lies elsewhere. */
+/* Returns how many saves are to come: after every checkpoint.every steps, and after the last. If no step is left, it
+ * is the checkpoint that the run resumed from, unless checkpoint.dir has it. */
 int64_t hd_train_saves_to_come(const struct train_loop *l)
 {
 	int64_t every = l->j->checkpoint.every, left = l->steps - l->at.step;

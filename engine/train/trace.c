@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Events are kept in memory while the traced steps run and written by rank 0 at the end, in the format of Chrome's trace
- * viewer.  Each rank is a process with three rows: units (F3 B2 W1, with the micro-batch; G S U, once a step), kernels, and
- * what the rank does for communication; what is under way meanwhile is beside that, as asynchronous events.
+ * Writes the trace. Events are kept in memory while the traced steps run. At the end, rank 0 writes them in the format
+ * of Chrome's trace viewer. Each rank is a process with three rows. They are units (F3 B2 W1, with the micro-batch; G
+ * S U, once a step), kernels, and the rank's communication calls. Movements in flight are shown as asynchronous
+ * events.
  */
 #include <config.h>
 #include "engine/train/trace.h"
@@ -19,7 +20,7 @@ void hd_trace_step(struct hd_program *g, const struct hd_log_config *log, int64_
 				 to - log->trace_from + 1);
 }
 
-/* -- one event ---------------------------------------------------------------------------------------------------------------- */
+/* -- one event --------------------------------------------------------------------------------------------------- */
 enum { UNITS, KERNELS, COMMUNICATION, ROWS };
 struct out {
 	FILE *f;
@@ -42,7 +43,7 @@ static void bar(struct out *o, const char *name, int row, const struct trace_eve
 	fprintf(o->f, ",\"dur\":%.3f", 1e6 * (to->end - from->begin));
 }
 
-/* What was under way between start and end: these overlap, so they are asynchronous events. */
+/* Writes a movement in flight, from its start to its end. Movements overlap, so they are asynchronous events. */
 static void movement(struct out *o, const struct trace_event *e)
 {
 	for (int end = 0; end < 2; end++) {
@@ -66,7 +67,7 @@ static void single(struct out *o, const struct trace_event *e)
 		movement(o, e);
 }
 
-/* -- units ------------------------------------------------------------------------------------------------------------------------ */
+/* -- units ------------------------------------------------------------------------------------------------------- */
 static char unit_letter(uint32_t kind)
 {
 	return kind == HD_UNIT_F   ? 'F'
@@ -87,7 +88,8 @@ static int same_unit(const struct trace_event *a, const struct trace_event *b)
 	return !memcmp(&a->unit, &b->unit, sizeof(a->unit)) && a->step == b->step;
 }
 
-/* F3, or F3.1 of chunk 1: what heddle explain --schedule draws.  busy: without waiting for other stages. */
+/* Writes a unit's bar, F3, or F3.1 for chunk 1, as heddle explain --schedule
+ * draws it. busy: without waiting for other stages. */
 static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e,
 		     const struct trace_event *last)
 {
@@ -106,7 +108,8 @@ static void unit_bar(struct out *o, const struct hd_program *g, const struct tra
 		unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk, (long long)g->coord, e->step, 1e6 * busy);
 }
 
-/* A unit is one bar, whatever is done once a step in between: that is a bar of its own, within. */
+/* Returns a unit's last event. Work done once a step may interrupt the unit:
+ * that has a bar of its own within the unit's bar. */
 static size_t unit_end(const struct hd_program *g, size_t i)
 {
 	size_t last = i;
@@ -153,7 +156,7 @@ static void names(struct out *o)
 	fprintf(o->f, ",\"args\":{\"sort_index\":%d}}", o->rank);
 }
 
-/* One zero for all ranks: rank 0's start where they have one clock, else what they agree on by meeting. */
+/* Returns a common time 0 for all ranks. On one host, that is rank 0's start; else it is found through a barrier. */
 static double common_zero(const struct hd_job *j)
 {
 	double at[2];
@@ -165,12 +168,12 @@ static double common_zero(const struct hd_job *j)
 		hd_comm_bcast(&at[1], sizeof(at[1]), 0);
 		return at[1];
 	}
-	at[1] = at[0] - at[1]; /* from the start of rank 0 to the meeting */
+	at[1] = at[0] - at[1]; /* time from rank 0's start to the barrier */
 	hd_comm_bcast(&at[1], sizeof(at[1]), 0);
 	return at[0] - at[1];
 }
 
-/* Before the first step: a run must not find out after its last one. */
+/* Checks the file before the first step, so that a run does not fail after its last one. */
 int hd_trace_check(struct hd_log_config *log, int rank, int64_t first, int64_t last, struct hd_err *err)
 {
 	const char *path = log->trace;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The training loop: a step, its numbers, evaluations, checkpoints, and how it ends.
+ * The training loop: a step, its numbers, evaluations, checkpoints, and the end of the run.
  */
 #include <config.h>
 #include "engine/train/train_impl.h"
@@ -24,14 +24,14 @@
 #include <string.h>
 #include <time.h>
 
-/* -- data ------------------------------------------------------------------------------------------------------------------------ */
+/* -- data -------------------------------------------------------------------------------------------------------- */
 struct train_feed {
 	struct train_loop *l;
 	int64_t first;
 	int32_t *ids;
 };
 
-/* Ids or targets (ids shifted by one) of this rank's slice of a micro-batch. */
+/* Fills in the ids or targets (ids shifted by one) of this rank's slice of a micro-batch. */
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	struct train_feed *f = ctx;
@@ -45,8 +45,9 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 	return HD_OK;
 }
 
-/* -- a step -------------------------------------------------------------------------------------------------------------------------- */
-/* Weights that the update of the step before has spoilt: whatever reads them is not finite either. */
+/* -- a step ------------------------------------------------------------------------------------------------------ */
+/* Reports weights that the previous update has made non-finite, because
+ * every result computed from them is non-finite too. */
 static int weights_not_finite(struct train_loop *l, int64_t step, double loss, double norm, const char *me)
 {
 	char *spoilt = l->at.step > l->first ? hd_program_spoilt_text(l->g) : NULL;
@@ -76,7 +77,7 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 	}
 	spoilt = hd_program_spoilt_text(l->g);
 	rc = hd_program_find_nan(l->g, run, fill, f, &received, &where);
-	/* Where it began; else who was sent it first. */
+	/* First ranks where it began; else ranks that received it. */
 	for (int turn = 0; turn < 2 && rc >= 0 && !l->err->code; turn++) {
 		if (where.code && received <= turn)
 			hd_err_set(l->err, HD_EINVAL,
@@ -92,13 +93,15 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }
 
-/* What all ranks see alike, they decide alike; where a norm is one member's own, the others are told. */
+/* Makes all ranks decide alike. If members have norms of their own, they must
+ * tell each other; otherwise all see the same norm. */
 static int any_rank(const struct train_loop *l, int bad)
 {
 	return l->apart ? hd_comm_max((double)bad) > 0 : bad;
 }
 
-/* The last line of metrics: else a curve just ends. A run that goes on has this step anew, and moves the line away. */
+/* Writes the last line of metrics, as otherwise a curve would just end. A run that
+ * resumes repeats this step and moves the line away. */
 static int write_failed(struct train_loop *l, const struct hd_run *run, const struct hd_numbers *n)
 {
 	if (l->metrics || l->events)
@@ -147,7 +150,7 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 	return HD_OK;
 }
 
-/* What the layers of experts did, in order; the sums lie where the step has left them. */
+/* Adds the numbers of the expert layers, in order. The step has left their sums in place. */
 static void add_experts(const struct train_loop *l, json_t *o, double tokens)
 {
 	json_t *dropped = json_array(), *load = json_array();
@@ -172,7 +175,7 @@ static void add_experts(const struct train_loop *l, json_t *o, double tokens)
 	json_decref(load);
 }
 
-/* Seconds since 1970. */
+/* Returns the seconds since 1970. */
 static double wall_clock(void)
 {
 	struct timespec t;
@@ -181,7 +184,7 @@ static double wall_clock(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* With what the run is, in the first line that is really written. */
+/* Adds the description of the run to the first line that is successfully written. */
 static void write_metrics(struct train_loop *l, json_t *o, struct hd_err *why)
 {
 	if (l->about)
@@ -192,7 +195,8 @@ static void write_metrics(struct train_loop *l, json_t *o, struct hd_err *why)
 	l->about = NULL;
 }
 
-/* Steals o.  A log that cannot be written ends no run: the steps are worth more than their numbers. */
+/* Takes over the reference o. A log that cannot be written does not end the
+ * run: the steps are worth more than their numbers. */
 void hd_train_emit(struct train_loop *l, json_t *o)
 {
 	struct hd_err why = { 0 };
@@ -215,7 +219,7 @@ static void write_step(struct train_loop *l, struct hd_numbers *n)
 {
 	json_t *o;
 
-	if (!hd_asked()) /* an mpirun that ends the job reads nothing more */
+	if (!hd_asked()) /* an mpirun that is ending the job reads no more output */
 		hd_show_step(&l->show, n);
 	if (!l->metrics && !l->events)
 		return;
@@ -228,7 +232,8 @@ static void write_step(struct train_loop *l, struct hd_numbers *n)
 	hd_train_emit(l, o);
 }
 
-/* Each set by itself, and the mean over all their tokens, which is valid_loss.  -> HD_JUDGE_LEFT: there is none. */
+/* Evaluates each set by itself. *loss is the mean over the tokens of all sets, valid_loss. Returns HD_JUDGE_LEFT if
+ * the evaluation was interrupted. */
 static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t *tokens)
 {
 	int64_t sets = hd_data_valid_sets(l->j->data);
@@ -260,7 +265,8 @@ static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t 
 	return HD_OK;
 }
 
-/* A run that is asked to end leaves its evaluation.  The run that goes on makes it, if metrics say that it is missing (evaluate_missed). */
+/* Evaluates. A run that is asked to end interrupts this. The resumed run
+ * repeats it if the metrics lack it (evaluate_missed). */
 static int evaluate(struct train_loop *l)
 {
 	json_t *of_sets, *o;
@@ -291,7 +297,7 @@ static int evaluate(struct train_loop *l)
 	"memory, a link or a processor has changed it, and earlier checkpoints are whole; or a strategy computes other bits " \
 	"on each member, as sums in another order do (heddle conform)"
 
-/* For what reads parameters between steps: servers have newer ones. */
+/* Gets the current parameters from servers, for what reads them between steps. */
 static int pull(struct train_loop *l)
 {
 	l->stuck = 1; /* the others would wait for this rank */
@@ -311,7 +317,7 @@ static int is_due(const struct train_loop *l, int64_t every, int last)
 	return last || (every && l->at.step % every == 0);
 }
 
-/* -> now; what was done since `begin` is part of what is left to do. */
+/* Adds the time since `begin` to the estimate of what is left to do. Returns the current time. */
 static double took(struct train_loop *l, int kind, double begin)
 {
 	double now = hd_seconds();
@@ -320,7 +326,8 @@ static double took(struct train_loop *l, int kind, double begin)
 	return now;
 }
 
-/* The work around a step that is done at intervals.  -> 1: it was left, as all ranks are asked to end. */
+/* Does the work between steps that is done at intervals. Returns 1 if it was
+ * interrupted because the ranks are asked to end. */
 static int after_step(struct train_loop *l, int last)
 {
 	int eval = is_due(l, l->j->train.eval_every, last), texts = is_due(l, l->j->log.sample_every, last), left = 0;
@@ -328,10 +335,10 @@ static int after_step(struct train_loop *l, int last)
 	double begin;
 
 	l->ends = last;
-	if (hash && is_due(l, hash, last)) /* before what is wrong is saved */
+	if (hash && is_due(l, hash, last)) /* before a wrong state is saved */
 		HD_TRY(hd_copies_check(l->j, l->at.step, CHANGED, l->err));
 	begin = hd_seconds();
-	/* First what an evaluation would overwrite: the step's gradients. */
+	/* Save before the evaluation, which would overwrite the step's gradients. */
 	if (hd_train_saves(l) && is_due(l, l->j->checkpoint.every, last)) {
 		HD_TRY(hd_train_save_once(l));
 		begin = took(l, HD_PACE_SAVE, begin);
@@ -349,13 +356,14 @@ static int after_step(struct train_loop *l, int last)
 	return left;
 }
 
-/* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
-/* mpirun kills the ranks a second after a signal of its own, that of Open MPI 5 sooner.  SIGUSR1 is none: it passes that on, and waits. */
+/* -- the end of a run -------------------------------------------------------------------------------------------- */
+/* After passing on a signal, mpirun kills the ranks within a second, Open MPI 5 even sooner. Not
+ * so after SIGUSR1: it passes that on and waits. */
 #define HURRY \
 	"heddle: asked to end; if mpirun was, it kills its ranks within a second, and a step or save that takes longer is lost. " \
 	"kill -USR1 of mpirun has no such limit\n"
 
-/* With a checkpoint it is no failure: whoever asked can go on from there. */
+/* Ends the run if a rank was asked to end. With a checkpoint that is no failure, since the run can be resumed. */
 static int interrupted(struct train_loop *l)
 {
 	int sig = (int)hd_comm_max((double)hd_asked());
@@ -377,7 +385,8 @@ static int interrupted(struct train_loop *l)
 	return 1;
 }
 
-/* Behind an evaluation or a sample that was left.  What is not saved yet is saved without gradients, over which it has written. */
+/* Ends the run after an interrupted evaluation or sample. These overwrite
+ * gradients, so a missing save is made without them. */
 static int end_early(struct train_loop *l)
 {
 	if (hd_train_saves(l) && l->j->checkpoint.gradients && l->saved != l->at.step) {
@@ -389,13 +398,13 @@ static int end_early(struct train_loop *l)
 	return interrupted(l) ? l->err->code : HD_OK;
 }
 
-/* The ramp's next size is another program on the same weights. */
+/* Continues with the ramp's next batch size: a different program on the same weights. */
 static int resize(struct train_loop *l)
 {
 	int64_t batch = hd_ramp_batch(&l->j->train.batch, (double)l->at.tokens);
 	const struct hd_program *was = l->g;
 
-	if (batch != l->global_batch) /* what is being saved is known by the old program's names */
+	if (batch != l->global_batch) /* a save in progress uses names of the old program */
 		HD_TRY(hd_train_wait_for_saves(l));
 	l->global_batch = batch;
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
@@ -404,7 +413,7 @@ static int resize(struct train_loop *l)
 	return l->g == was ? HD_OK : hd_train_messages_meet(l->g, l->err);
 }
 
-/* After the last step: what log.machine predicts of one, beside the traced ones. */
+/* After the last step: shows what log.machine predicts for a step next to what was traced. */
 static int foresee(struct train_loop *l)
 {
 	json_t *o = NULL;
@@ -418,8 +427,8 @@ static int foresee(struct train_loop *l)
 	return HD_OK;
 }
 
-/* An evaluation that was due at the step that the run goes on from, before which the one that logged that step has ended.
- * -> as of evaluate. */
+/* Makes an evaluation that was due at the step that this run resumes from, if the previous run
+ * ended before it. Returns the same as evaluate. */
 static int evaluate_missed(struct train_loop *l)
 {
 	const char *path = l->j->log.metrics;
@@ -435,14 +444,14 @@ static int evaluate_missed(struct train_loop *l)
 	return evaluate(l);
 }
 
-/* No step is left.  Whoever reads checkpoint.dir next finds there what the run has gone on from elsewhere. */
+/* Ends a run that has no step left. If it resumed from elsewhere, checkpoint.dir still gets that checkpoint. */
 static int finish(struct train_loop *l)
 {
 	int saves = hd_train_saves(l) && l->saved != l->at.step, left;
 
 	l->ends = 1;
 	if (saves) {
-		l->j->checkpoint.gradients = 0; /* no step has made any */
+		l->j->checkpoint.gradients = 0; /* no step has computed any */
 		HD_TRY(hd_train_save_once(l));
 	}
 	HD_TRY(hd_train_wait_for_saves(l));
@@ -533,7 +542,8 @@ static int begin(struct train_loop *l)
 			l->newest = l->saved = l->at.step;
 	}
 	l->first = l->at.step;
-	/* What was read may be of another file on another host; and what a comparison needs is taken before the steps. */
+	/* Different hosts may have read different files. Besides, the
+	 * comparison's memory is then allocated before the steps. */
 	if (l->j->train.hash_every || (l->j->world.size > 1 && (*load || resume)))
 		rc = hd_copies_check(l->j, l->at.step, *load || resume ? "they have read different files" : CHANGED,
 				     l->err);
@@ -575,13 +585,13 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 		hd_err_set(err, rc, "step %lld: %s", (long long)l.at.step + 1, l.g->why.text);
 	else if (l.stuck)
 		hd_err_set(err, rc, "step %lld ended with code %d", (long long)l.at.step + 1, rc);
-	if (l.stuck &&
-	    j->world.size > 1) /* nobody answers any more: the process ends here, and what it was saving is not there */
+	/* No other rank answers any more, so the process ends here. What it was saving is lost. */
+	if (l.stuck && j->world.size > 1)
 		return err->code;
 	hd_log_file_whole(&l.metrics_say, err);
 	hd_log_file_whole(&l.events_say, err);
 	hd_comm_agree(err);
-	if (hd_saver_wait(l.saver, &late) < 0) /* what was whole when it was copied */
+	if (hd_saver_wait(l.saver, &late) < 0) /* a save whose copy was complete */
 		hd_log(HD_LOG_WARN, "%s", late.text);
 	hd_saver_close(l.saver);
 	return err->code;
