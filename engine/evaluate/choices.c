@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Questions with several answers.  Each answer is a sequence of its own behind its prompt, of which only the answer's tokens
- * are counted; what is behind them fills the row and is not seen by them, as attention is causal.
+ * Evaluates questions with several answers. Each answer, after its prompt, is a sequence of its own, of which only the
+ * answer's tokens are counted. Filler after them completes the row. As attention is causal, the tokens do not see it.
  */
 #include <config.h>
 #include "engine/evaluate/choices.h"
@@ -17,7 +17,8 @@
 struct choice_reader {
 	const char *path;
 	int64_t line, seq;
-	int64_t cut, longest;       /* answers whose prompts are cut; tokens of the longest, with its prompt */
+	/* Number of answers whose prompts are cut; tokens of the longest answer with its prompt */
+	int64_t cut, longest;
 	struct hd_encoder *encoder; /* NULL: bytes are tokens */
 	const struct hd_ids *begin; /* special tokens before a text; NULL: none */
 	struct hd_err *err;
@@ -50,7 +51,7 @@ static int bad(const struct choice_reader *r, const char *what)
 			  r->path, (long long)r->line, what);
 }
 
-/* Of prompt and answer together at most seq + 1 ids: the prompt's beginning goes. */
+/* Cuts the beginning of the prompt, so that prompt and answer together have at most seq + 1 ids. */
 static int keep_the_end(struct choice_reader *r, struct hd_answer *a)
 {
 	int64_t n = (int64_t)a->ids.n, over = n - (r->seq + 1);
@@ -219,7 +220,7 @@ int hd_choices_judge(struct hd_job *j, struct hd_choices *c, struct hd_err *err)
 		for (int64_t a = 0; a < c->all[i].n; a++)
 			g.answers[k++] = &c->all[i].answers[a];
 	rc = hd_judge(j, &all, err);
-	for (k = 0; rc >= 0 && k < c->answers; k++) /* each rank has what it computed */
+	for (k = 0; rc >= 0 && k < c->answers; k++) /* each rank adds what it computed */
 		g.answers[k]->likelihood = hd_comm_sum(g.answers[k]->likelihood);
 	free(g.answers);
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Evaluation: the forward program over given sequences, in the same layout, sharing the training program's weights.
- * The losses of the tokens come back per token, to be added up in double. A last micro-batch that is not full is
- * filled up and its surplus left out, so every token counts once.
+ * Evaluates given sequences. The forward program runs over them in the same layout, and shares the training program's
+ * weights. It returns a loss for each token; their sum is computed in double. A last micro-batch that is not full is
+ * filled up, and the filler is not counted, so every token counts once.
  */
 #include <config.h>
 #include "engine/evaluate/evaluate.h"
@@ -49,7 +49,8 @@ static void add_rows(const struct hd_program *g, const struct feed *f)
 	hd_program_unmap(g, nll, 0, x, HD_MAP_READ);
 }
 
-/* On a terminal one line that is rewritten, else a line for each tenth: what is too small for tenths shows nothing. */
+/* Shows the progress: on a terminal as one line that is rewritten, else as a line for
+ * each tenth. Fewer than ten batches show nothing. */
 static void show(const struct hd_job *j, const struct hd_judged *of, int64_t done, int64_t batch, double *shown)
 {
 	int terminal = isatty(2), last = done >= of->n;
@@ -65,7 +66,7 @@ static void show(const struct hd_job *j, const struct hd_judged *of, int64_t don
 		(long long)of->n, of->what, terminal && !last ? "  " : "\n");
 }
 
-/* Between two batches, all ranks alike: where one is asked to end, or has failed, all leave. */
+/* Returns whether to stop between two batches. All ranks stop if one of them is asked to end or has failed. */
 static int leave(const struct hd_judged *of, const struct feed *f, int64_t batch, int failed)
 {
 	if (!of->asked || f->first + batch >= of->n)
@@ -102,7 +103,7 @@ int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err)
 /* -- the validation data ----------------------------------------------------------------------- */
 struct valid {
 	const struct hd_data *data;
-	int64_t set, whole, rest; /* whole sequences; targets of one behind them that is not */
+	int64_t set, whole, rest; /* number of complete sequences; targets of an incomplete one after them */
 	int shows;
 	int (*asked)(void);
 	double sum;
@@ -151,8 +152,9 @@ int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, int (*asked)(voi
 	return judge_valid(j, &v, loss, tokens, err);
 }
 
-/* Losses that were kept are of whole windows.  A file that has none is one that is filled up: attention is causal, so nothing sees
- * what fills it. But experts with a limit would take it instead of tokens. */
+/* Refuses an incomplete sequence that would be evaluated wrongly. A file without a complete
+ * sequence is filled up. Attention is causal, so no token sees the filler. But experts with a
+ * capacity limit would take filler in place of tokens. */
 static int check_rest(const struct hd_model *m, const struct valid *v, struct hd_err *err)
 {
 	if (v->whole || !m->experts || m->capacity_factor <= 0)

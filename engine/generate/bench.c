@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How fast a model generates, beside how fast it could. To make a token every weight that is multiplied must be read once, and
- * of the caches what is filled.  The rate of reading is measured in this run, on the same memory, between the steps.
+ * Measures how fast a model generates, compared with how fast it could. For each token, every weight in a product must
+ * be read once, and the filled part of the caches. The read rate is measured in this run, on the same memory, between
+ * the steps.
  */
 #include <config.h>
 #include "engine/generate/generate.h"
 #include <stdlib.h>
 
-/* A leaf that a product or an attention reads on this rank. */
+/* Returns whether t is a leaf that a product or an attention reads on this rank. */
 static int is_read(const struct hd_program *g, const struct tensor *t)
 {
 	if (t->v.node || t->v.what == HD_TENSOR_DATA || !hd_tensor_here(g, t))
@@ -23,7 +24,7 @@ static int is_read(const struct hd_program *g, const struct tensor *t)
 	return 0;
 }
 
-/* Of a cache, the part that is there: of a window's not more than all. */
+/* Returns the filled fraction of a cache when `at` tokens exist; the cache of a window is never more than full. */
 static double filled(const struct tensor *t, double at)
 {
 	double most = t->v.what == HD_TENSOR_STATE ? (double)t->dims[1]->n : 0;
@@ -31,7 +32,7 @@ static double filled(const struct tensor *t, double at)
 	return at < most ? at / most : 1;
 }
 
-/* What a token needs read on this rank, when `at` tokens are there. */
+/* Returns the bytes that this rank must read for a token when `at` tokens exist. */
 static double needed(const struct hd_program *g, double at)
 {
 	double sum = 0;
@@ -45,7 +46,7 @@ static double needed(const struct hd_program *g, double at)
 	return sum;
 }
 
-/* Reads all leaves once, on all threads: seconds; 0 where they are in a device's own memory. */
+/* Reads all leaves once, with all threads. Returns the seconds, or 0 if they are in a device's own memory. */
 static double read_once(const struct hd_job *j, uint64_t *sum)
 {
 	const uint64_t *x = (const uint64_t *)j->arena;
@@ -79,16 +80,17 @@ static void shorten(struct hd_ids *texts, int64_t n, int64_t tokens)
 }
 
 enum { TIMES = 7 };
-static volatile uint64_t was_read; /* so that the sum is made */
+static volatile uint64_t was_read; /* keeps the compiler from removing the sum */
 
-/* Memory's rate changes by the second where others share it.  So each turn begins and ends with reading, and has a share of its own. */
+/* Measures several turns. Where memory is shared, its rate changes from second to second. So each turn begins and ends
+ * with reading, and gets a share of its own. */
 static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_ids *texts, struct hd_err *err)
 {
 	const struct hd_sampling greedy = { .temperature = 0 };
 	double prompt[TIMES], next[TIMES], share[TIMES], read = (double)hd_job_owner(j)->memory.persistent;
 	uint64_t sum = 0;
 
-	for (int k = -1; k < TIMES; k++) { /* once to warm up */
+	for (int k = -1; k < TIMES; k++) { /* turn -1 warms up */
 		struct hd_generation_times t = { 0 };
 		double reading = read_once(j, &sum);
 

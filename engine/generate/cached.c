@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generation with a cache of keys and values.  Several texts go side by side, each at its own position: a prompt is read in
- * pieces that end where it ends, so that the last token of each text is the last of its piece. What is before a text's
- * beginning is no token (position -1).  Then each run computes one token of each.
+ * Generates with a cache of keys and values. Several texts are processed together, each at its own position. A prompt
+ * is read in pieces that end where it ends, so that the last token of each text is the last of its piece. Columns
+ * before a text's beginning contain no token (position -1). Then each run computes one token of each text.
  *
- * A text that outgrows the cache is read anew for each token, its last tokens alone. The model then sees what it would see
+ * If a text outgrows the cache, its last tokens are read again for each new token. The model then sees the same as
  * without a cache.
  *
- * A text that has ended stays beside the others as it is: its last token is computed again, into the same place of the cache.
+ * A text that has ended stays in the batch unchanged: its last token is computed again, into the same place of the
+ * cache.
  */
 #include <config.h>
 #include "engine/generate/generate.h"
@@ -16,10 +17,10 @@
 struct cached_run {
 	struct hd_job *j;
 	const struct hd_ids *texts;
-	int64_t n;      /* of texts; rows beyond repeat the last */
-	int64_t behind; /* columns of this run end so many tokens before the end of each text */
-	char *ended;    /* of each text; NULL: nothing is drawn */
-	int64_t left;   /* how many go on */
+	int64_t n;      /* number of texts; rows beyond repeat the last one */
+	int64_t behind; /* how many tokens before the end of each text this run's columns end */
+	char *ended;    /* by text: whether it has ended; NULL: no token is drawn */
+	int64_t left;   /* number of texts that have not ended */
 	struct hd_err *err;
 };
 
@@ -61,7 +62,7 @@ static int64_t longest(const struct cached_run *r)
 	return most;
 }
 
-/* The whole of each text, as far as the cache goes. */
+/* Reads each text completely, or its last tokens if it outgrows the cache. */
 static int read_prompts(struct cached_run *r)
 {
 	const struct hd_plan *p = r->j->plan[HD_JOB_PROMPT];
@@ -76,7 +77,7 @@ static int read_prompts(struct cached_run *r)
 	return HD_OK;
 }
 
-/* Reads what is new of the texts: all, or one token of each. */
+/* Reads the new tokens of the texts: all at first, then one of each. */
 static int advance(struct cached_run *r, int first, int *role)
 {
 	*role = first || longest(r) > r->j->plan[HD_JOB_NEXT]->past ? HD_JOB_PROMPT : HD_JOB_NEXT;
@@ -155,14 +156,14 @@ int hd_cached_logits(struct hd_job *j, const struct hd_ids *texts, int64_t n, fl
 }
 
 /* -- sizes ------------------------------------------------------------------------------------- */
-#define PIECE 256 /* tokens of a prompt at once: enough for products to be fast */
-#define ROWS 16   /* texts at once */
+#define PIECE 256 /* tokens of a prompt per run: enough for products to be fast */
+#define ROWS 16   /* texts per run */
 
 struct hd_cache_sizes hd_cached_sizes(int64_t texts, int64_t longest, int64_t tokens, int64_t most, int64_t ranks)
 {
 	struct hd_cache_sizes s = { .past = longest + tokens, .tokens = longest, .rows = texts < ROWS ? texts : ROWS };
 
-	if (s.past > most) /* the end of it is read over and over */
+	if (s.past > most) /* its end is read again for each token */
 		s.past = s.tokens = most;
 	s.tokens = s.tokens < PIECE ? s.tokens : PIECE;
 	s.tokens = (s.tokens + ranks - 1) / ranks * ranks;

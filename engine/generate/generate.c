@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generation: a forward program for one position's logits.  Every replica gets the same context, so every rank draws the
- * same token from the same logits with a draw keyed by (seed, position), and nothing need be sent.
+ * Generates text with a forward program that returns one position's logits. Every replica gets the same context. So
+ * every rank draws the same token from the same logits, with random numbers keyed by (seed, position), and nothing
+ * need be sent.
  */
 #include <config.h>
 #include "engine/generate/generate.h"
@@ -38,8 +39,8 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The k largest of x come first, in their order.  Hoare's selection (Algorithm 65, 1961) finds them, and they alone are sorted: a
- * vocabulary is large and k is small. */
+/* Moves the k largest values of x to the front, in descending order. Hoare's selection (Algorithm 65, 1961) finds
+ * them, and only they are sorted, because a vocabulary is large and k is small. */
 static void sort_first(float *x, int64_t n, int64_t k)
 {
 	int64_t from = 0, to = n - 1;
@@ -70,7 +71,8 @@ static void sort_first(float *x, int64_t n, int64_t k)
 	qsort(x, (size_t)k, sizeof(*x), descending);
 }
 
-/* Of the first k of x, sorted: the last of those that come to p of `sum`; NULL: they do not. */
+/* Returns the first of the k sorted values of x at which the sum of
+ * probabilities reaches p of `sum`. NULL: it does not. */
 static const float *reach(const float *x, int64_t k, double p, double sum, double temperature)
 {
 	double part = 0;
@@ -83,7 +85,8 @@ static const float *reach(const float *x, int64_t k, double p, double sum, doubl
 	return NULL;
 }
 
-/* The lowest of the logits that may be drawn: of the top_k largest, those that come first to top_p of their probability. */
+/* Returns the lowest logit that may be drawn. Candidates are the top_k largest; of these, the first whose
+ * probabilities sum to top_p of theirs. */
 static float lowest(const float *z, int64_t n, const struct hd_sampling *s, float top, float *scratch)
 {
 	int64_t k = s->top_k > 0 && s->top_k < n ? s->top_k : n;
@@ -112,7 +115,7 @@ static float lowest(const float *z, int64_t n, const struct hd_sampling *s, floa
 	return at ? *at : scratch[k - 1];
 }
 
-/* -1: one is not a number. */
+/* Returns the index of the largest logit, or -1 if one is not a number. */
 static int32_t likeliest(const float *z, int64_t n)
 {
 	int32_t best = 0;
@@ -132,7 +135,7 @@ int hd_fail_draw(int64_t position, struct hd_err *err)
 			  (long long)position + 1);
 }
 
-#define PARTS 64 /* of a vocabulary, whose sums are made side by side and added up in their order */
+#define PARTS 64 /* parts of a vocabulary: their sums are computed in parallel and added in order */
 
 struct drawing {
 	const float *z;
@@ -187,7 +190,7 @@ static void done_with(struct hd_job *j, float *z)
 	hd_program_unmap(g, g->plan->logits, 0, z, HD_MAP_READ);
 }
 
-/* Runs the model on the last of ids.  -> the logits of what comes next, whole, until done_with. */
+/* Runs the model on the last of the ids. Returns all logits for the next token, valid until done_with. */
 static float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_GENERATE];
@@ -225,7 +228,7 @@ int hd_left(const struct hd_sampling *s, int failed)
 	return s->asked && hd_comm_max((double)(failed || s->asked())) > 0;
 }
 
-/* -> 1: the text has ended. */
+/* Returns 1 if the text has ended. */
 static int add_token(struct hd_job *j, struct hd_ids *text, const struct hd_sampling *s, float *scratch,
 		     struct hd_err *err)
 {
@@ -278,7 +281,7 @@ static int is_obeyed(unsigned char c)
 	return (c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
 }
 
-/* Bytes of models that have learnt little, as one may show them. */
+/* Makes bytes printable, since models that have learnt little generate any bytes. */
 static void make_readable(struct hd_buf *text)
 {
 	static const char replacement[] = "\xef\xbf\xbd";
@@ -310,7 +313,7 @@ int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, in
 	return err->code;
 }
 
-/* Ids that nobody can turn into text. */
+/* Prints ids for which no tokenizer is known. */
 static void print_bare(const int32_t *ids, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -330,7 +333,7 @@ static int print_sample(struct hd_job *j, const struct hd_tokenizer *t, const in
 	return HD_OK;
 }
 
-/* What the text begins with. */
+/* Returns the ids with which the sample begins. */
 static int sample_prompt(const struct hd_job *j, const struct hd_log_config *log, struct hd_ids *ids,
 			 struct hd_err *err)
 {
@@ -372,7 +375,7 @@ int hd_sample(struct hd_job *j, int (*asked)(void), struct hd_err *err)
 	rc = sample_prompt(j, &j->log, &ids, err);
 	if (rc >= 0)
 		rc = add_sample(j, &ids, asked, err);
-	if (rc && hd_comm_agree(err) < 0) /* left by all ranks: asked, or since one has failed */
+	if (rc && hd_comm_agree(err) < 0) /* all ranks have stopped: one was asked to end, or has failed */
 		rc = err->code;
 	if (rc == HD_OK && j->world.rank == 0)
 		rc = print_sample(j, t, ids.at, (int64_t)ids.n, err);
