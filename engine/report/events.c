@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Event files.  A record is framed as TFRecord has it: length (8 bytes), its masked CRC-32C, the bytes, theirs; all little-endian.
- * The bytes are a protocol buffer, of which two messages are written here:
+ * Writes TensorBoard's event files. A record is framed as in TFRecord: length (8 bytes), masked CRC-32C of the length,
+ * the bytes, masked CRC-32C of the bytes; all little-endian. The bytes are a protocol buffer, of which two messages
+ * are written here:
  *
  *   Event:  wall_time = 1 (double)   step = 2 (int64)   file_version = 3 (string)   summary = 5 (Summary)
  *   Summary: value = 1, repeated: tag = 1 (string), simple_value = 2 (float)
@@ -39,7 +40,8 @@ uint32_t hd_crc32c(const void *bytes, size_t n)
 	return ~crc;
 }
 
-/* A checksum of data that hold checksums of themselves is turned and shifted, so that it is none of its own kind. */
+/* Rotates the checksum and adds a constant. The data may contain checksums, and a
+ * checksum over them should be of a different kind. */
 static uint32_t masked(const void *bytes, size_t n)
 {
 	uint32_t crc = hd_crc32c(bytes, n);
@@ -47,7 +49,7 @@ static uint32_t masked(const void *bytes, size_t n)
 	return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-/* -- protocol buffers ------------------------------------------------------------------------------------------------------ */
+/* -- protocol buffers -------------------------------------------------------------------------------------------- */
 static void put(struct buffer *b, const void *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -111,7 +113,7 @@ static void put_scalar(struct buffer *summary, const char *tag, double v)
 	free(value.at);
 }
 
-/* -- files ----------------------------------------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------------------------- */
 static int write_record(struct hd_events *e, const struct buffer *data, struct hd_err *err)
 {
 	struct buffer record = { .n = 0 };
@@ -136,7 +138,7 @@ static double now(void)
 
 static int write_version(struct hd_events *e, struct hd_err *err)
 {
-	static const char version[] = "brain.Event:2"; /* of the format */
+	static const char version[] = "brain.Event:2"; /* of the file format */
 	struct buffer event = { .n = 0 };
 	int rc;
 

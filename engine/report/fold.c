@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Runs of lines: all neighbouring lines of one unit and block.  Two neighbouring runs say the same if their lines are equal when
- * the numbers of layers in them are counted from their own.
+ * Prints runs of lines that repeat from layer to layer only once. A run is all adjacent lines of one unit and block.
+ * Two adjacent runs repeat if their lines are equal once layer numbers are taken relative to their own layer.
  */
 #include <config.h>
 #include "engine/report/fold.h"
@@ -16,7 +16,7 @@ void hd_fold_add(struct hd_fold *f, const char *unit, const char *block, char *b
 	f->line[f->n++] = (struct hd_fold_line){ before, after, block, unit };
 }
 
-/* "layer 3" -> 3; -1: no layer. */
+/* Returns the number of "layer 3", or -1 if the block is not a layer. */
 static long layer_of(const struct hd_fold_line *l)
 {
 	char *end;
@@ -28,7 +28,8 @@ static long layer_of(const struct hd_fold_line *l)
 	return *end ? -1 : k;
 }
 
-/* "layer 3", "h.3.": of a layer.  Other numbers (counts, coordinates) are what they are. */
+/* Returns whether a number is that of a layer: "layer 3" or "h.3.". Other numbers
+ * (counts, coordinates) are compared as they are. */
 static int is_layers(const char *text, size_t at, size_t end)
 {
 	return (at >= 6 && !strncmp(text + at - 6, "layer ", 6)) || (at && text[at - 1] == '.' && text[end] == '.');
@@ -52,7 +53,8 @@ static char *relative(const char *text, long layer)
 	return out;
 }
 
-/* One block, forward or whatever comes after it: backward and weight gradients of a layer stand together. */
+/* Returns the end of a run. A run is one block in forward, or in all other units: a layer's
+ * backward and weight gradients are in one run. */
 static size_t run_end(const struct hd_fold *f, size_t from)
 {
 	int forward = !strcmp(f->line[from].unit, "forward");
@@ -74,7 +76,7 @@ static int same_line(const struct hd_fold_line *a, const struct hd_fold_line *b)
 	return same;
 }
 
-/* The run [b, be) says of the next layer what [a, ae) says of its own. */
+/* Returns whether the run [b, be) repeats [a, ae) for the next layer. */
 static int continues(const struct hd_fold *f, size_t a, size_t ae, size_t b, size_t be, long step)
 {
 	if (be - b != ae - a || layer_of(&f->line[b]) != layer_of(&f->line[a]) + step)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One style sheet for all pages: what a drawing is called has one meaning, so a page may have any of them.
+ * One style sheet for all pages. Each class has only one meaning, so a page may contain any of the drawings.
  *
- * .c0 to .c7 are curves; .d and .o tell curves of one colour apart.  .w are kinds of work, .m kinds of memory, .l classes of links.
+ * Curves have .c0 to .c7; .d and .o distinguish curves of one colour. Kinds of work have .w, kinds of memory .m, and
+ * classes of links .l.
  */
 #include <config.h>
 #include "engine/report/plot.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The drawings of a planned step, as SVG.  A line of time has as many pieces as a screen has pixels, however many units a
- * step has: kinds of work that share a piece take turns.
+ * Draws a planned step as SVG. A timeline row has as many pieces as a screen has pixels, however many units a step
+ * has. Kinds of work that share a piece are drawn alternately.
  */
 #include <config.h>
 #include "engine/base/err.h"
@@ -15,7 +15,7 @@
 #define LEFT 96
 #define RIGHT 14
 #define SPAN (WIDE - LEFT - RIGHT)
-#define PIECES HD_PAGE_PIECES /* SPAN */
+#define PIECES HD_PAGE_PIECES /* equals SPAN */
 #define MOST_ROWS 24
 
 static const char *const works[] = { "forward", "backward",     "weight gradients", "gradient sync and update",
@@ -23,8 +23,8 @@ static const char *const works[] = { "forward", "backward",     "weight gradient
 static const char *const memories[] = { "parameters", "optimizer states", "gradients", "kept for backward",
 					"within a unit" };
 
-/* -- axes ------------------------------------------------------------------------------------------------------------------- */
-static double tick(double range) /* 1, 2 or 5 times a power of ten: four to nine of them */
+/* -- axes -------------------------------------------------------------------------------------------------------- */
+static double tick(double range) /* 1, 2 or 5 times a power of ten, so that the axis has four to nine ticks */
 {
 	double unit = pow(10, floor(log10(range / 4))), many = range / 4 / unit;
 
@@ -62,7 +62,7 @@ static struct axis_unit unit_of(double most, const struct axis_unit *units, int 
 	return units[i];
 }
 
-/* what: behind the unit, "a step" */
+/* what: the text after the unit, such as "a step" */
 static void axis_below(FILE *f, double from, double to, double y, const char *what)
 {
 	static const struct axis_unit units[] = { { 1, "seconds" },
@@ -79,7 +79,7 @@ static void axis_below(FILE *f, double from, double to, double y, const char *wh
 		y + 33, u.name, what);
 }
 
-/* Bytes of a rank. */
+/* Draws the axis of a rank's bytes. */
 static void axis_left(FILE *f, double most, double top, double bottom)
 {
 	static const struct axis_unit units[] = { { 1e9, "GB" }, { 1e6, "MB" }, { 1e3, "KB" } };
@@ -107,9 +107,9 @@ static void legend(FILE *f, const char *const *names, int n, char letter, unsign
 	fprintf(f, "</p>\n");
 }
 
-/* -- the timeline ------------------------------------------------------------------------------------------------------------ */
-/* What each piece of time is; -1: nothing.  Of several kinds of work the one that is seen too seldom so far, so that each has
- * as much of the line as of the time. */
+/* -- the timeline ------------------------------------------------------------------------------------------------ */
+/* Sets what each piece of time is; -1: nothing. If a piece contains several kinds of work, chooses the one that has
+ * been shown too seldom so far. So each kind gets the same share of the row as of the time. */
 void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signed char out[PIECES])
 {
 	float(*share)[HD_PAGE_WORKS] = calloc(PIECES, sizeof(*share));
@@ -123,7 +123,7 @@ void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signe
 			double part = fmin(b, k + 1) - fmax(a, k);
 
 			share[k][x->work] += (float)part;
-			if (x->work == HD_PAGE_WAITS) /* it is part of a unit */
+			if (x->work == HD_PAGE_WAITS) /* the wait is part of a unit */
 				for (int w = 0; w < HD_PAGE_WAITS; w++)
 					share[k][w] -= share[k][w] > 0 ? (float)part : 0;
 		}
@@ -143,7 +143,7 @@ void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signe
 	free(share);
 }
 
-static const char letters[] = "FBWS-C"; /* of enum hd_page_work */
+static const char letters[] = "FBWS-C"; /* by enum hd_page_work */
 
 char *hd_page_pieces_text(const struct hd_page_stage *s, double to)
 {
@@ -231,8 +231,8 @@ void hd_page_timeline(FILE *f, const struct hd_page_lines *x)
 			(long long)rows, (long long)x->n);
 }
 
-/* -- memory ------------------------------------------------------------------------------------------------------------------- */
-/* The fullest moment of each piece of time. */
+/* -- memory ------------------------------------------------------------------------------------------------------ */
+/* Sets for each piece of time the moment with the most memory. */
 static void uses(const struct hd_page_stage *s, double seconds, double out[SPAN][HD_PAGE_MEMORIES])
 {
 	double best[SPAN] = { 0 };
@@ -301,7 +301,7 @@ void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage)
 	free(use);
 }
 
-/* -- the search ----------------------------------------------------------------------------------------------------------------- */
+/* -- the search -------------------------------------------------------------------------------------------------- */
 static void draw_point(FILE *f, const struct hd_page_point *x, int best, double cx, double cy)
 {
 	fprintf(f, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"><title>",
@@ -313,7 +313,7 @@ static void draw_point(FILE *f, const struct hd_page_point *x, int best, double 
 	fprintf(f, ": %s, %s</title></circle>\n", hd_human_seconds(x->seconds).text, hd_human_bytes(x->memory).text);
 }
 
-/* The line of what a rank has, where it is in the drawing. */
+/* Draws the line of a rank's memory, if it is within the drawing. */
 static void draw_limit(FILE *f, double limit, double memory, double high)
 {
 	double y = 4 + high - limit / memory * high;
@@ -324,7 +324,8 @@ static void draw_limit(FILE *f, double limit, double memory, double high)
 			LEFT, y, WIDE - RIGHT, WIDE - RIGHT - 4, y - 4, "memory of a rank");
 }
 
-/* Bytes at the top: with the limit, unless all points would lie on the axis. */
+/* Returns the bytes at the top of the axis. They include the limit,
+ * unless all points would then lie near the bottom. */
 static double frontier_top(const struct hd_plan_page *p)
 {
 	double memory = 0;
@@ -343,7 +344,7 @@ void hd_page_frontier(FILE *f, const struct hd_plan_page *p)
 
 	for (int64_t i = 0; i < p->npoints; i++)
 		least = fmin(least, p->points[i].seconds);
-	for (int64_t i = 0; i < p->npoints; i++) /* the rest lost by more than anybody wants to know */
+	for (int64_t i = 0; i < p->npoints; i++) /* points beyond this are too slow to be of interest */
 		if (p->points[i].memory <= memory && p->points[i].seconds <= 3 * least)
 			slow = fmax(slow, p->points[i].seconds * 1.02);
 	begin(f, "The search: time and memory of the layouts that were planned", HIGH + 48);
@@ -363,7 +364,7 @@ void hd_page_frontier(FILE *f, const struct hd_plan_page *p)
 	fprintf(f, "</p>\n");
 }
 
-/* -- the mesh --------------------------------------------------------------------------------------------------------------------- */
+/* -- the mesh ---------------------------------------------------------------------------------------------------- */
 static void draw_axis(FILE *f, const struct hd_plan_page *p, int a, double y)
 {
 	const struct hd_page_axis *x = &p->axes[a];

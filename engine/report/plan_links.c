@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What goes over the links in a step, as bars: of the busiest rank of each stage, within its node and to other nodes.
+ * Draws the bytes sent over links in a step, as bars: for the busiest rank of each stage, within its node and to other
+ * nodes.
  */
 #include <config.h>
 #include "engine/report/plan_page.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The page of a planned step: its words and tables.  Stages that hold as much are one row, so a thousand ranks
- * are as readable as four.
+ * Writes the text and tables of the page of a planned step. Stages with the same amounts share one row, so a thousand
+ * ranks are as readable as four.
  */
 #include <config.h>
 #include "engine/report/plan_page.h"
@@ -15,7 +15,7 @@ static void text_line(FILE *f, const char *text)
 	fprintf(f, "</p>\n");
 }
 
-/* -- stages --------------------------------------------------------------------------------------------------------------- */
+/* -- stages ------------------------------------------------------------------------------------------------------ */
 static int alike(const struct hd_page_stage *a, const struct hd_page_stage *b)
 {
 	return a->parameters == b->parameters &&
@@ -60,7 +60,7 @@ static void stage_table(FILE *f, const struct hd_plan_page *p)
 	fprintf(f, "</table></div>\n");
 }
 
-/* -- the page -------------------------------------------------------------------------------------------------------------- */
+/* -- the page ---------------------------------------------------------------------------------------------------- */
 static int64_t fullest(const struct hd_plan_page *p)
 {
 	int64_t most = 0;
@@ -85,7 +85,7 @@ static void line_of(FILE *f, const struct hd_page_stage *stages, int64_t n, doub
 	hd_page_timeline(f, &(struct hd_page_lines){ title, stages, n, from, to });
 }
 
-/* On one axis of time, so that what took longer is longer. */
+/* Both use the same time axis, so that the longer step is drawn longer. */
 void hd_page_draw_both(FILE *f, const struct hd_page_both *b)
 {
 	double to = b->traced_seconds > b->planned_seconds ? b->traced_seconds : b->planned_seconds;
@@ -99,7 +99,7 @@ void hd_page_draw_both(FILE *f, const struct hd_page_both *b)
 
 static void timelines(FILE *f, const struct hd_plan_page *p)
 {
-	enum { SEEN = 800 }; /* units that can be told apart on a line */
+	enum { SEEN = 800 }; /* units that can be distinguished in a row */
 
 	if (p->run.traced) {
 		hd_page_draw_both(f, &p->run);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/report/plan_page.h - a planned step as a page: the mesh and the placement, when each stage works, its
- * memory, the bytes over each link. And what a search has found.
+ * engine/report/plan_page.h - a planned step as a page: the mesh and the placement, the timeline of each stage, its
+ * memory, and the bytes over each link. Also the layouts that a search has found.
  */
 #ifndef HD_ENGINE_REPORT_PLAN_PAGE_H
 #define HD_ENGINE_REPORT_PLAN_PAGE_H
@@ -18,15 +18,15 @@ enum hd_page_work {
 };
 enum { HD_PAGE_PARAMETERS, HD_PAGE_STATES, HD_PAGE_GRADIENTS, HD_PAGE_KEPT, HD_PAGE_WORKING, HD_PAGE_MEMORIES };
 
-struct hd_page_span { /* seconds; of those that overlap the later one is seen */
+struct hd_page_span { /* in seconds; where spans overlap, the later one is shown */
 	double from, to;
 	enum hd_page_work work;
 };
-struct hd_page_use { /* bytes, from then on */
+struct hd_page_use { /* bytes in use from that time on */
 	double from, bytes[HD_PAGE_MEMORIES];
 };
 struct hd_page_stage {
-	char *name, *holds; /* "stage 3", "layer 6, layer 7" */
+	char *name, *holds; /* "stage 3"; the blocks it holds, "layer 6, layer 7" */
 	double parameters, memory, sent[2], compute, exposed, idle;
 	const struct hd_page_span *spans;
 	const struct hd_page_use *use;
@@ -36,22 +36,22 @@ struct hd_page_axis {
 	const char *name;
 	int64_t n, stride;
 };
-struct hd_page_point { /* a layout: of a search */
+struct hd_page_point { /* a layout that a search has found */
 	double seconds, memory;
 	char *text;
 	int fits;
 };
-struct hd_page_both { /* a step that was planned and run */
+struct hd_page_both { /* a step that was planned and executed */
 	const struct hd_page_stage *planned,
-		*traced; /* of each stage its name and spans; traced may be NULL: it was not run */
+		*traced; /* name and spans of each stage; traced may be NULL: it was not run */
 	int64_t n;
 	double planned_seconds, traced_seconds;
-	const char *which; /* step was traced: "the last step of the trace" */
+	const char *which; /* which step was traced: "the last step of the trace" */
 };
 struct hd_plan_page {
 	const char *title;
-	const char *about[4];  /* lines; NULL: fewer */
-	int64_t ranks, node;   /* ranks; of a node */
+	const char *about[4];  /* lines; NULL after the last */
+	int64_t ranks, node;   /* number of ranks; ranks per node */
 	double seconds, limit; /* of the step; memory of a rank, or 0 */
 	const struct hd_page_axis *axes;
 	const struct hd_page_stage *stages;
@@ -60,23 +60,25 @@ struct hd_plan_page {
 	int naxes;
 	int64_t nstages, npoints;
 };
-void hd_plan_page_write(FILE *f,
-			const struct hd_plan_page *p); /* HTML with nothing that a browser would have to fetch */
+/* Writes HTML for which a browser need not fetch anything else. */
+void hd_plan_page_write(FILE *f, const struct hd_plan_page *p);
 
-/* -- plan_draw.c: its drawings ------------------------------------------------------------------------------------------- */
-struct hd_page_lines { /* stages between two times, in seconds of the step */
+/* -- plan_draw.c: its drawings ----------------------------------------------------------------------------------- */
+struct hd_page_lines { /* stages between two times, in seconds within the step */
 	const char *title;
 	const struct hd_page_stage *stages;
 	int64_t n;
 	double from, to;
 };
 void hd_page_timeline(FILE *f, const struct hd_page_lines *x);
-void hd_page_draw_both(FILE *f, const struct hd_page_both *b); /* one above the other, on one axis of time */
-/* A row as it is drawn: what each of so many equal pieces of time is, an enum hd_page_work or -1, nothing. */
+void hd_page_draw_both(FILE *f, const struct hd_page_both *b); /* both, one above the other, with the same time axis */
+/* Computes a row as it is drawn: for each of HD_PAGE_PIECES equal pieces of
+ * time, an enum hd_page_work, or -1 for nothing. */
 #define HD_PAGE_PIECES 850
 void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signed char out[HD_PAGE_PIECES]);
-/* The row from 0 to a time as text, malloc'ed: "F20-3B40", letters FBWS- (waiting), C (sharing cores) or . (nothing), each with a number of
- * pieces.  Read: the row as spans, malloc'ed, *n of them; NULL: that is no such text. */
+/* Convert the row from 0 to a time to text and back; the caller frees both results. The text is like "F20-3B40". Its
+ * letters are FBWS, - (waiting), C (sharing cores) or . (nothing), each with a number of pieces.
+ * hd_page_pieces_read returns *n spans, or NULL if the text is invalid. */
 char *hd_page_pieces_text(const struct hd_page_stage *s, double to);
 struct hd_page_span *hd_page_pieces_read(const char *text, double to, size_t *n);
 void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Curves as SVG, with nothing that a browser would have to fetch.
+ * Draws curves as SVG, for which a browser need not fetch anything else.
  */
 #include <config.h>
 #include "engine/report/plot.h"
@@ -10,18 +10,18 @@
 #define WIDE 720
 #define HIGH 250
 #define LEFT 78
-#define RIGHT 30 /* half of a number below */
+#define RIGHT 30 /* half the width of a number below the axis */
 #define TOP 14
 #define BOTTOM 42
-#define FAINT 1200 /* points of a line as it is */
-#define MEANS 60   /* and of its means */
-#define FAR 100    /* so many times larger than all of another line is another line's misfortune */
-#define FLAT 20    /* a value this many times smaller than the largest is seen as none */
+#define FAINT 1200 /* points of a line that is drawn point by point */
+#define MEANS 60   /* points of a line of means */
+#define FAR 100    /* if a line is this many times larger than all of another one, it is cut */
+#define FLAT 20    /* a value this many times smaller than the largest looks like 0 */
 
 struct frame {
 	double x0, x1, y0, y1;
-	int log; /* the vertical axis, on which a value of 0 is at the lower edge */
-	int cut; /* values above y1 are marks at the upper edge */
+	int log; /* the vertical axis is logarithmic, and a value of 0 is at the lower edge */
+	int cut; /* values above y1 are drawn as marks at the upper edge */
 };
 
 void hd_html_text(FILE *f, const char *s)
@@ -33,8 +33,8 @@ void hd_html_text(FILE *f, const char *s)
 			fputc(*s, f);
 }
 
-/* -- what is seen --------------------------------------------------------------------------------------------------------- */
-/* The value that a quarter of a line's points do not exceed. */
+/* -- what is shown ----------------------------------------------------------------------------------------------- */
+/* Returns the value that a quarter of a line's points do not exceed. */
 static double low_quarter(const struct hd_curve *k)
 {
 	double *y = hd_alloc((k->n + 1) * sizeof(*y)), low;
@@ -55,7 +55,7 @@ static double most_of(const struct hd_curve *k)
 	return most;
 }
 
-/* One run that diverges by many powers of ten leaves the others their place. */
+/* Cuts the axis so that one run that diverges by many powers of ten leaves room for the others. */
 static void cut_above(struct frame *f, const struct hd_line *lines, size_t n)
 {
 	double calm = INFINITY;
@@ -70,8 +70,8 @@ static void cut_above(struct frame *f, const struct hd_line *lines, size_t n)
 	f->y1 = f->cut ? FAR * calm : f->y1;
 }
 
-/* All values of one line are inside: a peak is what a reader looks for.  Where it would press a line on the axis, the axis is
- * logarithmic. */
+/* Returns whether the axis should be logarithmic. Every value of a single line stays inside, because a peak is what a
+ * reader looks for. If that would press a line flat on a linear axis, the axis is logarithmic. */
 static int wants_log(const struct frame *f, const struct hd_line *lines, size_t n)
 {
 	int flat = 0;
@@ -97,7 +97,7 @@ static double least_positive(const struct hd_line *lines, size_t n)
 	return least;
 }
 
-/* Two values that a double hardly tells apart: no axis has steps between them. */
+/* Returns whether a double hardly distinguishes the two values, so that no axis can have steps between them. */
 static int is_point(double from, double to)
 {
 	return to - from <= 1e-9 * fmax(fabs(from), fabs(to));
@@ -141,8 +141,8 @@ static double down(const struct frame *f, double y)
 	return HIGH - BOTTOM - fmin(fmax(part, 0), 1) * (HIGH - TOP - BOTTOM);
 }
 
-/* -- axes ----------------------------------------------------------------------------------------------------------------- */
-static double tick(double range) /* 1, 2 or 5 times a power of ten: four to nine of them */
+/* -- axes -------------------------------------------------------------------------------------------------------- */
+static double tick(double range) /* 1, 2 or 5 times a power of ten, so that the axis has four to nine ticks */
 {
 	double unit = pow(10, floor(log10(range / 4))), many = range / 4 / unit;
 
@@ -156,7 +156,7 @@ static void line_across(FILE *out, const struct frame *f, double v)
 		LEFT, down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
 }
 
-/* Powers of ten, every second, third, ... of many; of few also 2 and 5 times each. */
+/* Draws the powers of ten. If they are many, draws every second, third, ...; if few, also 2 and 5 times each. */
 static void lines_of_log(FILE *out, const struct frame *f)
 {
 	double low = floor(log10(f->y0)), high = log10(f->y1), each = ceil((high - low) / 8);
@@ -189,13 +189,13 @@ static void axes(FILE *out, const struct frame *f, const char *unit)
 	fprintf(out, "%s</text>\n", f->log ? ", log scale" : "");
 }
 
-/* -- lines ---------------------------------------------------------------------------------------------------------------- */
+/* -- lines ------------------------------------------------------------------------------------------------------- */
 static size_t group_of(size_t n, size_t groups)
 {
 	return (n + groups - 1) / groups;
 }
 
-/* " c3 d1": of lines that share a colour each has its dashes, and behind these its strength. */
+/* Prints the classes of a line, " c3 d1". Lines of one colour differ in their dashes, and then in their opacity. */
 static void print_look(FILE *out, const struct hd_line *l)
 {
 	fprintf(out, " c%d", l->colour % 8);
@@ -212,7 +212,7 @@ static void begin_path(FILE *out, const struct hd_line *l, const char *class)
 	fprintf(out, "\" d=\"");
 }
 
-/* Means of what follows each other. */
+/* Draws means over groups of consecutive points. */
 static void means(FILE *out, const struct frame *f, const struct hd_line *l, const char *class)
 {
 	const struct hd_curve *k = l->curve;
@@ -232,7 +232,8 @@ static void means(FILE *out, const struct frame *f, const struct hd_line *l, con
 	fprintf(out, "\"/>\n");
 }
 
-/* Each point; of very many the least and the largest of what falls on a column, in their order, so that one spike is there. */
+/* Draws each point. If the points are too many, draws the smallest and the largest of each column,
+ * in order, so that a single spike stays visible. */
 static void points(FILE *out, const struct frame *f, const struct hd_line *l, const char *class)
 {
 	const struct hd_curve *k = l->curve;
@@ -265,7 +266,8 @@ static void dots(FILE *out, const struct frame *f, const struct hd_line *l)
 			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], k->y[i]);
 }
 
-/* Triangles at the upper edge, 12 apart at least.  -> how many points are above it. */
+/* Draws triangles at the upper edge, at least 12 apart, for the points above it. Returns the
+ * number of these points. out NULL: only counts. */
 static size_t marks_above(FILE *out, const struct frame *f, const struct hd_line *l)
 {
 	const struct hd_curve *k = l->curve;
@@ -285,7 +287,7 @@ static size_t marks_above(FILE *out, const struct frame *f, const struct hd_line
 	return above;
 }
 
-/* What is drawn thick and what thin, of the line with most points. */
+/* Explains what is drawn thick and thin, for the line with the most points. */
 static void note(FILE *out, const struct hd_line *lines, size_t n)
 {
 	size_t most = 0;
@@ -302,7 +304,7 @@ static void note(FILE *out, const struct hd_line *lines, size_t n)
 		fprintf(out, "each step</span>");
 }
 
-/* A piece of the line as it is drawn, the name, the last value. */
+/* Prints for each line a sample as it is drawn, its name, and its last value. */
 static void legend(FILE *out, const struct frame *f, const struct hd_line *lines, size_t n)
 {
 	fprintf(out, "<p class=\"legend\">");

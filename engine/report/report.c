@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The curves of several runs as one page that any browser shows.
+ * Writes the curves of several runs as one page that any browser shows.
  */
 #include <config.h>
 #include "engine/report/report.h"
@@ -26,7 +26,7 @@ static const struct {
 	{ "Share of choices without a place, by layer of experts", "share of choices", { "dropped", NULL } },
 };
 
-/* -- the table ------------------------------------------------------------------------------------------------------------ */
+/* -- the table --------------------------------------------------------------------------------------------------- */
 static double last(const struct hd_curve *k)
 {
 	return k && k->n ? k->y[k->n - 1] : 0;
@@ -81,8 +81,8 @@ static void table(FILE *f, const struct hd_report *r)
 	fprintf(f, "</table></div>\n");
 }
 
-/* -- the drawings --------------------------------------------------------------------------------------------------------- */
-/* malloc'ed; freed with its drawing. */
+/* -- the drawings ------------------------------------------------------------------------------------------------ */
+/* The caller frees it after the drawing. */
 static char *label_of(const struct hd_report *r, int run, const char *key)
 {
 	const char *name = !strcmp(key, "loss") ? "training" : !strcmp(key, "valid_loss") ? "validation" : key;
@@ -90,7 +90,8 @@ static char *label_of(const struct hd_report *r, int run, const char *key)
 	return r->n > 1 ? hd_format("%s, %s", r->run[run].path, name) : hd_strdup(name);
 }
 
-/* Of several runs each has a colour, and line k of a run dashes of its own; of one run each line has a colour. */
+/* If there are several runs, each has a colour, and line k of each run has the same dashes.
+ * If there is only one, each line has a colour. */
 static struct hd_line line_of(const struct hd_report *r, int run, const struct hd_curve *k, int at, int dotted)
 {
 	struct hd_line l = { .curve = k, .label = label_of(r, run, k->name), .dotted = dotted };
@@ -100,7 +101,7 @@ static struct hd_line line_of(const struct hd_report *r, int run, const struct h
 	return l;
 }
 
-/* The curve `key`, or where it is an array each of its curves, of one run. */
+/* Collects the curve `key` of one run, or all its curves if it is an array. */
 static size_t collect(const struct hd_report *r, int run, const char *key, struct hd_line *lines, size_t n)
 {
 	const struct hd_curves *c = &r->run[run];
@@ -143,7 +144,7 @@ static void about_line(FILE *f, const char *what, const char *text)
 	fprintf(f, "</p>\n");
 }
 
-#define LAST_SECOND 253402300799.0 /* of the year 9999 */
+#define LAST_SECOND 253402300799.0 /* the end of the year 9999 */
 
 static void about_times(FILE *f, const struct hd_curves *r)
 {
@@ -162,7 +163,7 @@ static void about_times(FILE *f, const struct hd_curves *r)
 	free(text);
 }
 
-/* Predicted beside measured: a title, then rows of three cells. */
+/* Shows predictions next to measurements: a title, then rows of three cells. */
 static void foresight(FILE *f, const struct hd_curves *c)
 {
 	char *copy, *rest = NULL, *line, *cell, *more;
@@ -195,7 +196,7 @@ static void about(FILE *f, const struct hd_report *r)
 	}
 }
 
-/* Where the file has one: a step of each run as predicted and as it was. */
+/* Draws a step of each run as predicted and as executed, if the file contains one. */
 static void steps(FILE *f, const struct hd_report *r)
 {
 	for (int i = 0; i < r->n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Metrics files as curves: each number of a line is a point of the curve that its key names.
+ * Reads metrics files as curves: each number in a line is a point of the curve that its key names.
  */
 #include <config.h>
 #include "engine/report/series.h"
@@ -34,7 +34,7 @@ static void add(struct hd_curves *c, const char *name, double step, const json_t
 {
 	struct hd_curve *k;
 
-	if (!json_is_number(v)) /* null: it was not finite */
+	if (!json_is_number(v)) /* null: the number was not finite */
 		return;
 	k = curve_of(c, name);
 	k->x = hd_grow(k->x, k->n, &k->cap_x, sizeof(*k->x));
@@ -73,7 +73,8 @@ static void release_step(struct hd_page_both *b)
 	free(b);
 }
 
-/* The first line of each start has it; where a run went on in another layout, the last counts. */
+/* Reads the description of the run, which the first line of each start contains. If a run
+ * resumed in a different layout, the last one counts. */
 static void add_about(struct hd_curves *c, const json_t *run)
 {
 	const char *layout = text(run, "layout");
@@ -96,8 +97,9 @@ static void add_about(struct hd_curves *c, const json_t *run)
 			      hd_plural((int64_t)number(run, "threads"), "s"), text(run, "precision"));
 }
 
-/* -- a step in time ---------------------------------------------------------------------------------------------------------- */
-/* names: "stage 0", or NULL: "rank 3".  -> malloc'ed; NULL: a row is none. */
+/* -- a step in time ---------------------------------------------------------------------------------------------- */
+/* Returns the stages of a timeline. Their names are "stage 0", with the given name, or "all ranks" if n is 1. With
+ * name NULL, they are "rank 3". The caller frees them. NULL: a row is invalid. */
 static struct hd_page_stage *stages_of(const json_t *rows, int64_t n, const char *key, double to, const char *name)
 {
 	struct hd_page_stage *v = hd_alloc(((size_t)n + 1) * sizeof(*v));
@@ -116,7 +118,7 @@ static struct hd_page_stage *stages_of(const json_t *rows, int64_t n, const char
 	return v;
 }
 
-/* The last that the file has. */
+/* Keeps the last timeline in the file. */
 static void add_step(struct hd_curves *c, const json_t *o)
 {
 	const json_t *rows = json_object_get(o, "stages");
@@ -136,7 +138,7 @@ static void add_step(struct hd_curves *c, const json_t *o)
 	c->step = b->planned && b->traced ? b : (release_step(b), NULL);
 }
 
-/* The last that the file has: rows of kind, predicted and measured. */
+/* Keeps the last prediction in the file: rows of kind, predicted and measured. */
 static void add_foresight(struct hd_curves *c, const json_t *o)
 {
 	const json_t *parts = json_object_get(o, "parts"), *x;
@@ -156,7 +158,7 @@ static void add_foresight(struct hd_curves *c, const json_t *o)
 	add_step(c, json_object_get(o, "timeline"));
 }
 
-/* A run that went on behind it has not failed. */
+/* Keeps the error of the last step. If a run resumed after the error, it has not failed. */
 static void add_failure(struct hd_curves *c, const json_t *o)
 {
 	const char *error = text(o, "error");
@@ -204,7 +206,7 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 	return HD_OK;
 }
 
-/* The last line of a file, which a full disk or a power cut has left without its end. */
+/* Returns whether this is the file's last line and incomplete, because of a full disk or a power cut. */
 static int is_cut(const char *line)
 {
 	json_t *o = strchr(line, '\n') ? NULL : json_loads(line, 0, NULL);
