@@ -78,7 +78,7 @@ void hd_page_draw_both(FILE *f, const struct hd_page_both *b); /* both, one abov
 void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signed char out[HD_PAGE_PIECES]);
 /* Convert the row from 0 to a time to text and back; the caller frees both results. The text is like "F20-3B40". Its
  * letters are FBWS, - (waiting), C (sharing cores) or . (nothing), each with a number of pieces.
- * hd_page_pieces_read returns *n spans, or NULL if the text is invalid. */
+ * Reading returns *n spans, or NULL if the text is invalid. */
 char *hd_page_pieces_text(const struct hd_page_stage *s, double to);
 struct hd_page_span *hd_page_pieces_read(const char *text, double to, size_t *n);
 void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage);
