@@ -184,7 +184,7 @@ void hd_choices_release(struct hd_choices *c)
 
 /* -- judging ----------------------------------------------------------------------------------- */
 struct judging {
-	struct hd_answer **answers; /* of all questions, in their order */
+	struct hd_answer **answers; /* the answers to all questions, in order */
 	int64_t seq;
 };
 

@@ -42,7 +42,7 @@ static struct tensor *root_of(struct hd_program *g, struct tensor *t, int64_t *o
 	return t;
 }
 
-/* t becomes bytes [offset, ...) of in. */
+/* Makes t share the bytes of `in`, from offset on. */
 static void merge(struct hd_program *g, struct tensor *t, struct tensor *in, int64_t offset)
 {
 	g->at[t->id].root = in;

@@ -6,6 +6,10 @@
  * inside their bundle. All micro-batches look alike, so each pattern is packed only once. Buffers that live longer are
  * placed one after the other. The price: a long-lived buffer counts until its last unit ends. So at most one unit's
  * worth of early-freed memory is lost, in addition to all that is in flight.
+ *
+ * Example: the order of units is F0 F1 B0 B1. What F0 computes for B0 is one bundle, with times F0 to B0. What F1
+ * computes for B1 is the next, with times F1 to B1. The working buffers of F0 are a bundle with time F0 alone. Those
+ * of F1 have the same pattern, so they get the same offsets within their bundle.
  */
 #include <config.h>
 #include "engine/base/err.h"

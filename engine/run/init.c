@@ -76,7 +76,7 @@ static void put(const struct filling *f, int64_t at, float v)
 }
 
 #define BLOCK 4096        /* elements that one thread computes at a time */
-#define SMALL (2 * BLOCK) /* not worth waking threads for */
+#define SMALL (2 * BLOCK) /* with fewer elements, waking threads does not pay */
 
 static void fill_block(const struct filling *f, int64_t global, int64_t local, int64_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/train/train.h - all steps of a run.
+ * engine/train/train.h - runs all steps of a training run.
  */
 #ifndef HD_ENGINE_TRAIN_H
 #define HD_ENGINE_TRAIN_H
