@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The communication's life, the choice of a transport for each group, and what is counted.
+ * Start and end of communication, the choice of a transport for each group, and statistics.
  */
 #include <config.h>
 #include "engine/comm/comm.h"
@@ -18,10 +18,11 @@
 static const struct hd_transport *const transports[] = { &hd_transport_device, &hd_transport_shm, &hd_transport_net };
 static struct {
 	struct hd_comm_stats stats;
-	struct hd_communicator *all; /* the youngest first */
+	struct hd_communicator *all; /* newest first */
 } comm;
 
-/* Each thread of this host's ranks has a core.  Masks may overlap in any way, so the ranks compare them. */
+/* Returns whether each thread of this rank, and of the ranks that share cores with it, can have a core to itself. The
+ * masks of ranks may overlap in any way, so the ranks of the host exchange them. */
 static int fits(void)
 {
 	struct hd_core_use mine = hd_affinity_use(), *all;
@@ -67,7 +68,9 @@ void hd_comm_leave(int status)
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
-/* All ranks choose alike, but where those of one host cannot share memory: these take the network, and all help. */
+/* Chooses the first usable transport: the device, shared memory, or the network. All ranks choose the same one, except
+ * that ranks of a host that cannot share memory choose the network. Attaching to the network is collective over the
+ * world, so then all ranks attach. */
 static void choose(struct hd_communicator *m)
 {
 	int local;
@@ -112,7 +115,8 @@ struct hd_communicator *hd_communicator_create(const int *ranks, int n, const ch
 	return m;
 }
 
-/* Oldest first: the order is the same on all ranks, and each is a collective. */
+/* Attaches all groups to the network, oldest first. Each attachment is a collective, and this order is the same on all
+ * ranks. */
 static void attach_all(struct hd_communicator *m)
 {
 	if (!m)
@@ -198,7 +202,8 @@ static int refuse(const struct hd_communicator *m, const struct hd_call *c)
 	return sums && !hd_sum_knows(c->dtype) ? HD_ENOTSUP : 0;
 }
 
-/* A member whose own it gets; what others exchange, they match without it. */
+/* Returns whether a shift or permutation gives this member its own data. The others match their messages without
+ * it. */
 static int stays(const struct hd_communicator *m, const struct hd_call *c)
 {
 	return (c->kind == HD_COMM_SHIFT || c->kind == HD_COMM_PERMUTE) && hd_call_to(c, m->n, m->me) == m->me;
