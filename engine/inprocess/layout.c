@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A layout in one process: its plan, the programs of its ranks, their memory, and a step of all of them.
+ * A layout in one process: its plan, the programs and memory of its ranks, and steps of all ranks.
  */
 #include <config.h>
 #include "engine/inprocess/inprocess.h"
@@ -48,7 +48,7 @@ struct data_filling {
 	char *w;
 	uint32_t dtype;
 	uint64_t key;
-	int one; /* of one dim: around 1, as the weights of norms are */
+	int one; /* 1: values lie around 1 (tensors of one dim, as the weights of norms are); 0: around 0 */
 };
 
 static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
@@ -84,7 +84,7 @@ static void init(struct hd_inprocess *r, int rank)
 		if (weight && (t->v.dtype == HD_DTYPE_F64 || t->v.dtype == HD_DTYPE_F32 || t->v.dtype == HD_DTYPE_BF16))
 			hd_slice_runs(r->program[rank], t, fill_run, &f);
 	}
-	hd_init_states(r->program[rank], 7); /* some begin as their parameter */
+	hd_init_states(r->program[rank], 7); /* after the parameters: some states begin as a copy of theirs */
 }
 
 static int open_rank(struct hd_inprocess *r, int rank, struct hd_err *err)
@@ -184,13 +184,14 @@ void hd_inprocess_close(struct hd_inprocess *r)
 }
 
 /* -- a step ----------------------------------------------------------------------------------------- */
-/* A sample's ids depend on its number in the step alone; targets are shifted by one. */
+/* Fills in token ids, which depend only on the position and the sample's number in the step.
+ * Targets are shifted by 1. */
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	const struct hd_inprocess *r = ctx;
 	int64_t share = r->members ? micro * r->members + r->member : micro;
 	int64_t s0 = share * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
-	struct hd_pieces q = hd_pieces_of(g->plan, t, 1, g->rank); /* of a sequence a rank may have two */
+	struct hd_pieces q = hd_pieces_of(g->plan, t, 1, g->rank); /* a rank may have two pieces of a sequence */
 	int64_t shift = !strcmp(t->v.name, "targets");
 
 	for (int64_t i = 0; i < t->local[0]; i++)
@@ -221,7 +222,7 @@ static void keep(struct hd_inprocess *r, int rank, const struct tensor *t, int64
 	struct hd_seen *s;
 
 	if (t->v.dtype != HD_DTYPE_F64 || t->ragged_counts || !root || (root->step && !t->step))
-		return; /* the last: it was added to a sum, and is seen nowhere alone */
+		return; /* the last condition: t was added to a sum of the step, so its own value is not in memory */
 	s = seen_at(r, t, rank, t->step ? HD_STEP : micro);
 	if (s->value && !again)
 		return;
@@ -230,14 +231,15 @@ static void keep(struct hd_inprocess *r, int rank, const struct tensor *t, int64
 	memcpy(s->value, hd_program_address(r->program[rank], t, micro), (size_t)s->n * sizeof(double));
 }
 
-/* What a node has just made; of a movement, when it has been waited for. */
+/* Keeps the outputs that a node has just computed. A movement's outputs are kept when it has been waited for. */
 static void look_behind(struct hd_inprocess *r, int rank, const struct node *n, int64_t micro)
 {
 	for (uint32_t i = 0; n && i < n->v.nout; i++)
 		keep(r, rank, n->outs[i], micro, 1);
 }
 
-/* What a kernel is about to read: parts of another tensor are made by no command of their own. */
+/* Keeps what a kernel is about to read. A tensor that is part of another has no command that computes it, so this is
+ * where it is seen. */
 static void look_ahead(struct hd_inprocess *r, int rank, const struct command *c)
 {
 	for (uint32_t i = 0; c->launch && i < c->launch->nin; i++) {
@@ -280,13 +282,14 @@ static int step_of_rank(void *ctx, int rank)
 
 int hd_inprocess_step(struct hd_inprocess *r, struct hd_err *err)
 {
-	for (int k = 0; k < r->n; k++) /* what is read before it is made is NaN */
+	for (int k = 0; k < r->n; k++) /* so that whatever is read before it is computed is NaN */
 		memset(r->memory[k] + r->program[k]->memory.persistent, 0xff, (size_t)r->program[k]->memory.transient);
 	return hd_net_in_run(r->net, step_of_rank, r, err);
 }
 
-/* An update follows from the norm of all gradients, so whatever it overwrites has arrived.  Waits that the program has later, beside
- * the update, are made before it: the net wants to see what was sent. */
+/* Waits, before the update, for movements that the program waits for only during the update. The update depends on the
+ * norm of all gradients, so what it overwrites has arrived everywhere. But at each wait the net checks that the sent
+ * data are unchanged. made: by request; 1: started and not waited for, 2: waited for here. */
 static int waits_before_update(struct hd_inprocess *r, int rank, char *made)
 {
 	struct hd_program *g = r->program[rank];

@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct call { /* one member's; in: a copy, NULL: it has not come */
+struct call { /* one member's call */
 	struct hd_call c;
-	char *in;
+	char *in; /* a copy of its input; NULL: the member has not made the call yet */
 };
-struct meeting { /* calls that belong together: of one group, by number; of a message, of one pair */
+struct meeting { /* the calls that belong together: one collective of a group, or the send and receive of one message */
 	struct meeting *next;
-	int group, leader, from, to; /* from, to: -1 of collectives */
+	int group, leader, from, to; /* from, to: members of a message; -1 for collectives */
 	uint64_t number;
 	struct call *by; /* by member */
 	int n;
 };
 
 struct member {
-	struct hd_communicator m; /* first: a communicator is cast back */
+	struct hd_communicator m; /* the first field: pointers to it are cast back to struct member */
 	struct hd_net_in *net;
 	int group, leader;
 	uint64_t calls;
@@ -37,7 +37,7 @@ struct hd_net_in {
 	struct meeting *meetings[BUCKETS];
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
-	int turn, idle; /* whose turn it is; how often it was handed on since something happened */
+	int turn, idle; /* the rank that runs; how often the turn was handed on since the last progress */
 	char *finished;
 	const char **waits_in; /* by rank */
 	int (*work)(void *ctx, int rank);
@@ -159,7 +159,7 @@ static void reduce(const struct meeting *r, const struct hd_call *c, int64_t fro
 	}
 }
 
-/* v as it is after it was sent. */
+/* Returns v as it arrives: rounded to the dtype in which it is sent. */
 static double sent(double v, uint32_t wire)
 {
 	return wire == HD_DTYPE_BF16  ? hd_of_bf16(hd_bf16_of((float)v))
@@ -167,8 +167,10 @@ static double sent(double v, uint32_t wire)
 				      : v;
 }
 
-/* Added from the left in the dtype of the operands, as transports do. A ring begins with its piece's own member, where the sum
- * is sent; or by the piece's owner, to whom the others' terms are. */
+/* Reduces one piece, adding from the left in the dtype of the operands, as transports do. In a ring, piece p begins at
+ * member p and the running sum is sent around, so it is rounded at each hop. Otherwise the other
+ * members send their terms,
+ * rounded, to the owner of the piece, who adds them in member order. */
 static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int me)
 {
 	int round = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = round ? hd_comm_mod(me + 1, r->n) : me;
@@ -191,7 +193,8 @@ static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int
 	}
 }
 
-/* To the spare members from the first `cores`, and back. */
+/* HD_COMM_PUSH: sums the terms of the first `cores` members on the spare members. HD_COMM_PULL copies from those
+ * to the first ones. */
 static void push(const struct meeting *r, const struct hd_call *c, int me)
 {
 	int64_t from = c->index < 0 ? (me - c->cores) * c->count : 0;
@@ -220,7 +223,7 @@ static void pull(const struct meeting *r, const struct hd_call *c, int me)
 			       piece);
 }
 
-/* Rows whose numbers each member has brought behind its data. */
+/* Delivers the rows of HD_COMM_ALL_TO_ALL_V. In the copy of a member's input, its row counts follow the data. */
 static int deliver_rows(const struct hd_communicator *m, const struct meeting *r, const struct hd_call *c)
 {
 	for (int k = 0; k < m->n; k++)
@@ -293,7 +296,8 @@ static void wait_for_each_other(struct hd_net_in *net)
 	free(text);
 }
 
-/* The next rank that is not at its end runs; this one when it is its turn again. */
+/* Lets the next unfinished rank run. Returns when it is this rank's turn again, or at once if this
+ * rank has finished. */
 static void hand_on(struct hd_net_in *net, int finished)
 {
 	int next = net->turn, left = 0;
@@ -344,7 +348,7 @@ static int start(struct hd_request *t)
 
 static int has_come(const struct meeting *r, const struct hd_call *c)
 {
-	if (is_message(c)) /* a send waits for its receive: no buffer in between */
+	if (is_message(c)) /* a send waits for its receive, as if nothing buffered it */
 		return r->by[c->index].in != NULL;
 	for (int k = 0; k < r->n; k++)
 		if (!r->by[k].in)
@@ -487,7 +491,7 @@ int hd_net_in_run(struct hd_net_in *net, int (*work)(void *ctx, int rank), void 
 		if (pthread_create(&t[made].id, NULL, run, &t[made]))
 			break;
 	}
-	if (made < net->n) { /* the threads there are come to their ends: the missing ones count as at theirs */
+	if (made < net->n) { /* missing threads count as finished, so that those that were started can finish */
 		pthread_mutex_lock(&net->lock);
 		hd_err_set(&net->err, HD_ENOMEM, "%d threads could be started, of %d ranks", made, net->n);
 		for (int k = made; k < net->n; k++)

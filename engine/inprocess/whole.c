@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensors of a layout in one process, put together again from what each rank has.
+ * Reads values of tensors from the ranks of a layout in one process, and assembles complete tensors from their parts.
  */
 #include <config.h>
 #include "engine/inprocess/inprocess.h"
@@ -46,19 +46,19 @@ struct tensor *hd_inprocess_gradient(const struct hd_inprocess *r, const struct 
 	for (struct node *n = r->plan->first; n; n = n->next)
 		if (n->is->role == OP_ROLE_UPDATE && n->v.nin > 1 && n->ins[1]->v.of == &param->v)
 			return n->ins[1];
-	for (struct node *n = r->plan->first; n; n = n->next) /* a plugin's optimizer has no one node */
+	for (struct node *n = r->plan->first; n; n = n->next) /* a plugin's optimizer has no single update node */
 		if (n->is->role == OP_ROLE_SYNC && n->outs[0]->v.of == &param->v)
 			return n->outs[0];
 	return NULL;
 }
 
-/* -- a whole tensor ------------------------------------------------------------------------------------ */
+/* -- a complete tensor ------------------------------------------------------------------------------------ */
 enum { SUM, MAX, COPY };
 struct putting {
 	double *whole, apart;
 	const struct tensor *of;
 	const void *part;
-	char *there; /* by element */
+	char *there; /* by element: 1 if it has been written */
 	int how;
 };
 
