@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cores and OpenMP's settings.
+ * Chooses this process's cores and OpenMP settings.
  *
- * By default mpirun binds each rank to one core (or, of more than two ranks, to one socket), and
- * a program with threads then runs all of them there.  libgomp reads the mask and its variables
- * before main(), so the mask is widened, the variables are set, and the program is started again
- * in the same process: the launcher sees no difference, as MPI has not begun.  A mark with the
- * process' number in the environment ends this after one round, and is not believed by a child
- * process that inherits it.
+ * By default mpirun binds each rank to one core, or to one socket if there are more than two ranks. All threads of the
+ * rank then share that. libgomp reads the affinity mask and its variables before main(). So the mask is widened, the
+ * variables are set, and the program is started again in the same process. The launcher sees no difference, as MPI has
+ * not begun. A mark in the environment, which contains the process id, stops this after one round. A child process
+ * that inherits the mark ignores it, because the id differs.
  *
- * Spinning threads are best while ranks x threads fit the cores (an empty region takes 0.5 us
- * against 51). Beyond that they are seven times slower than passive ones. So the policy is passive
- * only where they do not fit.
+ * While ranks x threads fit the cores, spinning threads are best: an empty parallel region takes 0.5 us, against 51 us
+ * with passive ones. Beyond that they are seven times slower than passive ones. So the wait policy is passive only
+ * where they do not fit.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -30,7 +29,7 @@
 #define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after user's-OMP_NUM_THREADS" */
 
 static char note[160];
-static int threads_here; /* 0: the setup has not run */
+static int threads_here; /* 0: hd_affinity_setup has not run */
 
 static int mask_cores(void)
 {
@@ -39,8 +38,8 @@ static int mask_cores(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
-/* Of so many cores, those whose time the control group allows.  A thread more is no help: once the group's time is used, all its threads
- * stand still. */
+/* Returns how many of `cores` the control group allows to be used in full. More threads would not help: once the
+ * group's time is used up, all its threads stall. */
 static int allowed_of(int cores)
 {
 	int allowed = hd_cores_whole();
@@ -48,8 +47,9 @@ static int allowed_of(int cores)
 	return allowed && allowed < cores ? allowed : cores;
 }
 
-/* Cores of all ranks of this host together, and the widest mask of one: the launcher's.  Without a launcher the mask is all
- * bits; the kernel keeps to the cores that the container or the batch system allows, whatever is asked for. */
+/* Returns the number of cores for all ranks of this host together. *set becomes the widest mask that a rank may have:
+ * the launcher's, or all bits if there is no launcher. Whatever is asked for, the kernel keeps to the cores that the
+ * container or the batch system allows. */
 static int all_cores(cpu_set_t *set)
 {
 	if (hd_cores_of_launcher(set))
@@ -60,8 +60,9 @@ static int all_cores(cpu_set_t *set)
 	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY asks for it, libgomp has bound this thread to the first of its places before
- * main().  Back to all of them: what libgomp found as the mask, or what the user chose of it. */
+/* Undoes libgomp's binding of this thread; returns whether there was one. If OMP_PROC_BIND, OMP_PLACES or
+ * GOMP_CPU_AFFINITY asks for it, libgomp binds the thread to its first place before main(). The mask becomes all
+ * places again: the mask that libgomp found, or what the user chose of it. */
 static int mask_of_places(void)
 {
 	int places = omp_get_num_places();
@@ -91,8 +92,8 @@ static int local_ranks(void)
 	return 1;
 }
 
-/* Open MPI 4 says whether it has bound this process, Open MPI 5 does not.  But it says what it has started: between it and this program
- * nothing else has chosen a mask. */
+/* Returns whether the launcher has bound this process. Open MPI 4 tells, in a variable. Open MPI 5 only tells which
+ * command it started: if that is this program, no other command in between has chosen the mask. */
 static int bound_by_launcher(const char *program)
 {
 	const char *bound = getenv("OMPI_MCA_orte_bound_at_launch"), *started = getenv("OMPI_COMMAND");
@@ -102,8 +103,8 @@ static int bound_by_launcher(const char *program)
 	return !strcmp(basename(started), basename(program));
 }
 
-/* Any other mask than the launcher's (taskset, a batch system) is somebody's wish.  It is too narrow only if somebody asks for more
- * threads than it has cores. */
+/* Returns whether the mask should be widened. A mask that the launcher did not set (taskset, a batch system) is
+ * intended. It is too narrow only if the user asks for more threads than it has cores. */
 static int too_narrow(int cores, int all, int wanted, int ranks, int bound)
 {
 	if (wanted)
@@ -121,11 +122,12 @@ static int set(const char *name, const char *value)
 	return 1;
 }
 
-/* Threads spin between regions because sleeping costs 50 us a time, but not for libgomp's own milliseconds. Where another
- * process takes a core, a thread that spins for it holds back the very thread it waits for (seen: 5 times slower). */
+/* Threads spin between regions because going to sleep costs 50 us each time, but not for the milliseconds of
+ * libgomp's default. If another process takes a core, a spinning thread holds back the very thread that it waits for
+ * (seen: 5 times slower). */
 #define SPINS "20000"
 
-/* -> whether libgomp has read something else. */
+/* Sets libgomp's variables. Returns whether libgomp, which read them before main(), has to read them again. */
 static int set_openmp(int threads, int cores, int crowded, int widened, int bound)
 {
 	char text[16];
@@ -153,12 +155,12 @@ static void start_again(char **argv)
 		execv(path, argv); /* by its path, so that ps shows its name */
 	free(path);
 	execv("/proc/self/exe", argv);
-	if (open) /* only a failure comes here: the settings stay as they are */
+	if (open) /* reached only if execv fails: the program goes on with the settings that libgomp has read */
 		hd_asked_open();
 }
 
-/* What the user has asked of OpenMP; 0: nothing.  A program started by this one inherits a variable that was set here, and the
- * mark with the user's own. */
+/* Returns the number of threads that the user asks for in OMP_NUM_THREADS, or 0. A program started by this one
+ * inherits the variable as it was set here; then the mark tells the user's own value. */
 static int asked_of_openmp(void)
 {
 	const char *mark = getenv(MARK), *text = getenv("OMP_NUM_THREADS");
@@ -206,7 +208,8 @@ int hd_affinity_threads(int threads_wanted, int64_t ranks)
 	return ranks < cores ? (int)(cores / ranks) : 1;
 }
 
-/* Of a rank's cores no more than its part of all.  mpirun binds more than two ranks to sockets, so several have the same cores. */
+/* Returns the number of threads of a rank: one for each of its cores, but no more than its part of all cores. mpirun
+ * binds more than two ranks to sockets, so several ranks have the same cores. */
 static int threads_of(int cores, int all, int ranks)
 {
 	int part = all / ranks < 1 ? 1 : all / ranks;

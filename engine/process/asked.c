@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Signals that ask a run to end.  A thread waits for them; all others block them.
+ * Signals that ask a run to end. A dedicated thread waits for them; all other threads block them.
  *
- * A handler on a thread that computes would corrupt memory: oneDNN's generated products use the stack pointer for a buffer on the
- * heap, and the kernel writes the handler's frame below that pointer.  So no thread that computes may run a handler on its own stack.
- * The one signal that the main thread takes is WAKES, on a stack of its own.
+ * A handler on a thread that computes would corrupt memory: oneDNN's generated kernels point the stack pointer into a
+ * buffer on the heap. The system would write the handler's frame below that pointer. So no thread that computes may
+ * run a handler on its own stack. The only signal that the main thread takes is WAKES, on an alternate stack.
  */
 #include <config.h>
 #include "engine/process/asked.h"
@@ -17,21 +17,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATIENCE 2   /* seconds: so long the start of a run may still take, and then save */
-#define LOOK 2.0     /* seconds: twice as long as between two looks */
-#define STUCK 60     /* seconds in one kernel of a plugin, after which it is not waited for */
-#define WAKES SIGURG /* ends a write that the main thread waits in; ignored where nobody handles it */
+#define PATIENCE 2   /* seconds that the start of a run may still take after a signal, and then save */
+#define LOOK 2.0     /* seconds: twice the time between two looks at what a plugin does */
+#define STUCK 60     /* seconds in one slot or kernel of a plugin, after which the run no longer waits for it */
+#define WAKES SIGURG /* interrupts a write in which the main thread is blocked; ignored by default */
 
 static atomic_int asked, from_launcher, by_launcher, ready, ends;
 static void (*_Atomic on_ending)(void);
-static const char *_Atomic hurry; /* not yet said */
+static const char *_Atomic hurry; /* the text of hd_asked_hurry, until it is written */
 static uint64_t (*_Atomic whose_turn)(char *text, size_t size);
 static void (*_Atomic too_long)(const char *where, double seconds);
-static double longest; /* written before too_long */
+static double longest; /* must be written before too_long */
 static pthread_t waiter, main_thread;
 static int first, waits;
 
-/* A launcher has told all ranks, and one speaks. */
+/* Ends a process that was asked to before its first step. If the launcher sent the signal, all ranks got it, and only
+ * the first one prints the message. */
 static void leave(void) __attribute__((noreturn));
 static void leave(void)
 {
@@ -43,8 +44,8 @@ static void leave(void)
 	_exit(1);
 }
 
-/* Seconds for which a plugin's slot or kernel, the same one, has not returned; where: "" if none runs.  A process that is stopped
- * for a while looks late: of the time since its last look no more than two seconds count. */
+/* Returns for how many seconds the same slot or kernel of a plugin has been running. *where names it; "" if none runs.
+ * A process that was stopped for a while would look late, so at most LOOK seconds count since the last call. */
 static double in_one_turn(char *where, size_t size)
 {
 	static uint64_t turn;
@@ -60,7 +61,8 @@ static double in_one_turn(char *where, size_t size)
 	return seconds;
 }
 
-/* A plugin that does not return is no reason to stay for ever: the run would never look. */
+/* Ends the process if a plugin's slot or kernel has been running for `limit` seconds. The run cannot notice the signal
+ * before that returns, which may be never. */
 static void leave_stuck(double limit)
 {
 	char where[200], text[400];
@@ -77,7 +79,8 @@ static void leave_stuck(double limit)
 	_exit(1);
 }
 
-/* Nobody has asked.  If all ranks are in a kernel that does not return, none waits for another, whose watchdog would tell. */
+/* Reports a plugin's slot or kernel that runs for too long in a run that nobody has asked to end. If all ranks are in
+ * such a kernel, none of them waits for another, so the watchdog of communication would not notice. */
 static void look_for_stuck(void)
 {
 	char where[200];
@@ -87,7 +90,8 @@ static void look_for_stuck(void)
 		too_long(where, seconds);
 }
 
-/* At once, for the step may take longer than the launcher waits. SIGUSR1 is nobody's way to end a process soon. */
+/* Writes the text of hd_asked_hurry at once, since the step may take longer than the launcher waits. SIGUSR1 needs no
+ * such warning: nobody who sends it kills the process soon afterwards. */
 static void say_hurry(void)
 {
 	const char *text = asked && asked != SIGUSR1 && first ? atomic_exchange(&hurry, NULL) : NULL;
@@ -109,7 +113,7 @@ static void take(const siginfo_t *info)
 		return;
 	if (ending)
 		ending();
-	/* An mpirun that ends the job reads nothing more: a line that is printed for it would wait for ever. */
+	/* An mpirun that ends the job reads no more output, so a blocked write would never return. */
 	pthread_kill(main_thread, WAKES);
 }
 
@@ -121,7 +125,8 @@ static void signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 }
 
-/* From hd_asked_pass_on.  A thread that is cancelled leaves what a sanitizer keeps of it behind. */
+/* Returns whether hd_asked_pass_on sent the signal, to end the waiting thread. Cancelling the thread instead would
+ * leak what a sanitizer allocates for it. */
 static int is_the_end(const siginfo_t *info)
 {
 	return ends && info->si_pid == getpid();
@@ -159,7 +164,7 @@ static void wake(int sig)
 	(void)sig;
 }
 
-/* Without SA_RESTART: the write is to end. */
+/* Installs the handler of WAKES, without SA_RESTART, so that the signal ends a blocked write. */
 static void handle_wakes(void)
 {
 	static char stack[64 << 10];
@@ -178,13 +183,13 @@ void hd_asked_open(void)
 	first = hd_launch_first();
 	main_thread = pthread_self();
 	signals(&set);
-	sigprocmask(SIG_BLOCK, &set, NULL); /* also of all threads to come */
+	sigprocmask(SIG_BLOCK, &set, NULL); /* inherited by all threads that are created later */
 	handle_wakes();
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
 	waits = !pthread_create(&waiter, NULL, wait_for_signals, NULL);
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	if (!waits) /* no thread to be had: they end the process, as they would without us */
+	if (!waits) /* without the thread, the signals end the process, as they do by default */
 		sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 

@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/process/asked.h - a run that is asked to end: SIGTERM, SIGINT, or SIGUSR1, which batch systems send some time before
- * they kill.
+ * engine/process/asked.h - signals that ask a run to end: SIGTERM, SIGINT, and SIGUSR1, which batch systems send some
+ * time before they kill.
  *
- * From hd_asked_open on such a signal is remembered, and the run saves and ends where it can.  One that comes early and is not
- * seen by hd_asked_ready within two seconds (text may take an hour to become ids) ends the process. It says that nothing is
- * saved, and leaves with status 1.  So does one that a plugin's slot or kernel keeps from looking for a minute, or that is asked
- * again after a few seconds in the same one.
+ * From hd_asked_open on, such a signal is remembered, and the run saves and ends as soon as it can. In two cases the
+ * process ends instead, with status 1 and a message that nothing is saved. First, a signal came early, and the run
+ * does not reach hd_asked_ready within two seconds; turning text into ids may take an hour. Second, a slot or kernel
+ * of a plugin does not return. It is given a minute, or two seconds if a second signal comes.
  */
 #ifndef HD_ENGINE_ASKED_H
 #define HD_ENGINE_ASKED_H
 #include <stddef.h>
 #include <stdint.h>
 
-/* The first call of a run, also where the process has started itself again (affinity.h). */
+/* Starts to wait for the signals. A run calls it first, also when the process has started itself
+ * again (affinity.h). */
 void hd_asked_open(void);
-/* From here on the run looks.  ending: called, also by the thread that waits for signals, where the launcher itself sends the signal,
- * which then ends the run; or NULL. */
+/* Says that from here on the run checks hd_asked. If the launcher itself sends SIGTERM or SIGINT, and so ends the run,
+ * `ending` is called, perhaps on the thread that waits for signals. It may be NULL. */
 void hd_asked_ready(void (*ending)(void));
-/* A line that rank 0 writes to the launcher's stderr as soon as SIGTERM or SIGINT comes, or has come; once.  text stays the caller's.
- * After hd_launch_listen. */
+/* Sets a line that rank 0 writes to the launcher's stderr, once, as soon as SIGTERM or SIGINT comes, or now if it has
+ * come. The text must stay valid. Call hd_launch_listen first. */
 void hd_asked_hurry(const char *text);
-/* Tells the slot or kernel of a plugin that runs ("": none does), and a number that is another one for each. */
+/* Sets a function that tells what plugins do. It writes which slot or kernel is running ("" if none is), and returns a
+ * number that changes with each call of one. */
 void hd_asked_watch(uint64_t (*turn)(char *text, size_t size));
-/* Call hd_asked_watch first.  The thread that waits for signals calls over if a slot or kernel runs for longer than that. */
+/* Calls `over`, on the thread that waits for signals, if one slot or kernel runs for longer than so many seconds. Call
+ * hd_asked_watch first. */
 void hd_asked_watchdog(double seconds, void (*over)(const char *where, double seconds));
-int hd_asked(void);             /* the signal's number; 0: not asked */
-int hd_asked_by_launcher(void); /* it waits for this process no longer than its own limit */
-/* Before an execv: what was asked, and what comes, waits for the program that follows.  -> 1: hd_asked_open is to be called again if
- * the execv fails */
+int hd_asked(void);             /* returns the signal's number, or 0 if the run was not asked to end */
+int hd_asked_by_launcher(void); /* returns 1 if the launcher asked, which kills this process after its own time limit */
+/* Prepares an execv: signals that have come, and those that come now, stay pending for the new program. Returns 1 if
+ * hd_asked_open must be called again should the execv fail. */
 int hd_asked_pass_on(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Jobs in child processes.  A child takes the next job when it is done with one, so the order in which they are done differs
- * from run to run, and what each does does not.
+ * Runs jobs in child processes. A child takes the next job when it has finished one. So the order of jobs differs from
+ * run to run, but not their results.
  */
 #include <config.h>
 #include "engine/base/err.h"
@@ -19,8 +19,8 @@
 
 #define MOST_CHILDREN 64
 
-struct shared_jobs {  /* shared */
-	int64_t next; /* the first job that nobody has taken */
+struct shared_jobs {  /* in memory shared with the children */
+	int64_t next; /* the first job that no child has taken */
 	char done[];
 };
 
@@ -49,7 +49,8 @@ static int processors(void)
 	return n > MOST_CHILDREN ? MOST_CHILDREN : n;
 }
 
-/* Of a child's own time: other work on the machine must not decide which jobs are lost.  One that sleeps is ended, too. */
+/* Ends this child after so many seconds of its own processor time. Thus other work on the machine does not decide
+ * which jobs are lost. A child that only sleeps ends after ten times as many seconds of real time. */
 static void end_after(int seconds)
 {
 	struct itimerval t = { .it_value = { .tv_sec = seconds } };
@@ -62,7 +63,7 @@ static void be_child(struct shared_jobs *b, int64_t n, void (*job)(void *, int64
 {
 	int null = open("/dev/null", O_WRONLY);
 
-	omp_set_num_threads(1); /* each processor has a child, and threads of the parent are not here */
+	omp_set_num_threads(1); /* each processor has its own child, and the parent's threads do not survive a fork */
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
 	for (;;) {
@@ -89,7 +90,7 @@ void hd_beside(int64_t n, void (*job)(void *ctx, int64_t i), void *ctx, int seco
 	int width = n < processors() ? (int)n : processors();
 
 	fflush(NULL);
-	while (b->next < n) { /* again if all children were lost with their jobs */
+	while (b->next < n) { /* repeats if all children died in their jobs */
 		pid_t children[MOST_CHILDREN];
 		int born = 0;
 
@@ -98,7 +99,7 @@ void hd_beside(int64_t n, void (*job)(void *ctx, int64_t i), void *ctx, int seco
 				be_child(b, n, job, ctx, seconds);
 			born++;
 		}
-		if (!born) { /* no process to be had */
+		if (!born) { /* no process could be started */
 			hd_log(HD_LOG_ERROR, "no child process: %s", strerror(errno));
 			exit(1);
 		}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which cores the ranks of a host may use: those of the launcher, and those that other ranks use too.
+ * Finds the cores that the ranks of a host may use: the launcher's mask, control groups' limits, and
+ * cores shared by ranks.
  */
 #include <config.h>
 #include "engine/process/cores.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of a process its name and its parent -> 0: it is gone, or hidden */
+/* Reads the name and the parent of a process. Returns 0 if the process has ended or is hidden. */
 static int look_at(int pid, char name[64], int *parent)
 {
 	char path[40], line[256], *end;

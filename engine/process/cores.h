@@ -5,18 +5,20 @@
 #define HD_ENGINE_CORES_H
 #include <sched.h>
 
-struct hd_core_use { /* of a rank */
+struct hd_core_use { /* one rank's cores and threads */
 	cpu_set_t mask;
 	int threads;
-	int allowed; /* cores whose time its control group may use; 0: all */
+	int allowed; /* the number of cores whose full time its control group may use; 0: no limit */
 };
 
-/* The launcher (mpirun, srun) is an ancestor of this process.  Its mask is what the container, the batch system or the
- * user gives to all its ranks together.  -> 0: there is none */
+/* Gets the mask of the launcher (mpirun, srun), which is an ancestor of this process. It is what the container, the
+ * batch system or the user gives to all ranks together. Returns 0 if there is no launcher. */
 int hd_cores_of_launcher(cpu_set_t *set);
-/* Whole cores whose time the control groups above this process allow, at least 1; 0: all. */
+/* Returns how many cores the control groups above this process allow it to use in full, at least 1. Returns 0 if
+ * they set no limit. */
 int hd_cores_whole(void);
-/* 1: each thread of rank `me`, and of all ranks that share cores with it, directly or through others, can have a core. */
+/* Returns 1 if rank `me`, and all ranks that share cores with it, directly or through others, have a
+ * core for each thread. */
 int hd_cores_suffice(const struct hd_core_use *all, int n, int me);
 
 #endif

@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The one that had the lock may have removed the file meanwhile: then this is a lock on a file without a name. */
+/* Returns whether the lock file has been removed. Its previous holder may have done so since it was opened here; a
+ * lock on a file without a name protects nothing. */
 static int is_removed(int fd)
 {
 	struct stat st;
@@ -21,7 +22,8 @@ static int is_removed(int fd)
 	return !fstat(fd, &st) && !st.st_nlink;
 }
 
-/* 1: taken, 0: another has it, -1: there are no locks here. */
+/* Tries to take the lock. Returns 1 if it is taken, 0 if another process holds it, -1 if files
+ * cannot be locked here. */
 static int take(struct hd_lock_held *l)
 {
 	l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -44,7 +46,7 @@ static void sign(const struct hd_lock_held *l)
 	gethostname(host, sizeof(host) - 1);
 	n = snprintf(text, sizeof(text), "process %ld on %s", (long)getpid(), host);
 	if (ftruncate(l->fd, 0) || write(l->fd, text, (size_t)n) != n)
-		return; /* whose it is stays unknown */
+		return; /* messages of other runs then cannot name the holder */
 }
 
 static int refuse(const struct hd_lock_held *l, const char *dir, struct hd_err *err)

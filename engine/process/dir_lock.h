@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/process/dir_lock.h - a directory that one job at a time writes to.
+ * engine/process/dir_lock.h - a lock on a directory, so that only one job at a time writes to it.
  */
 #ifndef HD_ENGINE_PROCESS_DIR_LOCK_H
 #define HD_ENGINE_PROCESS_DIR_LOCK_H
@@ -10,9 +10,10 @@ struct hd_lock_held {
 	int fd;
 };
 
-/* Takes DIR/.lock, which the system gives back when the process ends, however it ends.  Waits so many seconds for another job that
- * has it, and then fails with HD_EINVAL: the message names that job's host and process.  A file system without locks has none. */
+/* Takes the lock DIR/.lock, which the system releases when the process ends, however it ends. If another job holds it,
+ * waits up to `wait` seconds and then fails with HD_EINVAL and a message that names that job's host and process.
+ * Succeeds without a lock where files cannot be locked. */
 int hd_dir_lock(struct hd_lock_held *l, const char *dir, double wait, struct hd_err *err);
-void hd_dir_unlock(struct hd_lock_held *l); /* removes the file too; of one that is all 0, nothing */
+void hd_dir_unlock(struct hd_lock_held *l); /* also removes the file; a struct of zeros holds no lock */
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is left of a host's memory, and how much processor time there is.  The kernel promises more memory than there is and ends a
- * process when pages are touched, so a program that plans its memory has to ask before it touches any.  It shows all cores to a process
- * that may use a part of their time, and stops all its threads for the rest of each 100 ms once they have used it.
+ * Finds out how much memory and processor time this process may use. The kernel promises more memory than the
+ * host has, and kills a process when it touches pages. So a program that plans its memory has to ask first. A
+ * process sees all cores even where it may use only part of their time. Once that is used up, all its threads
+ * stop for the rest of each 100 ms.
  */
 #include <config.h>
 #include "engine/process/host_limits.h"
@@ -12,7 +13,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The sum of "KEY: number" or "KEY number" of these keys, as the file has it; NAN: it has none of them. */
+/* Returns the sum of the numbers that a file gives for these keys, in the file's unit, or NAN if it contains none of
+ * them. Lines are "KEY: number" or "KEY number". */
 static double sum_of(const char *path, const char *const *keys, int n)
 {
 	char line[512], word[128];
@@ -28,7 +30,7 @@ static double sum_of(const char *path, const char *const *keys, int n)
 	return sum;
 }
 
-/* The first two numbers of a file, NAN where there is none; also where it says "max". */
+/* Reads the first two numbers of a file. A number that is missing, or is "max", becomes NAN. */
 static void numbers_in(const char *dir, const char *name, double to[2])
 {
 	char *path = hd_format("%s/%s", dir, name);
@@ -53,9 +55,10 @@ static double number_in(const char *dir, const char *name)
 struct cgroup_files {
 	const char *controller; /* in /proc/self/cgroup */
 	const char *mount;
-	double (*of)(const struct cgroup_files *v, const char *dir); /* a group's own limit; INFINITY: it has none */
+	double (*of)(const struct cgroup_files *v,
+		     const char *dir); /* what one group leaves; INFINITY: it has no limit */
 	const char *limit, *used;
-	const char *reclaimable[3]; /* of memory.stat: cached files, which give way */
+	const char *reclaimable[3]; /* keys of memory.stat: file caches, which the kernel drops on demand */
 };
 
 static double left_in(const struct cgroup_files *v, const char *dir)
@@ -70,7 +73,8 @@ static double left_in(const struct cgroup_files *v, const char *dir)
 	return limit - used + (isnan(files) ? 0 : files);
 }
 
-/* Version 2 has quota and period in one file; the quota of version 1 is -1 where there is none. */
+/* Returns the cores that one group allows. Version 2 has quota and period in one file; in version 1, quota
+ * -1 means no limit. */
 static double cores_in(const struct cgroup_files *v, const char *dir)
 {
 	double quota[2];
@@ -102,8 +106,8 @@ static const struct cgroup_files of_cores[] = {
 	{ 0 },
 };
 
-/* The group and all above it, up to the mount.  In a container the path may be that of the host and not be here: then the mount
- * itself is the container's group. */
+/* Returns the minimum of v->of over the group and all groups above it, up to the mount. In a container the path may be
+ * that of the host and not exist here; then the mount itself is the container's group. */
 static double least_above(const char *root, const struct cgroup_files *v, const char *path)
 {
 	char *mount = hd_format("%s/%s", root, v->mount), *dir = hd_format("%s%s", mount, path);
@@ -122,7 +126,7 @@ static double least_above(const char *root, const struct cgroup_files *v, const 
 	return least;
 }
 
-/* Version 1 mounts several controllers as one: "cpu,cpuacct". */
+/* Returns whether `name` is in a list of controllers. Version 1 mounts several controllers together: "cpu,cpuacct". */
 static int lists(const char *controllers, const char *name)
 {
 	size_t length = strlen(name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The launcher, seen from inside: the variables it leaves, the terminal it stands on, the command that asks for it.
+ * The launcher, as a rank sees it: its environment variables, its terminal and stderr, and the command that starts it.
  */
 #include <config.h>
 #include "engine/process/launch.h"
@@ -69,7 +69,7 @@ int hd_launch_ranks(void)
 	return all > 1 ? all : 0;
 }
 
-/* srun without --pty gives its tasks none. */
+/* Returns whether this process has a terminal. srun without --pty gives its tasks none. */
 static int has_terminal(void)
 {
 	int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
@@ -81,7 +81,7 @@ static int has_terminal(void)
 
 int hd_launch_unconnected(void)
 {
-	/* mpirun starts its daemons by srun: a rank alone has their variables too. */
+	/* mpirun starts its daemons with srun, so even a single rank of mpirun inherits srun's variables. */
 	return hd_launch_mpi() || getenv("OMPI_COMM_WORLD_SIZE") || has_terminal() ? 0 : hd_launch_ranks();
 }
 
@@ -97,7 +97,8 @@ int hd_launch_on_one_host(void)
 	return all && all == number_of("OMPI_COMM_WORLD_LOCAL_SIZE");
 }
 
-/* mpirun passes on what its ranks print: its own stdout counts.  That of a daemon on another host is /dev/null. */
+/* mpirun passes on what its ranks print, so the stdout of mpirun counts. On another host the parent is a daemon, whose
+ * stdout is /dev/null. */
 int hd_launch_terminal(void)
 {
 	char link[32], to[64] = "";
@@ -116,7 +117,7 @@ int hd_launch_columns(void)
 	char link[32];
 	int fd = -1;
 
-	if (getenv("OMPI_COMM_WORLD_RANK")) { /* that of mpirun: its ranks have one of their own, without a size */
+	if (getenv("OMPI_COMM_WORLD_RANK")) { /* mpirun's terminal counts: the ranks' pseudo-terminal has no size */
 		snprintf(link, sizeof(link), "/proc/%d/fd/1", (int)getppid());
 		fd = open(link, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 	}
@@ -129,7 +130,8 @@ int hd_launch_columns(void)
 
 static int launcher_stderr = -1;
 
-/* Its very descriptor, where that is allowed: in a file both then write one after the other. */
+/* Duplicates the launcher's own stderr descriptor, where that is allowed. If it is a file, both then share its
+ * position and do not overwrite each other. Otherwise opens the same file again. */
 void hd_launch_listen(void)
 {
 	char link[32];
@@ -153,12 +155,12 @@ void hd_launch_tell(const char *text)
 {
 	int fd = launcher_stderr >= 0 ? launcher_stderr : 2;
 
-	/* On a terminal a line of progress, or ^C, is open. */
+	/* On a terminal, the current line may already contain progress, or ^C. */
 	if ((isatty(fd) && write(fd, "\n", 1) < 0) || write(fd, text, strlen(text)) < 0)
-		return; /* nobody reads it */
+		return; /* no reader */
 }
 
-/* PRRTE has no such setting. */
+/* PRRTE has no setting for the time between SIGTERM and SIGKILL. */
 int hd_launch_hurries(void)
 {
 	return getenv("OMPI_COMM_WORLD_RANK") && (hd_launch_prrte() || !getenv("OMPI_MCA_odls_base_sigkill_timeout"));
@@ -173,7 +175,8 @@ void hd_launch_deaf(void)
 		dup2(launcher_stderr, 2);
 }
 
-/* Open MPI 5 closes the pipes of all ranks as soon as one has died.  A daemon on another host has no stderr that is read. */
+/* Open MPI 5 closes the pipes of all ranks as soon as one has died. A daemon on another host has no stderr
+ * that anybody reads. */
 void hd_launch_lost(void)
 {
 	if (!hd_launch_prrte() || !hd_launch_on_one_host())
@@ -183,7 +186,7 @@ void hd_launch_lost(void)
 	hd_launch_deaf();
 }
 
-/* mpirun counts cores, not what runs on them at once. */
+/* Returns the number of physical cores, which mpirun counts, rather than of hardware threads. */
 static int64_t cores(void)
 {
 	long threads = sysconf(_SC_NPROCESSORS_ONLN);
@@ -224,8 +227,9 @@ static void add_quoted(char **text, const char *word)
 	free(q);
 }
 
-/* mpirun waits so long between SIGCONT and SIGTERM, and again before SIGKILL: no longer than is needed.  Where the user binds, nothing
- * else is asked for: Open MPI 5 refuses an option that is there twice. */
+/* mpirun waits odls_base_sigkill_timeout seconds between SIGCONT and SIGTERM, and again before SIGKILL, so that
+ * is no longer than needed. If the user's options bind ranks, no binding is added: Open MPI 5 refuses an option
+ * that is given twice. */
 char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int argc, char **argv)
 {
 	char *text = hd_format("mpirun%s%s -np %lld", *options ? " " : "", options, (long long)ranks), *wait;
@@ -244,7 +248,7 @@ char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int
 	return text;
 }
 
-/* The shell becomes the program, which then gets the signals itself. */
+/* With exec the shell becomes the program, which then gets signals directly. */
 char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
 {
 	const char *alone = getenv("SLURM_STEP_NUM_TASKS") ? "env -u SLURM_STEP_NUM_TASKS" : "";

@@ -1,56 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/process/launch.h - what a process can tell of how it was started, and what to type instead.
+ * engine/process/launch.h - finds out how a process was started, and builds and runs commands that start ranks.
  */
 #ifndef HD_ENGINE_LAUNCH_H
 #define HD_ENGINE_LAUNCH_H
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Before MPI is up.  1: the launcher calls this rank 0, or there is no launcher. */
+/* Returns 1 if the launcher calls this rank 0, or if there is no launcher. Works before MPI has begun. */
 int hd_launch_first(void);
-/* From now on this process sees what it would if a launcher had started it as this rank. */
+/* Sets the environment as if a launcher had started this process as the given rank. */
 void hd_launch_pretend(const char *rank);
-/* 1: mpirun or the like has started this process with others. */
+/* Returns 1 if mpirun or a similar launcher has started this process and others, which MPI connects. */
 int hd_launch_mpi(void);
-/* Of the ranks that the launcher has started with this one, those on other hosts; 0: none, or there is no launcher. */
+/* Returns how many of the ranks that the launcher has started are on other hosts; 0 without a launcher. */
 int hd_launch_elsewhere(void);
-/* How many ranks the launcher has started, this one too; 0: one, or there is no launcher. */
+/* Returns how many ranks the launcher has started, including this one; 0 if it is the only one or
+ * there is no launcher. */
 int hd_launch_ranks(void);
-/* How many tasks srun has started with this one where MPI connects none of them; 0: it does, or this is a task alone.  In a shell that
- * srun has started on a terminal a program is alone on purpose. */
+/* Returns how many tasks srun has started, including this one, if MPI does not connect them. Returns 0 if MPI does,
+ * or if this task is the only one. It also returns 0 in a shell that srun has started on a terminal: there a program
+ * is alone on purpose. */
 int hd_launch_unconnected(void);
-/* 1: the launcher is PRRTE, that of Open MPI 5. */
+/* Returns 1 if the launcher is PRRTE, which is that of Open MPI 5. */
 int hd_launch_prrte(void);
-/* 1: Open MPI says that all ranks are on this host. */
+/* Returns 1 if Open MPI says that all ranks are on this host. */
 int hd_launch_on_one_host(void);
-/* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
+/* Returns whether output ends up on a terminal. The pseudo-terminal that mpirun gives to its ranks does not count. */
 int hd_launch_terminal(void);
-int hd_launch_columns(void); /* of that terminal; 80 where it does not say */
-/* listen: before signals are handled.  deaf: the launcher has told this process to end.  mpirun takes nothing more that
- * is printed, and a write would wait for it until it kills. What is buffered for it is dropped, and messages go where its
- * own went. */
+int hd_launch_columns(void); /* returns the width of that terminal; 80 if unknown */
+/* Once mpirun ends a job it reads no more output, so a write would block until mpirun kills the writer. For this case,
+ * call hd_launch_listen before signals are handled. Call hd_launch_deaf when the launcher has told this process to
+ * end: it drops buffered output, and sends messages to the launcher's own stderr. */
 void hd_launch_listen(void);
 void hd_launch_deaf(void);
-/* A rank of this host has died: deaf, where the launcher then takes nothing more. */
+/* Says that a rank of this host has died. Acts like hd_launch_deaf if the launcher then reads no more output. */
 void hd_launch_lost(void);
-/* Writes text where the launcher's own messages go, from any thread. */
+/* Writes text to the launcher's own stderr, or to this process's if that is not known; any thread may call it. */
 void hd_launch_tell(const char *text);
-/* 1: the launcher is mpirun, and nothing has told it to wait: it kills its ranks within a second after it has passed SIGTERM on. */
+/* Returns 1 if the launcher is mpirun and was not told to wait: it kills its ranks within a second of
+ * passing SIGTERM on. */
 int hd_launch_hurries(void);
-/* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
- * shell; malloc'ed.  options: the user's own for mpirun, as they are; "": none. */
+/* Returns the command, quoted for a shell, that starts argv on so many ranks. They get so many seconds to save after a
+ * signal. The caller frees it. options: the user's own for mpirun, which are not quoted; "" if none. */
 char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int argc, char **argv);
-/* The same for a shell that becomes it; one rank needs no launcher.  What it prints goes to the file output; malloc'ed. */
+/* Returns the same for a shell that execs it, with output to the file `output`; the caller frees it. One rank is
+ * started without a launcher. */
 char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
-/* Runs that.  -> the status, 0: it succeeded. */
+/* Runs that command. Returns its status as from waitpid, so 0 if it succeeded, or -1 if it was not started. */
 int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
 
-/* From hold on SIGTERM, SIGINT and SIGHUP do not end this process.  The first one is passed on to what hd_launch_run runs, which runs
- * nothing after it. */
+/* After hd_launch_hold, SIGTERM, SIGINT and SIGHUP do not end this process. The first one is passed on to the command
+ * that hd_launch_run is running; after it, hd_launch_run starts no command. */
 void hd_launch_hold(void);
-void hd_launch_pass_on(pid_t to); /* or to another process that this one waits for; 0: to nobody */
-void hd_launch_let(void);         /* ends the process by the signal that came meanwhile; returns if there was none */
-/* In a child: SIGTERM when its parent ends before it. */
+void hd_launch_pass_on(pid_t to); /* passes the signal on to another process that this one waits for; 0: to none */
+void hd_launch_let(void);         /* undoes hold; ends the process if a signal came meanwhile, else returns */
+/* Makes the kernel send SIGTERM to this process if its parent ends before it. For children. */
 void hd_launch_die_with_parent(void);
 
 #endif

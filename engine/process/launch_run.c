@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Commands that this process starts and waits for, and the signals that ask it to end meanwhile.
+ * Runs commands and waits for them, and handles signals that ask this process to end meanwhile.
  *
- * A handler, and no mask: threads that are there already would take a signal that only this one blocks.  The command is a process
- * group of its own, so that what a terminal sends to all comes to it once, from here.
+ * A handler takes the signals. Blocking them would not do: a signal that only this thread blocks would go to other
+ * threads that exist already. The command is a process group of its own, so a signal that a terminal sends to its
+ * foreground group reaches it once, from here.
  */
 #include <config.h>
 #include "engine/process/launch.h"
@@ -17,10 +18,10 @@
 static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
 static struct sigaction before[HD_LEN(signals)];
 static int held;
-static volatile sig_atomic_t asked; /* the first signal that came; 0: none */
-static volatile pid_t target;       /* of kill(); 0: nobody */
+static volatile sig_atomic_t asked; /* the first signal that came, or 0 */
+static volatile pid_t target;       /* the argument of kill(), or 0 if there is no process to pass the signal on to */
 
-/* Once: mpirun takes a second signal as the order to leave its ranks alone. */
+/* Passes on only the first signal: mpirun takes a second one as the order to abandon its ranks. */
 static void pass_on(int sig)
 {
 	int error = errno;
@@ -39,7 +40,7 @@ void hd_launch_hold(void)
 
 	for (size_t i = 0; i < HD_LEN(signals) && !held; i++) {
 		sigaction(signals[i], NULL, &before[i]);
-		if (before[i].sa_handler != SIG_IGN) /* as nohup leaves it */
+		if (before[i].sa_handler != SIG_IGN) /* an ignored signal stays so: nohup ignores SIGHUP */
 			sigaction(signals[i], &act, NULL);
 	}
 	held = 1;
@@ -52,7 +53,7 @@ static void give_back(void)
 	held = 0;
 }
 
-/* A signal that has come before anybody was there to take it is passed on now. */
+/* If a signal came before there was a process to pass it on to, it is passed on now. */
 void hd_launch_pass_on(pid_t to)
 {
 	target = to;
@@ -67,7 +68,6 @@ void hd_launch_let(void)
 		raise(asked);
 }
 
-/* Its parent is gone without a word: nobody waits for it. */
 void hd_launch_die_with_parent(void)
 {
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -85,7 +85,8 @@ static void start(const char *command, const sigset_t *mask)
 	_exit(127);
 }
 
-/* All signals wait while there are two processes with one handler. */
+/* Starts the command. All signals are blocked around the fork, after which the child still has
+ * the parent's handler. */
 static pid_t begin(const char *command)
 {
 	sigset_t all, mask;
@@ -97,7 +98,7 @@ static pid_t begin(const char *command)
 	if (!pid)
 		start(command, &mask);
 	if (pid > 0 && held) {
-		setpgid(pid, pid); /* the child does it too: whoever comes first */
+		setpgid(pid, pid); /* the child does the same: whichever comes first */
 		hd_launch_pass_on(-pid);
 	}
 	sigprocmask(SIG_SETMASK, &mask, NULL);
