@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The run that heddle run starts.  Signals are not handled but waited for, with the end of the child among them, so that none comes
- * at a wrong moment.  What asks this process to end is passed on as SIGUSR1: mpirun hands that to its ranks, and waits for them as
- * long as they need to save, where it would end them a second after a SIGTERM.
+ * Runs the command that heddle run starts. Signals, including the end of the child, are not handled but waited for, so
+ * that none comes at a wrong moment. A request to end is passed on as SIGUSR1. mpirun passes that on to its ranks, and
+ * waits for them as long as they need to save. After SIGTERM it would kill them within a second.
  */
 #include <config.h>
 #include "engine/elastic/elastic.h"
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EARLY 1.0 /* seconds: before mpirun listens, a signal would end it */
+#define EARLY 1.0 /* seconds until mpirun handles signals; an earlier one would kill it */
 
 static sigset_t waited_for;
 
@@ -43,14 +43,15 @@ void hd_child_pending(struct hd_child_asked *asked)
 		note(sig, asked);
 }
 
-/* A group of its own: what a terminal sends to all comes here alone, and is passed on once. */
+/* Becomes the command, in a process group of its own: a signal from a terminal then reaches only heddle run, which
+ * passes it on once. */
 static void start(const char *command) __attribute__((noreturn));
 static void start(const char *command)
 {
 	int null = open("/dev/null", O_RDONLY);
 
 	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody would restart it */
+	prctl(PR_SET_PDEATHSIG, SIGTERM); /* without heddle run, nobody would restart it */
 	if (null >= 0)
 		dup2(null, 0);
 	sigprocmask(SIG_UNBLOCK, &waited_for, NULL);

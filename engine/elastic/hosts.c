@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which hosts of a hostfile are there.
+ * Reads a hostfile and finds out which of its hosts answer.
  */
 #include <config.h>
 #include "engine/elastic/elastic.h"
@@ -19,7 +19,8 @@ static int answers(const char *probe, const char *host)
 	return !status;
 }
 
-/* Names go into a command: letters, digits, dots, dashes. */
+/* Returns whether s can be a host's name. Names become part of a shell command, so only letters, digits and .
+ * - _ : are allowed. */
 static int is_name(const char *s)
 {
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:";
@@ -29,14 +30,14 @@ static int is_name(const char *s)
 
 struct hostfile {
 	const char *path, *probe;
-	int64_t line, slots, lost; /* the line that is read; of the lines so far */
+	int64_t line, slots, lost; /* the number of the current line; slots found and hosts lost up to it */
 	FILE *kept;
 };
 
-/* -- the keys of a line, by the spellings that Open MPI 4 reads -------------------------------- */
+/* -- the keys of a line, in all spellings that Open MPI 4 reads -------------------------------- */
 struct host_keys {
 	int64_t slots, most; /* -1: not given */
-	char *others;        /* " KEY=VALUE" of what only mpirun needs; malloc'ed, or NULL */
+	char *others;        /* " KEY=VALUE" for each key that only mpirun needs; malloc'ed, or NULL */
 };
 
 static int is_one_of(const char *key, const char *const *names)
@@ -76,7 +77,7 @@ static int take_key(const struct hostfile *f, const char *key, const char *value
 	return HD_OK;
 }
 
-/* Blanks may stand around the =. */
+/* Reads KEY = VALUE pairs, with or without blanks around the =. */
 static int read_keys(const struct hostfile *f, const char *at, struct host_keys *k, struct hd_err *err)
 {
 	char key[64], value[64];

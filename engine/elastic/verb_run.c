@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle run: mpirun of heddle train, started again from the newest checkpoint with the ranks that are left when some are lost.
+ * heddle run: starts heddle train with mpirun. When ranks are lost, starts it again from the newest checkpoint with
+ * the ranks that are left.
  *
- * A checkpoint has no layout and a sample no rank, so fewer ranks make the same steps of the same global batches.  Which number of ranks
- * the layout can be planned for, check says.
+ * Checkpoints do not depend on the layout, nor samples on ranks, so fewer ranks do the same steps on the same global
+ * batches. heddle check tells for which numbers of ranks the layout can be planned.
  */
 #include <config.h>
 #include "engine/elastic/elastic.h"
@@ -24,9 +25,9 @@
 #include <unistd.h>
 
 #define PATIENCE \
-	2 /* seconds: mpirun waits so long, twice, for ranks that a fault has left; what asks to end is no matter of its own */
+	2 /* seconds that mpirun waits, twice, for the remaining ranks after a failure; requests to end do not use it */
 
-/* DIR/latest as a save has left it: each writes it anew. All 0: there is none. */
+/* Identity and time of the file DIR/latest, which each save replaces; all 0 if there is no such file. */
 struct saved_last {
 	ino_t file;
 	struct timespec at;
@@ -36,14 +37,14 @@ struct elastic {
 	const struct hd_cli *c;
 	struct hd_conf *conf;
 	const char *dir;
-	int64_t least, most, left; /* ranks: asked for; that there are */
-	int64_t restarts, tries;   /* restarts without a new checkpoint: allowed, made */
+	int64_t least, most, left; /* numbers of ranks: the fewest and the most allowed; how many are left */
+	int64_t restarts, tries; /* restarts without a new checkpoint: how many are allowed, and how many there were */
 	char *program;
-	char *hostfile;                     /* of those that are there; or NULL */
-	char *newest;                       /* checkpoint when the run was started; or NULL */
-	int given;                          /* checkpoint.resume is a path, or no: until this run saves, it holds */
+	char *hostfile;                     /* lists the hosts that answer; or NULL */
+	char *newest;                       /* the newest checkpoint when the last run was started; or NULL */
+	int given;                          /* checkpoint.resume is a path, or no; it applies until this run saves */
 	char *chosen;                       /* that path; or NULL */
-	struct saved_last at_first, before; /* of heddle run; of the run that was started last */
+	struct saved_last at_first, before; /* when heddle run began; when the last run was started */
 	struct hd_child_asked asked;
 };
 
@@ -67,7 +68,7 @@ static int read_ranks(struct elastic *e, struct hd_err *err)
 	return HD_OK;
 }
 
-/* Opened: the attributes of a name may be old where the directory is another host's. */
+/* Opens DIR/latest to get its current attributes: those of a name may be stale if the directory is on another host. */
 static struct saved_last last_save(const struct elastic *e)
 {
 	char *path = hd_format("%s/latest", e->dir);
@@ -117,14 +118,15 @@ static char *newest(const struct elastic *e)
 	return hd_checkpoint_find(e->dir, &none);
 }
 
-/* From the newest in dir; else from what checkpoint.resume says.  Before this run has saved, the newest may be another run's. */
+/* Returns whether the next run starts from the newest checkpoint in dir, rather than from what checkpoint.resume says.
+ * Before this run has saved, the newest one may be another run's. */
 static int is_from_newest(const struct elastic *e)
 {
 	return e->newest && (!e->given || has_saved_since(e, &e->at_first));
 }
 
 /* -- commands -------------------------------------------------------------------------------- */
-/* heddle VERB CONF --set ... [--ranks N]; NULL-terminated, malloc'ed. */
+/* Returns the arguments of heddle VERB CONF --set ... [--ranks N], NULL-terminated, for arguments_free. */
 static char **arguments(struct elastic *e, const char *verb, int64_t ranks, int *argc)
 {
 	char **argv = hd_alloc((size_t)(2 * e->c->nsets + 8) * sizeof(*argv));
@@ -183,7 +185,8 @@ static char *message_of(const char *file)
 	return found;
 }
 
-/* Whether it can be planned; why not: malloc'ed. */
+/* Returns whether the layout can be planned for so many ranks. If not, *why becomes the reason, unless it is set
+ * already; the caller frees it. */
 static int can_be(struct elastic *e, int64_t ranks, const char *file, char **why)
 {
 	int argc;
@@ -196,7 +199,8 @@ static int can_be(struct elastic *e, int64_t ranks, const char *file, char **why
 	return !status;
 }
 
-/* The most ranks of those that are left; 0: none, err says why. */
+/* Returns the largest number of ranks, among those left, that the layout can be planned for; 0 with
+ * err if there is none. */
 static int64_t fits(struct elastic *e, struct hd_err *err)
 {
 	char *file = hd_file_temporary("heddle-run"), *why = NULL;
@@ -220,7 +224,7 @@ static int64_t fits(struct elastic *e, struct hd_err *err)
 }
 
 /* -- what is left ---------------------------------------------------------------------------- */
-/* The hosts that answer; without a hostfile all ranks are here. */
+/* Finds the hosts that answer, and updates `left`. Without a hostfile all ranks are on this host. */
 static int look_for_hosts(struct elastic *e, int64_t *lost, struct hd_err *err)
 {
 	const char *given = hd_cli_str(e->c, "hostfile", NULL);
@@ -260,13 +264,13 @@ static void say_again(const struct elastic *e, int status, int64_t ranks)
 	free(more);
 }
 
-/* After a run that did not end by itself.  -> 1: to be started again */
+/* Looks at a run that ended before its last step. Returns 1 if it is to be started again. */
 static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
 {
 	int64_t hosts = 0;
 	int progress = has_saved_since(e, &e->before);
 
-	e->left = WIFSIGNALED(status) ? ranks : ranks - 1; /* mpirun itself: its ranks are not to blame */
+	e->left = WIFSIGNALED(status) ? ranks : ranks - 1; /* a signal ended mpirun itself: no rank is lost */
 	if (hd_cli_has(e->c, "hostfile")) {
 		e->left = ranks;
 		if (look_for_hosts(e, &hosts, err) < 0)
@@ -275,7 +279,7 @@ static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *er
 			e->left = ranks - 1 < e->left ? ranks - 1 : e->left;
 	}
 	if (!is_lost(status) && !hosts)
-		return 0; /* an error, which it has said */
+		return 0; /* an error, which the run has reported */
 	e->tries = progress ? 0 : e->tries + 1;
 	if (e->tries > e->restarts)
 		return hd_err_set(err, HD_EIO, "run: no checkpoint was made in %lld restart%s (--restarts)",
@@ -311,10 +315,12 @@ static int one_run(struct elastic *e, int64_t *ranks, int *status, struct hd_err
 	return err->code;
 }
 
-/* Behind 128 and all signals: mpirun's own status. Open MPI 5 ends with 250 when a signal comes while it starts its daemons. */
+/* Statuses from here on lie above 128 + any signal and are mpirun's own. Open MPI 5 ends with 250 when a signal comes
+ * while it starts its daemons. */
 #define NEVER_BEGAN 192
 
-/* The signal may have come before mpirun or a rank listened: that ends them, and mpirun's status may be 0 then. */
+/* Returns the exit status of a run that was asked to end. If the signal came before mpirun or a rank handled it, it
+ * killed them, and mpirun's status may be 0. */
 static int end(struct elastic *e, int status, struct hd_err *err)
 {
 	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
@@ -330,12 +336,13 @@ static int end(struct elastic *e, int status, struct hd_err *err)
 	e->newest = newest(e);
 	if (!is_from_newest(e))
 		return hd_err_set(err, HD_EIO, "run: asked to end before it had begun: nothing is saved");
-	if (!has_saved_since(e, &e->before)) /* else the run has said so */
+	if (!has_saved_since(e, &e->before)) /* otherwise the run has reported it */
 		hd_log(HD_LOG_INFO, "run: asked to end; saved in %s", e->dir);
 	return 0;
 }
 
-/* A run that has made its steps has saved the last of them.  Open MPI 5 also ends with status 0 when it has lost a host. */
+/* Returns whether the run has done all its steps: then there is a checkpoint of the last one. The status does not
+ * tell, because Open MPI 5 also ends with 0 when it has lost a host. */
 static int is_done(struct elastic *e)
 {
 	struct hd_train_config t;
@@ -344,14 +351,14 @@ static int is_done(struct elastic *e)
 	long long step = -1;
 
 	if (hd_train_config_read(e->conf, &t, &none) < 0)
-		return 1; /* unlikely: the run has read it */
+		return 1; /* unlikely, since the run has read the same file */
 	free(e->newest);
 	e->newest = newest(e);
 	name = e->newest && is_from_newest(e) ? strrchr(e->newest, '/') : NULL;
 	return name && sscanf(name, "/step-%lld", &step) == 1 && step >= t.steps;
 }
 
-/* -> the exit status */
+/* Starts runs until one has done all steps, cannot go on, or was asked to end. Returns the exit status. */
 static int supervise(struct elastic *e, struct hd_err *err)
 {
 	int64_t ranks, hosts;
