@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a call is called in messages, where it goes, and how many bytes it moves.
+ * Names of calls for messages, their peers, and how many bytes they move.
  */
 #include <config.h>
 #include "engine/device/call.h"
@@ -77,8 +77,8 @@ int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 	}
 }
 
-/* What a ring would make this member send.  A broadcast is a pipeline along the ring, which ends in
- * front of its root. */
+/* Returns the bytes that this member would send if the collective were a ring. A broadcast is a pipeline along the
+ * ring, which ends just before the root. */
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index)
 {
 	int64_t s = hd_comm_size(dtype, count);

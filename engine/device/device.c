@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What all devices share: attributes as text, names and sizes of dtypes.
+ * Code that all devices share: attributes as text, and names and sizes of dtypes.
  */
 #include <config.h>
 #include "engine/device/device.h"
@@ -39,7 +39,7 @@ int64_t hd_attr_int(const char *attr, const char *key, int64_t otherwise)
 
 int hd_dtype_bytes(uint32_t dtype)
 {
-	/* HD_DTYPE_B1: of the smallest piece that has an address */
+	/* HD_DTYPE_B1: the size of the smallest piece that has an address, which is a byte */
 	return (int)(HD_BITS(dtype) + 7) / 8;
 }
 

@@ -1,186 +1,198 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/device/device.h - what the engine asks of a device: kernels by name, memory, queues and events.
  *
- * A kernel is prepared once for the shapes of a launch (nothing is allocated after that) and then run every step with
- * new addresses.  Tensors are dense and row-major in the order of their dims.  All arithmetic on bf16 operands is made
- * in fp32 or better.
+ * A kernel is prepared once for the shapes of a launch (nothing is allocated after that) and then run every step
+ * with new addresses. Tensors are dense and row-major in the order of their dims. All arithmetic on bf16 operands is
+ * done in fp32 or better.
  */
 #ifndef HD_ENGINE_DEVICE_H
 #define HD_ENGINE_DEVICE_H
 #include <heddle/graph.h>
 #include "engine/base/err.h"
 
-struct hd_view { /* one operand, as one rank holds it */
+struct hd_view { /* one operand: a rank's part of a tensor */
 	uint32_t dtype, ndim;
 	const struct hd_dim *dims[HD_MAX_DIMS]; /* equal pointers are the same dim */
 	int64_t n[HD_MAX_DIMS];                 /* local extents */
 	int64_t off[HD_MAX_DIMS];               /* global index of the slice's first element, per dim */
-	/* Where a rank has two pieces of a dim, the second begins at local index `fold`, and `skip` elements are between them. */
+	/* Where a rank has two pieces of a dim, the second one begins at local index `fold`, `skip` elements after the
+	 * first one ends. */
 	int64_t fold[HD_MAX_DIMS], skip[HD_MAX_DIMS];
-	/* Logical extent of the whole dim is dims[i]->n: entries whose global index (off + i) is not below it are padding. */
+	/* The logical extent of dim i is dims[i]->n: entries whose global index (off[i] + ...) is not
+	 * below it are padding. */
 };
 
 enum {
 	HD_NEVER_ADDS = 1,       /* hd_run.acc of this launch is never 1 */
-	HD_NEVER_OVERWRITES = 2, /* nor 0 */
+	HD_NEVER_OVERWRITES = 2, /* hd_run.acc of this launch is never 0 */
 };
 
 struct hd_kernel_desc {
-	const char *attr; /* "key=value key=value"; of map: the expression itself */
+	const char *attr; /* "key=value key=value"; for kernel map, the expression itself */
 	uint32_t nin, nout;
 	const struct hd_view *in, *out;
-	uint32_t never; /* HD_NEVER_ADDS, HD_NEVER_OVERWRITES, or 0: both may be asked for */
+	uint32_t never; /* HD_NEVER_ADDS, HD_NEVER_OVERWRITES, or 0 if hd_run.acc may be either */
 };
 
-struct hd_prep { /* what prepare leaves for run */
+struct hd_prep { /* what prepare stores for run */
 	int64_t n[16];
 	double f[8];
 	void *state;                  /* owned by the kernel */
-	void (*release)(void *state); /* NULL: state needs none */
+	void (*release)(void *state); /* NULL: state need not be released */
 };
 
-struct hd_run { /* what changes from launch to launch */
+struct hd_run { /* values that change from launch to launch */
 	uint64_t seed;
-	int64_t step;    /* 1-based */
-	int64_t sample0; /* global index (within the step's global batch) of index 0 of dim `batch` of this micro-batch */
-	int32_t acc;     /* 1: outputs are added to (kernels with HD_K_ACC or HD_K_ACC_REST); 0: overwritten */
-	int32_t train;   /* 0: evaluation, dropout is the identity */
+	int64_t step;     /* 1-based */
+	int64_t sample0;  /* global index (in the step's global batch) of index 0 of dim `batch` of this micro-batch */
+	int32_t acc;      /* 1: add to the outputs (kernels with HD_K_ACC or HD_K_ACC_REST); 0: overwrite them */
+	int32_t train;    /* 0: evaluation, dropout is the identity */
 	int64_t position; /* kernel select: the position whose row is taken */
-	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: the first so many of each rows_most are in
-	 * use. rows_most 0: all are. */
+	/* For ragged operands of kernels with HD_K_ROWS: they have rows_most rows, of which the first `rows` are in
+	 * use. rows_most 0: no operand is ragged. */
 	int64_t rows, rows_most;
-	/* Of a device with memory of its own, in it: numbers whose sum is `rows`, which is not set then. */
+	/* On a device with memory of its own, `rows` is not set: it is the sum of these counts, which
+	 * are in that memory. */
 	const int32_t *row_counts;
 	int64_t nrow_counts;
 	double lr;
 	double loss_scale;          /* 1 / (tokens of the global batch): the seed of backward */
-	void *queue;                /* of a device with memory of its own: set by begin */
-	const void *step_constants; /* likewise: its copy of what changes from step to step */
+	void *queue;                /* for a device with memory of its own: set by begin */
+	const void *step_constants; /* likewise: the device's copy of values that change from step to step */
 };
 
 enum {
-	HD_K_ACC = 1,      /* outputs can be added to (hd_run.acc) */
-	HD_K_ROWS = 2,     /* elementwise: looks at hd_run.rows */
-	HD_K_ACC_REST = 4, /* outputs can be added to, all but the first */
+	HD_K_ACC = 1,      /* can add to its outputs (hd_run.acc) */
+	HD_K_ROWS = 2,     /* elementwise; uses hd_run.rows */
+	HD_K_ACC_REST = 4, /* can add to all its outputs but the first */
 };
 
-struct hd_joint {
+struct hd_joint { /* one of the launches that are joined */
 	const struct hd_prep *prep;
 	void *const *out, *const *in;
 	int32_t acc;
-}; /* a launch among several */
+};
 
 struct hd_kernel {
 	const char *name;
 	uint32_t flags;
-	/* Checks shapes and dtypes, fills p.  0 or HD_E..., text in err. */
+	/* Checks shapes and dtypes, and fills in p. Returns 0, or HD_E... with a message in err. */
 	int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err);
 	void (*run)(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r);
-	/* Launches of this kernel that follow each other, as one; NULL: it has no way to.  join: n of them, before the first step,
-	 * each with the addresses it always has; NULL: not these. */
+	/* Run consecutive launches of this kernel as one; NULL if it cannot. join prepares n launches before the first
+	 * step, each with addresses that never change. It returns NULL if it cannot join these. */
 	void *(*join)(const struct hd_joint *l, size_t n);
 	void (*run_joined)(void *joined, const struct hd_run *r);
 	void (*unjoin)(void *joined);
-	/* Bytes of the host's memory that a launch takes for values of its own, which the launches of a device share; without
-	 * preparing it.  NULL: none, or they are the device's. */
+	/* Returns the bytes of host memory that a launch needs for temporary values, without preparing it. All
+	 * launches of a device share this memory. NULL: no such memory, or it is the device's. */
 	int64_t (*scratch)(const struct hd_kernel_desc *d, int threads);
-	/* The least seconds that a launch is known to take on this machine, measured now if it has to be; any: with operands in
-	 * whatever layout.  0, or the slot NULL: not known. */
+	/* Returns a lower bound of the seconds that a launch takes on this machine, measured now if necessary, or 0 if
+	 * unknown. any: for operands in any layout. NULL: unknown. */
 	double (*bound)(const struct hd_prep *p, int any);
-	/* Bytes of the host's memory for a table that lives as long as launches of it, without preparing one.  Launches with the same
-	 * number in *same have one table.  NULL: none that is worth counting. */
+	/* Returns the bytes of host memory for a table that lives as long as the launches that use it, without
+	 * preparing one. Launches with the same number in *same share a table. NULL: no table worth counting. */
 	int64_t (*kept)(const struct hd_kernel_desc *d, uint64_t *same);
 };
 
-/* Exchanges measured choices between ranks: rank 0 measures the union of what is missing while the others wait, and all
- * ranks get the same answer.  `wanted` and the result are texts, one key per line / "key value" per line; the result is
- * malloc'ed.  NULL exchange: one process decides alone. */
+/* Exchanges measured choices between ranks: rank 0 measures the union of what is missing while the others wait, and
+ * all ranks get the same answer. `wanted` has one key per line, and the result "key value" lines; the caller frees the
+ * result. A NULL exchange means that one process decides alone. */
 struct hd_exchange {
 	void *ctx;
-	char *(*gather)(void *ctx, const char *wanted); /* rank 0: all texts joined; else: NULL */
-	char *(*bcast)(void *ctx, const char *text);    /* of rank 0, to all */
+	char *(*gather)(void *ctx, const char *wanted); /* returns all texts joined on rank 0, NULL on the others */
+	char *(*bcast)(void *ctx, const char *text);    /* returns the text of rank 0 on all ranks */
 };
 
 struct hd_device_ops {
 	const char *name;
 	int (*open)(int threads, struct hd_err *err);
 	void (*close)(void);
-	const struct hd_kernel *(*kernel)(const char *name); /* NULL: has none */
-	/* Before the first prepare; yes: nothing that kernels compute may depend on timing or on the number of threads.  NULL: it
-	 * never does. */
+	const struct hd_kernel *(*kernel)(const char *name); /* returns NULL if the device has no such kernel */
+	/* Called before the first prepare. yes: no result of a kernel may depend on timing or on the number of
+	 * threads. NULL: no result ever does. */
 	void (*fixed)(int yes);
-	/* After all prepares, before the first run: choices that timing decides (which implementation of a product).
-	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
+	/* Called after all prepares, before the first run. Makes the choices that timing decides, such as the
+	 * implementation of a product. `known`: "key value" lines from a cache or a checkpoint, or "". Returns a text
+	 * of all choices in force; the caller frees it. */
 	char *(*autotune)(const char *known, const struct hd_exchange *x);
-	/* FLOP/s of a large product on all threads of this process, measured once. */
+	/* Returns the FLOP/s of a large product on all threads of this process, measured once. */
 	double (*matmul_rate)(uint32_t dtype);
-	double (*peak)(uint32_t dtype); /* FLOP/s by the maker's word; NULL: not known */
-	/* A sentence to warn of, if dtype is slow here; it or the slot NULL: nothing. */
+	double (*peak)(uint32_t dtype); /* returns the FLOP/s that the manufacturer states; NULL: unknown */
+	/* Returns a sentence to warn with if dtype is slow on this device, else NULL. The slot may be NULL. */
 	const char *(*slow)(uint32_t dtype);
-	/* After all prepares: what slots `scratch` and `kept` of the kernels say is taken; NULL: none. */
+	/* Called after all prepares. Returns the memory that the kernels' slots `scratch` and `kept`
+	 * account for. NULL: none. */
 	int64_t (*scratch)(void);
 
-	/* After a step: what its user should know, malloc'ed; it or the slot NULL: nothing new. */
+	/* Called after a step. Returns a new message for the user, which the caller frees, or NULL. The
+	 * slot may be NULL. */
 	char *(*warning)(void);
 
-	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
-	 * `run` only enqueues, all in one order, and these wait where they say so. */
-	void (*among)(int local_rank, int local_size);    /* before open: which of the devices of this host */
-	int64_t (*memory)(int64_t *left);                 /* bytes of the device's, and how many of them are free */
-	char *(*describe)(void);                          /* for the start of a run, malloc'ed */
-	void *(*alloc)(size_t bytes, struct hd_err *err); /* zeroed, 256-byte aligned */
+	/* The following slots are for a device with memory of its own. There `run` only enqueues. All its work runs in
+	 * the order in which it is enqueued, and the slots wait only where they say so. If all are NULL, kernels
+	 * compute in host memory, and `run` returns when it is done. */
+	void (*among)(int local_rank, int local_size); /* called before open; chooses one of the host's devices */
+	int64_t (*memory)(int64_t *left); /* returns the bytes of device memory; *left: of these, the free ones */
+	char *(*describe)(void);          /* returns a text for the start of a run; the caller frees it */
+	void *(*alloc)(size_t bytes, struct hd_err *err); /* returns zeroed memory, 256-byte aligned */
 	void (*free)(void *p);
-	void *(*alloc_host)(size_t bytes, struct hd_err *err); /* host memory that copies run fastest from; zeroed */
+	void *(*alloc_host)(size_t bytes, struct hd_err *err); /* returns zeroed host memory that copies fastest */
 	void (*free_host)(void *p);
-	/* Memory of the host's that is there already becomes as fast, if it can; until close. */
+	/* Makes existing host memory as fast to copy, if possible, until close. */
 	void (*pin)(void *host, size_t bytes);
-	void (*put)(void *device, const void *host, size_t bytes); /* in order; `host` can be changed on return */
-	/* In order; `host` (of alloc_host) stays as it is until it is done. */
+	void (*put)(void *device, const void *host, size_t bytes); /* enqueues; `host` may be changed on return */
+	/* Enqueues a copy; `host` (from alloc_host) must not change until the copy is done. */
 	void (*load)(void *device, const void *host, size_t bytes);
 	void (*get)(void *host, const void *device, size_t bytes); /* waits */
-	/* A copy that runs beside kernels: it begins when what was enqueued before it is done, and `moved` waits for it: on the
-	 * host for one to the host, else what is enqueued afterwards does.  request: from 0, each once at a time. */
+	/* move starts a copy that runs concurrently with kernels, once all work enqueued before it is done. moved
+	 * waits for it: on the host if the copy is to the host; otherwise only work that is enqueued later waits.
+	 * request: a number from 0, used by one copy at a time. */
 	void (*move)(void *to, const void *from, size_t bytes, int to_host, int64_t request);
 	void (*moved)(int64_t request);
-	void (*begin)(struct hd_run *r);   /* a step's numbers: before kernels run with them */
-	int (*ready)(void);                /* 1: all that was enqueued is done */
-	int (*finish)(struct hd_err *err); /* waits for all; what went wrong since the last time, naming the kernel */
-	/* Launches between record and recorded are kept instead of run; NULL: not possible, and nothing was run.  replay
-	 * enqueues them again. */
+	void (*begin)(struct hd_run *r); /* takes a step's numbers, before kernels run with them */
+	int (*ready)(void);              /* returns 1 if all enqueued work is done */
+	/* Waits for all enqueued work, and reports errors since the last call, naming the kernel. */
+	int (*finish)(struct hd_err *err);
+	/* Launches between record and recorded are stored instead of run. recorded returns NULL if that is impossible;
+	 * then nothing was run. replay enqueues the stored launches. */
 	int (*record)(void);
 	void *(*recorded)(void);
 	int (*replay)(void *recording);
 	void (*forget)(void *recording);
-	/* The time when a launch that is enqueued next begins, by the device's own clock, each time that it does; also between record
-	 * and recorded.  mark: from 0.  between: seconds from one mark to a later one, when all is done. */
+	/* mark (numbered from 0) notes, by the device's own clock, when the launch that is enqueued next begins.
+	 * Between record and recorded, that happens at each replay. between returns the seconds from one mark to a
+	 * later one, when all work is done. */
 	void (*mark)(int64_t mark);
 	double (*between)(int64_t from, int64_t to);
-	const struct hd_device_comm *comm; /* NULL: has none */
+	const struct hd_device_comm *comm; /* NULL: none */
 };
-/* The memory that kernels reach is the host's. */
+/* Returns whether kernels compute in host memory. */
 static inline int hd_device_in_host(const struct hd_device_ops *d)
 {
 	return !d->alloc;
 }
 
-/* Communication that devices make among themselves, in the order of their queues.  Types of engine/device/call.h. */
+/* Communication directly between devices, in the order of their queues. engine/device/call.h defines the types. */
 struct hd_call;
 struct hd_device_comm {
 	const char *name; /* nccl */
 	size_t id_bytes;
-	int (*load)(struct hd_err *err); /* first of all: the library behind it is found, or err says what is missing */
-	int (*id)(void *id, struct hd_err *err); /* one rank makes it, all open with it */
+	int (*load)(struct hd_err *err);         /* called first: loads the library, or err says what is missing */
+	int (*id)(void *id, struct hd_err *err); /* one rank creates the id, and all ranks open with it */
 	int (*open)(const void *id, int rank, int size, struct hd_err *err);
-	void *(*split)(int color, int key, struct hd_err *err); /* collective over all; a group's communicator */
+	/* Returns a group's communicator; collective over all ranks. */
+	void *(*split)(int color, int key, struct hd_err *err);
 	int (*start)(void *group, const struct hd_call *c, int n, int me, int64_t request);
-	int (*wait)(int64_t request); /* what is enqueued afterwards begins when it is done */
-	/* Errors that arrive late.  0, or HD_EIO with the text. */
+	int (*wait)(int64_t request); /* makes work that is enqueued later wait for the request */
+	/* Checks for asynchronous errors. Returns 0, or HD_EIO with a message. */
 	int (*poll)(struct hd_err *err);
 	void (*abort)(void);
 	void (*close)(void);
 };
 
-/* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
+/* The symbol that a device module (heddle-cuda.so) exports. A module must have been built with the
+ * engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
 #define HD_DEVICE_VERSION 11
 struct hd_device_module {
@@ -189,13 +201,14 @@ struct hd_device_module {
 };
 const struct hd_device_ops *hd_device_cpu(void);
 
-/* Of "eps=1e-5 rms=1 out=a,b": what follows "KEY=" up to the next blank, or NULL; as a number; as a whole number, exactly. */
+/* Find a key in attributes such as "eps=1e-5 rms=1 out=a,b"; a value ends at the next blank. The first returns the
+ * beginning of the value, or NULL. The others read it as a number, or as an exact integer. */
 const char *hd_attr_text(const char *attr, const char *key);
 double hd_attr_num(const char *attr, const char *key, double otherwise);
 int64_t hd_attr_int(const char *attr, const char *key, int64_t otherwise);
 int hd_dtype_bytes(uint32_t dtype);
 const char *hd_dtype_name(uint32_t dtype);
-/* Of n elements those that are in use. */
+/* Returns how many of an operand's n elements are in use. */
 static inline int64_t hd_used(const struct hd_run *r, int64_t n)
 {
 	return r->rows_most ? n / r->rows_most * r->rows : n;

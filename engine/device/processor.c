@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The processor, as /proc/cpuinfo has it: its first entry, which an empty line ends.
+ * Reads the processor's name and features from the first entry of /proc/cpuinfo, which ends at an empty line.
  *
- * On x86-64 an entry names the model.  On 64-bit ARM it has the numbers of who made the core, and of the core.
+ * On x86-64 an entry names the model. On 64-bit ARM it contains a number for the maker of the core
+ * and one for the core.
  */
 #include <config.h>
 #include "engine/device/processor.h"
@@ -30,7 +31,7 @@ static FILE *open_cpuinfo(const char *root)
 	return f;
 }
 
-/* The value in a line "KEY<blanks>: value"; NULL: it is of another key. */
+/* Returns the value in a line "KEY<blanks>: value", or NULL if the line has a different key. */
 static const char *value_of(const char *line, const char *key)
 {
 	const char *at = line + strlen(key);
@@ -41,7 +42,7 @@ static const char *value_of(const char *line, const char *key)
 	return *at == ':' ? at + 1 + strspn(at + 1, " \t") : NULL;
 }
 
-/* Without its end, and what would begin a comment in an INI file */
+/* Copies a value, but only up to the end of the line or a character that would begin a comment in an INI file. */
 static void put_value(char *to, size_t room, const char *value)
 {
 	snprintf(to, room, "%s", value);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows that go to where their experts are, and back: which of them are whose (struct hd_rows).
+ * Finds the rows that each pair of members exchanges when rows move to their experts and back (struct hd_rows).
  */
 #include <config.h>
 #include "engine/device/ragged.h"
 
-/* The segments of member `me`, each the rows of one expert and one member's samples.  Where it has all experts (many), those
- * of member j are one run; where it has all samples, they stand apart. */
+/* A segment is the rows of one expert and one member's samples. In memory with all experts (many), the segments of
+ * member j are adjacent. In memory with all samples, they are not. */
 int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert,
 			int64_t *at)
 {

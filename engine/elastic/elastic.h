@@ -14,8 +14,8 @@ struct hd_child_asked {
 };
 void hd_child_listen(void);                          /* call it before the first run */
 void hd_child_pending(struct hd_child_asked *asked); /* takes signals that came while no command ran */
-/* Runs a shell command until it ends. Sends it SIGUSR1, so that it saves and ends, when this process is asked to
- * end, or to use more ranks if the command could (grows). Returns the status as from waitpid, or -1 with err if
+/* Runs a shell command until it ends. Sends it SIGUSR1, to save and end, when this process is asked to end,
+ * or to use more ranks if the command could (grows). Returns the status as from waitpid, or -1 with err if
  * it was not started. */
 int hd_child_run(const char *command, int grows, struct hd_child_asked *asked, struct hd_err *err);
 
