@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the engine offers to plugins: struct hd_host (heddle/host.h), with what is of the layout (host_mesh.c) and of the
- * graph (host_graph.c).
- * Thin: each function checks what a plugin may do now, then calls the engine's own.
+ * The functions that plugins call: struct hd_host (heddle/host.h). Those about the layout are in host_mesh.c; the
+ * table of those about the graph is in host_graph.c. They are thin: each checks that the plugin may call it now, then
+ * calls the engine's own function.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
@@ -23,7 +23,7 @@ int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot)
 			    p->slot.name ? p->slot.name : "none");
 }
 
-/* -- talk ----------------------------------------------------------------------------------------------------------------- */
+/* -- messages, errors, memory -------------------------------------------------------------------------------------- */
 static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...)
 {
 	const char *who = p->slot.inst >= 0 ? p->inst[p->slot.inst].name : "?";
@@ -82,13 +82,13 @@ static const void *host_query(struct hd_plan *p, const char *feature)
 	return !strcmp(feature, "heddle.node_size") ? &p->node_size : NULL;
 }
 
-/* -- options ---------------------------------------------------------------------------------------------------------------- */
+/* -- options ------------------------------------------------------------------------------------------------------- */
 static struct hd_section *mine(struct hd_plan *p)
 {
 	return p->inst[p->slot.inst < 0 ? 0 : p->slot.inst].section;
 }
 
-/* An option that the plugin does not have, or has with another type, would read as 0. */
+/* Checks that the plugin declares this option with one of these types; otherwise it would silently read as 0. */
 static int declared(struct hd_plan *p, const char *call, const char *key, uint32_t types)
 {
 	const struct hd_option *x = hd_option_find(&p->inst[p->slot.inst < 0 ? 0 : p->slot.inst], key);
@@ -119,7 +119,8 @@ static const char *host_str(struct hd_plan *p, const char *key)
 	return declared(p, "opt_str", key, 1u << HD_OPT_STR | 1u << HD_OPT_CHOICE) ? hd_section_str(mine(p), key) : "";
 }
 
-/* As it is written, from where the run was started, or else beside the INI. */
+/* Reads a file; NULL on failure. A relative path is tried from the working directory first, then from the
+ * directory of the INI file. */
 static char *slurp(const struct hd_plan *p, const char *path, size_t *n)
 {
 	const char *ini = hd_conf_path(p->conf), *slash = strrchr(ini, '/');
@@ -140,7 +141,7 @@ static const char *host_text(struct hd_plan *p, const char *key)
 	size_t n = 0;
 	char *text = slurp(p, path, &n);
 
-	if (text && strlen(text) < n) { /* as text it would end at the first 0 */
+	if (text && strlen(text) < n) { /* as a string it would end at the first zero byte */
 		hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is not a text file: byte %zu is 0", path,
 				strlen(text));
 	} else if (text) {
@@ -151,7 +152,7 @@ static const char *host_text(struct hd_plan *p, const char *key)
 	return copy;
 }
 
-/* -- the table -------------------------------------------------------------------------------------------------------------- */
+/* -- the table ----------------------------------------------------------------------------------------------------- */
 const struct hd_host hd_host_table = {
 	.size = sizeof(struct hd_host),
 	.abi_major = HD_ABI_MAJOR,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins build beyond what models have: tensors made of nothing, entries by index, and nodes of some steps alone.
+ * Builders that only plugins need: tensors without inputs, selection by index, initial values of states, and nodes
+ * that run only in some steps.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -220,7 +221,7 @@ int hd_host_own(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis
 	return HD_OK;
 }
 
-/* -- pieces ------------------------------------------------------------------------------------------------------------------ */
+/* -- pieces -------------------------------------------------------------------------------------------------------- */
 #define MOST_PIECES (1 << 20)
 
 static int pieces_fit(struct hd_plan *p, const char *call, struct hd_tensor *const *xs,

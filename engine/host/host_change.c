@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins change in the graph: where leaves are stored, what replaces a tensor, where new nodes go, what waits.
+ * Changes that plugins make to the graph: the storage of leaves, replaced tensors, the cursor, and dependencies.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
 #include "engine/graph/placement.h"
 
-/* The local sizes of a leaf are those of its home at once: another section may cut what is left.  Where it is stays as it is
- * until all have spoken. */
+/* Sets a leaf's local sizes to those of its storage at once, because another section may shard what is left. Its
+ * placement stays unchanged until all sections have been called. */
 static void resize(struct hd_plan *p, struct tensor *leaf)
 {
 	struct placement was = leaf->at;
@@ -18,7 +18,8 @@ static void resize(struct hd_plan *p, struct tensor *leaf)
 	leaf->at = was;
 }
 
-/* Sections that have spoken before may cut the same dim inside what this one leaves: whether that is padded is known now. */
+/* Stores a leaf along an axis as `to` says. Sections that were called before may shard the same dim inside this one's
+ * pieces. Only now is it known whether theirs are padded, so all storage is computed again. */
 static void store_along(struct hd_plan *p, struct tensor *leaf, const struct hd_place *to, const struct axis *along)
 {
 	leaf->storage.on[along->id] = hd_storage_place(p, leaf, to, along);
@@ -51,8 +52,9 @@ int hd_host_storage(struct hd_plan *p, const struct hd_storage_args *args)
 	return p->err->code;
 }
 
-/* Placement after a plugin's own communication is the plugin's word.  That there is none at all can be seen, from `t` back
- * to what the reshard has, over the nodes that were made after the reshard. */
+/* Returns whether communication lies between the reshard's input and t. Only the plugin knows which placement its own
+ * communication produces. But a complete lack of communication can be detected, by going back from t over the nodes
+ * that were built after the reshard. */
 static int sends(const struct hd_tensor *t, const struct hd_node *reshard)
 {
 	if (t == reshard->ins[0] || !t->node)
@@ -74,7 +76,7 @@ static int unsent(const struct hd_tensor *old, const struct hd_tensor *with)
 	       !sends(with, old->node);
 }
 
-/* A plugin's op is lowered by the section that it is of. */
+/* Refuses, in slot lower, to replace the result of another section's op: the section that built the node lowers it. */
 static int may_replace(struct hd_plan *p, const struct hd_tensor *old)
 {
 	const struct node *n = old->node ? N(old->node) : NULL;
@@ -120,7 +122,8 @@ int hd_host_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *
 	return HD_OK;
 }
 
-/* That node, where a plugin puts something in place of a node that is no movement. */
+/* Returns the reason for nodes that are built at n. If a plugin replaces a node that is not a movement, the
+ * reason is that node. */
 static char *reason_of(struct hd_plan *p, const struct node *n)
 {
 	const char *of = n->v.block[0] ? " of " : "";
@@ -149,8 +152,8 @@ int hd_host_cursor(struct hd_plan *p, const struct hd_cursor_args *args)
 	return HD_OK;
 }
 
-/* Program order is the order of start: an order that the nodes were not built in cannot be had.  Sync runs as it becomes
- * ready, so there it must be said. */
+/* Makes the node of t wait for that of u. Nodes start in program order, so only the order in which they were built is
+ * possible. Nodes of sync run as soon as they are ready, so there the dependency must be stated. */
 int hd_host_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u)
 {
 	struct dependency *w;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Handles that come in from a plugin are looked up, and what the engine takes of them is checked. No index, size or pointer
- * of a plugin makes the engine read or write what is not there.
+ * Checks what plugins pass in. Handles are looked up, and arguments are checked. No index, size or pointer from a
+ * plugin can make the engine access memory out of bounds.
  */
 #include <config.h>
 #include "engine/device/call.h"
@@ -8,8 +8,8 @@
 #include "engine/host/host_impl.h"
 #include <ctype.h>
 
-/* -- arguments: another size, and enums, flags and reserved words that this engine does not know ---------------------------- */
-#define ARGS_MAX 4096 /* bytes: what claims to be larger is no arguments */
+/* -- arguments: their size, and enums, flags and reserved words that this engine does not know --------------------- */
+#define ARGS_MAX 4096 /* bytes; larger sizes cannot be right */
 
 int hd_args_take(struct hd_plan *p, const char *call, void *to, size_t ours, size_t first, const void *from)
 {
@@ -60,7 +60,7 @@ int hd_args_zero(struct hd_plan *p, const char *call, const char *what, uint64_t
 	return 0;
 }
 
-/* -- handles --------------------------------------------------------------------------------------------------------------- */
+/* -- handles ------------------------------------------------------------------------------------------------------- */
 static const char *const kind_names[] = { "", "a dim", "an axis", "a group", "a tensor", "a node" };
 
 static int known(struct hd_plan *p, const char *call, const char *what, const void *at, enum hd_handle_kind kind)
@@ -131,7 +131,7 @@ int hd_arg_tensors(struct hd_plan *p, const char *call, struct hd_tensor *const 
 	return 1;
 }
 
-/* Blocks are an array. */
+/* Blocks are elements of an array, and not registered as handles. */
 int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b)
 {
 	for (size_t i = 0; i < p->nblocks; i++)
@@ -141,7 +141,7 @@ int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b)
 	return 0;
 }
 
-/* A name is part of file names and of keys. */
+/* Checks a name, which becomes part of file names and keys. */
 int hd_arg_name(struct hd_plan *p, const char *call, const char *name)
 {
 	const char *c = name;
@@ -159,7 +159,7 @@ int hd_arg_name(struct hd_plan *p, const char *call, const char *name)
 	return 0;
 }
 
-/* -- positions ----------------------------------------------------------------------------------------------------------------- */
+/* -- positions ----------------------------------------------------------------------------------------------------- */
 int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at)
 {
 	if (!at) {
@@ -176,7 +176,7 @@ int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at)
 			    at->reserved[0] | (uint64_t)at->reserved[1] | (uint64_t)at->reserved[2]);
 }
 
-/* -- ops --------------------------------------------------------------------------------------------------------------------- */
+/* -- ops ----------------------------------------------------------------------------------------------------------- */
 static int has_dims(struct hd_plan *p, const struct op_signature *s, const char *op, struct hd_tensor *const *ins,
 		    uint32_t nin)
 {
@@ -251,7 +251,7 @@ int hd_may_build(struct hd_plan *p, const char *call)
 	return 0;
 }
 
-/* Only sums in a stated order send another dtype than they add. */
+/* Checks the dtype of messages: only sums in a stated order may send a different dtype than they add. */
 int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
 {
 	int ordered = a->kind == HD_COMM_RING_REDUCE_SCATTER || a->kind == HD_COMM_ORDERED_REDUCE_SCATTER ||
@@ -268,7 +268,7 @@ int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
 	return !p->err->code;
 }
 
-/* Numbers of these types are only cast, so they can be moved, but not added or compared. */
+/* Refuses sums and maxima of dtypes that the engine can only cast and move, but not add or compare. */
 int hd_arg_sums(struct hd_plan *p, const struct hd_comm_args *a)
 {
 	uint32_t t = a->x->dtype;
@@ -281,7 +281,9 @@ int hd_arg_sums(struct hd_plan *p, const struct hd_comm_args *a)
 	return !p->err->code;
 }
 
-/* Between workers and servers: both are in the group, x is on the one side, and its dim or the index says where it goes. */
+/* Checks a push or pull between workers and servers. Both must be in the group, and x must be on the sending side. A
+ * dim of x or the index must say where it goes. In groups with spare members, it allows only all-reduce and
+ * broadcast otherwise. */
 int hd_arg_served(struct hd_plan *p, const struct hd_comm_args *a)
 {
 	const struct group *g = G(a->group);
@@ -307,7 +309,8 @@ int hd_arg_served(struct hd_plan *p, const struct hd_comm_args *a)
 	return !p->err->code;
 }
 
-/* What micro-batches make is gone when sync and update run, which are once a step: only sums over them are there. */
+/* Refuses inputs that no longer exist. Gather, sync and update run once per step, when the results of micro-batches
+ * are gone and only sums over them remain. */
 int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const *ins, uint32_t nin)
 {
 	for (uint32_t i = 0; i < nin && p->cursor.phase & (HD_UNIT_G | HD_UNIT_S | HD_UNIT_U); i++)
@@ -321,7 +324,8 @@ int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const 
 	return 1;
 }
 
-/* In which memory.  Kernels of a device without memory of its own reach the host's anyway. */
+/* Sets in which memory a leaf is stored. A device without memory of its own computes in host memory anyway; then the
+ * space is ignored, with one message. */
 int hd_set_space(struct hd_plan *p, struct tensor *leaf, uint32_t space)
 {
 	if (space == HD_SPACE_DEVICE)

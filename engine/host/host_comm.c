@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Communication that plugins build.
+ * Builders of communication for plugins.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
 #include "engine/device/call.h"
 #include "engine/ops/movement.h"
 
-/* Communication that some members alone begin waits for ever. */
+/* Checks that all members of the group run the communication; one that only some of them start would wait forever. */
 static int is_for_all(struct hd_plan *p, const char *call, const struct group *g)
 {
 	const struct group *only = p->cursor.only.group ? G(p->cursor.only.group) : NULL;
@@ -23,7 +23,8 @@ static int is_for_all(struct hd_plan *p, const char *call, const struct group *g
 	return 1;
 }
 
-/* Root and shift are of members; a dim that is made new has one entry a member, and there is room for it. */
+/* Checks that the root, shift or permutation suits the group and the slot. A new dim must have one entry per member,
+ * and must not be one dim too many. */
 static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
 {
 	int rooted = a->kind == HD_COMM_BROADCAST || a->kind == HD_COMM_REDUCE || a->kind == HD_COMM_GATHER ||

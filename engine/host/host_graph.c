@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables of what plugins read of the graph and change in it (struct hd_graph_api, heddle/graph.h), and of what ops of theirs record.
+ * The tables of functions with which plugins read and change the graph (struct hd_graph_api, heddle/graph.h), and with
+ * which their ops record launches.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"

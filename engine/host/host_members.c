@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins let some members of a group run, or make differently.
+ * Nodes that only some members of a group run, and tensors that are chosen by member.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
 #include "engine/ops/movement.h"
 
-/* The members are few or many, but there are some and some are not, so that a node is on no rank by mistake. */
+/* Checks a range of members: at least one, and all of them in the group, so that no node is on no rank by mistake. The
+ * group must not have the axis of the stages, nor be one of spare ranks. */
 static int are_members(struct hd_plan *p, const char *call, const struct hd_members *who)
 {
 	const struct group *g = G(who->group);
@@ -45,7 +46,8 @@ int hd_host_only(struct hd_plan *p, const struct hd_members *who)
 	return HD_OK;
 }
 
-/* With no `yes` and `no` that are alike, a rank would read past the end of the one that it chooses. */
+/* Checks that both tensors have the same dims, dtype and local sizes. Otherwise a rank could read past the end of the
+ * one that it chooses. */
 static int alike(struct hd_plan *p, const struct hd_tensor *yes, const struct hd_tensor *no)
 {
 	int same = yes->ndim == no->ndim && yes->dtype == no->dtype &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins ask of the layout: dims, axes, groups, rules, stages and the order of units.
+ * Functions with which plugins read and define the layout: dims, axes, groups, rules, stages and the order of units.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* -- names and mesh --------------------------------------------------------------------------------------------------------- */
+/* -- names and mesh ------------------------------------------------------------------------------------------------ */
 const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name)
 {
 	if (!name)
@@ -147,7 +147,7 @@ const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_ar
 	return &hd_group_get(p, a, x.naxes, x.role)->v;
 }
 
-/* -- rules and stages ----------------------------------------------------------------------------------------------------- */
+/* -- rules and stages ---------------------------------------------------------------------------------------------- */
 int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 {
 	enum {

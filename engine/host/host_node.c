@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins build within a rank: nodes of ops, and movement of elements.
+ * Builders of nodes within a rank, for plugins: ops, and rearrangements of elements.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
 #include "engine/ops/movement.h"
 #include <stdarg.h>
 
-enum { MANY = 1 << 20 }; /* inputs of join, pick, pack */
+enum { MANY = 1 << 20 }; /* maximum number of inputs of join, pick and pack */
 
 const struct hd_op *hd_host_op(struct hd_plan *p, const char *name)
 {
@@ -17,7 +17,7 @@ const struct hd_op *hd_host_op(struct hd_plan *p, const char *name)
 	return op ? &op->v : NULL;
 }
 
-/* In slot lower a new tensor is where its first input is. */
+/* Gives a new tensor the placement of its first input, which has one in slot lower. */
 static struct hd_tensor *placed_like(struct tensor *y, struct tensor *like)
 {
 	if (!y)
@@ -109,7 +109,7 @@ struct hd_tensor *hd_host_chunk(struct hd_plan *p, struct hd_tensor *x, const st
 	return hd_host_view(hd_build_chunk(p, T(x), dim, parts, at));
 }
 
-/* Pieces of one tensor: equal dims, sizes and dtypes. */
+/* Checks that the inputs can be pieces of one tensor: they must have equal dims, local sizes and dtypes. */
 static int pieces_alike(struct hd_plan *p, const char *call, struct hd_tensor *const *xs, uint32_t n)
 {
 	if (!hd_arg_tensors(p, call, xs, n, 1, MANY))

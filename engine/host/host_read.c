@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins read of the graph: nodes, leaves, places, attributes (heddle/graph.h).
+ * Functions with which plugins read the graph: nodes, leaves, placements and attributes (heddle/graph.h).
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
 #include "engine/device/device.h"
 
-/* A plugin's op in a node of another section is lowered there: two sections of one plugin share the op, not the nodes. */
+/* Returns whether the section that asks may see the node, as flags say. A node of a plugin's op belongs to the section
+ * that built it, which lowers it. Two sections of one plugin share the op, but not the nodes. */
 static int owner_matches(const struct node *n, uint32_t flags)
 {
 	if (flags & HD_MATCH_MINE)
@@ -13,7 +14,7 @@ static int owner_matches(const struct node *n, uint32_t flags)
 	return n->inst < 0 || n->inst == n->plan->slot.inst || n->plan->slot.inst < 0 || flags & HD_MATCH_OTHERS;
 }
 
-/* "key=value" among "key=value key=value ..." */
+/* Returns whether `one`, "key=value", is among attributes "key=value key=value ...". */
 static int has_attr(const char *attr, const char *one)
 {
 	size_t n = strlen(one);
@@ -32,7 +33,8 @@ static int reads(const struct node *n, const struct hd_tensor *t)
 	return 0;
 }
 
-/* Nobody reads it any more, though it stands in the list until the slot's end. */
+/* Returns whether all outputs of a node have been replaced. Then nothing reads it, but it stays in the list
+ * until the slot ends. */
 static int is_replaced(const struct node *n)
 {
 	uint32_t k = 0;
@@ -58,7 +60,8 @@ static int matches(const struct node *n, const struct hd_match *m)
 	return !m->phases || n->v.phase & m->phases;
 }
 
-/* The walk that prev was the last node of.  Of several that stand there, the one with this match, or the innermost. */
+/* Returns the index of the walk that returned prev last; a new walk if there is none. If several walks are at prev,
+ * prefers one with this match, or else takes the innermost. */
 static size_t walk_of(struct hd_plan *p, const struct node *prev, const struct hd_match *m)
 {
 	size_t found = p->nwalks;
@@ -98,7 +101,8 @@ struct hd_node *hd_host_node_next(struct hd_plan *p, struct hd_node *prev, const
 	return NULL;
 }
 
-/* A parameter's gradients have homes too: where contributions are added up, and where the update reads their sum. */
+/* Returns whether a tensor has storage of its own. Leaves do, and so do a parameter's gradients: the sum of
+ * contributions, and what the update reads. */
 int hd_host_has_home(const struct tensor *t, uint32_t what)
 {
 	return !t->v.node || (what == HD_TENSOR_GRAD && t->v.of &&
@@ -132,7 +136,8 @@ const struct hd_place *hd_host_place(struct hd_plan *p, const struct hd_tensor *
 
 double hd_host_attr(const char *attr, const char *key, double otherwise)
 {
-	return attr && key ? hd_attr_num(attr, key, otherwise) : otherwise; /* there is no plan that could fail */
+	return attr && key ? hd_attr_num(attr, key, otherwise)
+			   : otherwise; /* without a plan there is nothing to report an error to */
 }
 
 uint32_t hd_host_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims)

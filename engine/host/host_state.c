@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * States of plugins: making them, and what they become at the end of a step.
+ * Creates states for plugins, and assigns the values that states take at the end of a step.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
@@ -50,10 +50,11 @@ struct hd_tensor *hd_host_state(struct hd_plan *p, const struct hd_state_args *a
 	return new_state(p, &x);
 }
 
-enum { UNKNOWN, UNSUMMED, SENT }; /* what partial_of knows of a tensor */
+enum { UNKNOWN, UNSUMMED, SENT }; /* the results of partial_of */
 
-/* Whether t is made of terms of a sum along the axis, and of nothing that was sent.  Communication keeps the place of what it
- * sends until the slot ends, so behind it the place says nothing.  seen: by tensor, so that no way is gone twice. */
+/* Returns UNSUMMED if t depends on terms of a sum along the axis and on no communication, SENT if it depends on
+ * communication, or UNKNOWN. The placement of t alone does not tell: until the slot ends, the output of communication
+ * has the placement of its input. seen: results by tensor, so that no path is followed twice. */
 static int partial_of(const struct hd_tensor *t, int axis, char *seen)
 {
 	const struct node *n = t->node ? N(t->node) : NULL;
@@ -66,7 +67,7 @@ static int partial_of(const struct hd_tensor *t, int axis, char *seen)
 	if (n && (n->is->role == OP_ROLE_COMM || n->is->role == OP_ROLE_RESHARD || n->local))
 		return SENT;
 	if (!n || n->made_by < 0)
-		return UNSUMMED; /* the engine's, and where it is was computed */
+		return UNSUMMED; /* a leaf or a node of the engine: its placement is computed, and so right */
 	for (uint32_t i = 0; i < n->v.nin && terms != SENT; i++) {
 		int of = partial_of(n->v.ins[i], axis, seen);
 
@@ -75,7 +76,7 @@ static int partial_of(const struct hd_tensor *t, int axis, char *seen)
 	return seen[T(t)->id] = (char)terms;
 }
 
-/* The axis along which each member would keep its own term, though the state is the same on all; NULL: none. */
+/* Returns an axis along which each member would store its own term of a sum in a replicated state, or NULL. */
 static const struct axis *still_partial(struct hd_plan *p, const struct tensor *state, const struct hd_tensor *value)
 {
 	const struct axis *found = NULL;
@@ -94,7 +95,8 @@ static const struct axis *still_partial(struct hd_plan *p, const struct tensor *
 	return found;
 }
 
-/* Made in some steps alone, where the first is made in all. */
+/* Returns whether the value may be a state's second one: it is computed only in some steps, and the
+ * first one in all steps. */
 static int is_second(const struct tensor *t, const struct tensor *value)
 {
 	const struct hd_node *first = t->assign->v.node, *second = value->v.node;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Messages of plugins.
+ * Logs the messages of plugins.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
@@ -10,7 +10,9 @@ struct held_message {
 	char text[];
 };
 
-/* Slots up to rules are called twice. Their messages appear once: those of the plan that is kept, or of the other if it fails. */
+/* Logs a plugin's message. Slots up to rules are called for two plans: first for one that only asks about
+ * the batch, then for the real one. To print their messages once, the first plan holds them back, and prints
+ * them only if it fails. */
 void hd_host_log(struct hd_plan *p, int level, const char *text)
 {
 	struct held_message *m, **end = &p->held;

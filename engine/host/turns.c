@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums in a stated order, turn by turn.
+ * Builds sums in a stated order from single messages and additions.
  *
- * Nodes for each message and each addition, 2 (n - 1) of them for a ring over n members.  Transports that move by themselves
- * have one call for all of it, whose bits are those of these nodes; on a device, kernels add and its library only moves. */
+ * Each message and each addition is a node: a ring over n members has 2 (n - 1) of them. Transports on the host have
+ * one call for the complete sum, with bit-identical results. On a device, kernels do the additions, and its library
+ * only the messages.
+ */
 #include <config.h>
 #include "engine/host/host_impl.h"
 #include "engine/graph/placement.h"
 #include "engine/ops/movement.h"
 #include <stdlib.h>
 
-#define MOST 8 /* terms of one addition */
+#define MOST 8 /* maximum number of terms that one node adds */
 
 static struct tensor *beside(struct tensor *y, const struct tensor *like)
 {
@@ -28,7 +30,8 @@ static struct tensor *cast(struct hd_plan *p, struct tensor *x, uint32_t dtype)
 	return x ? beside(hd_op1(p, "cast", &x, 1, "dtype=%u", dtype), x) : NULL;
 }
 
-/* x as it is sent, moved by `by` members, and as it was. */
+/* Sends x to the member `by` places further, and returns what arrives, in the dtype of x. It is sent in dtype wire, if
+ * given; fp16 values are multiplied by 1024 on the way. */
 static struct tensor *shift(struct hd_plan *p, struct group *g, struct tensor *x, int64_t by, uint32_t wire)
 {
 	uint32_t dtype = x ? x->v.dtype : 0;
@@ -54,7 +57,7 @@ static struct tensor *ring_sum(struct hd_plan *p, struct group *g, struct tensor
 		at.add = -i;
 		sum[1] = shift(p, g, sum[0], 1, wire);
 		sum[0] = hd_build_chunk(p, x, dim, g->v.n, &at);
-		sum[0] = map(p, sum, 2, "a + b"); /* into my copy of the piece */
+		sum[0] = map(p, sum, 2, "a + b"); /* what arrives is added to this member's term of the piece */
 	}
 	return sum[0];
 }
@@ -70,7 +73,7 @@ static struct tensor *ring_gather(struct hd_plan *p, struct group *g, struct ten
 			       : NULL;
 }
 
-/* ((a + b) + c) + ..., MOST at a time. */
+/* Returns ((x[0] + x[1]) + x[2]) + ..., in nodes of at most MOST terms. */
 static struct tensor *from_the_left(struct hd_plan *p, struct tensor *const *x, int64_t n)
 {
 	static const char *const sums[] = { "a",
@@ -95,7 +98,8 @@ static struct tensor *from_the_left(struct hd_plan *p, struct tensor *const *x, 
 	return term[0];
 }
 
-/* Piece me + ahead of the sum: to me + i goes its piece; mine of me - i comes. */
+/* Returns piece me + ahead of the sum, added in member order. In step i, each member sends member me + i that one's
+ * piece, and gets its own piece from member me - i. piece: room for 2 n tensors. */
 static struct tensor *ordered_sum(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_dim *dim,
 				  int32_t ahead, uint32_t wire, struct tensor **piece)
 {

@@ -12,7 +12,7 @@
 
 struct hd_net_in;
 struct hd_net_in *hd_net_in_open(int ranks);
-void hd_net_in_close(struct hd_net_in *net); /* and all its communicators */
+void hd_net_in_close(struct hd_net_in *net); /* also frees its communicators */
 /* Creates the communicator of rank `me` in a group. ranks: the members, n of them, one of which is `me`; group: the
  * group's number, the same on all members. */
 struct hd_communicator *hd_net_in_join(struct hd_net_in *net, const int *ranks, int n, int me, int group,
