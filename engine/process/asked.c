@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATIENCE 2   /* seconds that the start of a run may still take after a signal, and then save */
+#define PATIENCE 2   /* seconds for the start of a run after a signal, or for a plugin after a second one */
 #define LOOK 2.0     /* seconds: twice the time between two looks at what a plugin does */
 #define STUCK 60     /* seconds in one slot or kernel of a plugin, after which the run no longer waits for it */
 #define WAKES SIGURG /* interrupts a write in which the main thread is blocked; ignored by default */
