@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Movement between devices: they make it among themselves, in the order of their queues.  Nobody waits here: a wait only
- * says that what is enqueued afterwards begins when the movement is done.
+ * Movement that devices do among themselves, in the order of their queues. The host does not wait here: a wait only
+ * makes work that is enqueued later begin after the movement.
  */
 #include <config.h>
 #include "engine/comm/transport/transport.h"
@@ -10,7 +10,7 @@
 
 static struct {
 	const struct hd_device_comm *ops; /* NULL: not used */
-	struct hd_err error;              /* of a group that could not be made: found by hd_comm_finish */
+	struct hd_err error;              /* why a group could not be created; hd_comm_finish reports it */
 	int64_t requests;
 } device;
 
@@ -47,7 +47,7 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 	if (!device.ops)
 		return finish(d, err);
 	hd_backoff_begin(&p, NULL, "the kernels and movements of the device");
-	p.longest = 0; /* twice a step, and the next kernels come after it: naps stay as short as the first */
+	p.longest = 0; /* naps stay short: this is called twice per step, and the next kernels wait for it */
 	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
 		hd_backoff_wait(&p, -1);
 	hd_backoff_end(&p);
@@ -69,8 +69,9 @@ static int attach(struct hd_communicator *m)
 	return 1;
 }
 
-/* A device's communicator does one thing after the other.  Between neighbours, what a rank sends and what it receives are on
- * two, so a send never waits behind a receive that was posted ahead. */
+/* Creates communicators for sends and receives. A device's communicator executes its operations one after
+ * another. Between neighbours, the sends and the receives of a rank use different ones, so a send never waits for
+ * an earlier receive. */
 static void messages(struct hd_communicator *m)
 {
 	for (int i = 0; i < 4 && !m->device.messages[i]; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Movement between hosts: one progress thread per process issues the calls in the order they were
- * started and drives them by tests with backoff. So the wire works under the products of the
- * compute threads.  The thread is made when the first group that leaves the host is.
+ * Movement between hosts: one progress thread per process issues the calls in the order of their start, and drives
+ * them by tests with backoff. So communication overlaps with the compute threads' matrix products. The thread is
+ * created with the first group that uses the network.
  *
- * Most kinds are one non-blocking MPI collective (net_issue.c).  Sums of 16-bit types, and all sums when the
- * call asks for a fixed order, are made by the members themselves (net_members.c).
+ * Most kinds of calls are one non-blocking MPI collective (net_issue.c). Sums of 16-bit types, and all sums for which
+ * the call asks for a fixed order, are computed by the members themselves (net_members.c).
  */
 #include <config.h>
 #include "engine/comm/transport/net_call.h"
@@ -20,18 +20,18 @@
 #include <time.h>
 
 static struct {
-	struct inflight inflight[HD_NET_INFLIGHT]; /* a ring; from completed to issued: of the thread */
-	uint64_t queued, issued, completed;        /* numbers of calls */
-	pthread_mutex_t lock;                      /* of these, stop and busy */
+	struct inflight inflight[HD_NET_INFLIGHT]; /* a ring buffer; the thread uses those from completed to issued */
+	uint64_t queued, issued, completed;        /* how many calls were */
+	pthread_mutex_t lock;                      /* protects these numbers, stop and busy */
 	pthread_cond_t more;
 	pthread_t thread;
 	int running, stop;
-	int waiting; /* a compute thread waits: answer at once */
+	int waiting; /* a compute thread waits, so the thread must react at once */
 	double busy, busy_from, delay;
 } net = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER };
 
 /* -- one call ---------------------------------------------------------------------------------- */
-/* For the calls of a new group, or for rows; nothing is under way. */
+/* Makes room for the MPI requests of a new group's calls, or of its rows. Nothing may be under way. */
 static void requests_reserve(int members)
 {
 	for (int i = 0; i < HD_NET_INFLIGHT; i++) {
@@ -56,7 +56,7 @@ static void issue(struct inflight *f)
 	pthread_mutex_unlock(&hd_mpi_lock);
 }
 
-/* -> 1: the call is done. */
+/* Returns 1 if the call is done. */
 static int test(struct inflight *f)
 {
 	const struct hd_call *c = &f->t->call;
@@ -80,7 +80,7 @@ static void complete(struct inflight *f)
 		f->staging->in_use = 0;
 	f->staging = NULL;
 	t->finished = hd_seconds();
-	/* From here on the request is the caller's. */
+	/* From here on the request belongs to the caller. */
 	__atomic_store_n(&t->state, HD_REQUEST_DONE, __ATOMIC_RELEASE);
 }
 
@@ -90,7 +90,7 @@ static struct inflight *inflight_of(uint64_t i)
 	return &net.inflight[i % HD_NET_INFLIGHT];
 }
 
-/* Now and then somebody may ask whether this rank works. */
+/* Waits up to 100 ms for a new call. If none comes, answers ranks that ask whether this rank works. */
 static void wait_for_more(void)
 {
 	struct timespec until;
@@ -108,7 +108,7 @@ static void wait_for_more(void)
 	pthread_mutex_lock(&net.lock);
 }
 
-/* Waits while there is nothing to do.  -> 0: the end. */
+/* Waits while there is nothing to do. Returns 0 when the thread is to stop. */
 static int next_work(uint64_t *until)
 {
 	int go;
@@ -166,7 +166,7 @@ static void *progress(void *unused)
 
 	(void)unused;
 #ifdef _OPENMP
-	omp_set_num_threads(1); /* here only: its sums must not bring a second team of threads */
+	omp_set_num_threads(1); /* for this thread only: its sums must not start a second team of threads */
 #endif
 	while (next_work(&until)) {
 		if (net.issued < until)
@@ -183,7 +183,7 @@ static void *progress(void *unused)
 
 static void thread_start(void)
 {
-	const char *test_delay = getenv("HD_TEST_COMM_DELAY_US"); /* tests only: a slow network */
+	const char *test_delay = getenv("HD_TEST_COMM_DELAY_US"); /* for tests only: acts like a slow network */
 
 	if (net.running)
 		return;
@@ -209,7 +209,7 @@ static void stop(void)
 }
 
 /* -- the transport ----------------------------------------------------------------------------- */
-/* The group's first member numbers it: colours need only differ within one call. */
+/* The color of a group is the world rank of its first member: colors need only differ within one call. */
 static int attach(struct hd_communicator *m)
 {
 	if (m->net.group)
@@ -241,7 +241,7 @@ static int start(struct hd_request *t)
 
 	if (too_long(&t->call) || (t->call.wire && t->call.dtype != HD_DTYPE_F32))
 		return HD_ENOTSUP;
-	if (hd_net_by_members(&t->call)) /* only what all members make may be counted: it becomes a tag */
+	if (hd_net_by_members(&t->call)) /* the number becomes a tag, so only calls of all members are counted */
 		t->seq = t->m->net.sums++;
 	hd_backoff_begin(&p, t->m, "the start of a call between hosts");
 	for (;;) {
@@ -262,7 +262,7 @@ static int start(struct hd_request *t)
 
 static int wait(struct hd_request *t)
 {
-	int late = t->call.kind >= HD_COMM_SEND ? t->call.index : -1; /* in a collective any may be it */
+	int late = t->call.kind >= HD_COMM_SEND ? t->call.index : -1; /* in a collective, any member may be late */
 	struct hd_backoff p;
 
 	__atomic_store_n(&net.waiting, 1, __ATOMIC_RELAXED);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/transport/net_call.h - a call between hosts that is under way, and what issues it: of the progress thread (net.c).
+ * engine/comm/transport/net_call.h - a call between hosts that is under way, and functions with which the progress
+ * thread (net.c) issues it.
  */
 #ifndef HD_ENGINE_COMM_TRANSPORT_NET_CALL_H
 #define HD_ENGINE_COMM_TRANSPORT_NET_CALL_H
 #include "engine/comm/transport/transport.h"
 #include "engine/comm/world/mpi_calls.h"
 
-#define HD_NET_INFLIGHT 256 /* calls under way; start() waits for room beyond that */
+#define HD_NET_INFLIGHT 256 /* maximum number of calls under way; beyond that, start waits for room */
 
 struct hd_net {
 	MPI_Comm comm;
 };
-struct staging { /* as many as sums were ever under way at once */
+struct staging { /* a buffer for one sum that is under way; kept for later sums */
 	char *p;
 	size_t bytes;
 	int in_use;
@@ -20,7 +21,7 @@ struct inflight {
 	struct hd_request *t;
 	MPI_Request *req;
 	int nreq, cap, round;
-	struct staging *staging; /* sums: shares of the other members */
+	struct staging *staging; /* for sums: what other members send, and converted copies of what is sent */
 	double due;
 };
 
@@ -38,7 +39,7 @@ void hd_net_get(struct inflight *f, int from, void *p, int64_t bytes, int tag);
 /* -- net_members.c --------------------------------------------------------------------------------- */
 int hd_net_by_members(const struct hd_call *c);
 void hd_net_members_begin(struct inflight *f); /* under hd_mpi_lock */
-/* All messages of a round have arrived.  -> 0: there is another round. */
+/* Continues when all messages of a round have arrived. Returns 0 if it has started another round. */
 int hd_net_members_next(struct inflight *f);
 
 #endif

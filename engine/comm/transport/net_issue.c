@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Calls between hosts that are MPI's: one non-blocking collective, or a message for each piece.
+ * Issues the calls between hosts that MPI executes: as one non-blocking collective, or as one message per piece.
  */
 #include <config.h>
 #include "engine/comm/transport/net_call.h"
 #include "engine/comm/transport/sum.h"
 
 #define TAG_ROWS 30000
-#define TAG_MESSAGE 20000 /* and channel: sends, receives and shifts are matched in the order they are made */
+#define TAG_MESSAGE 20000 /* + channel; sends, receives and shifts are matched in the order of the calls */
 
 static MPI_Datatype type_of(uint32_t dtype)
 {
@@ -96,7 +96,8 @@ static void issue_message(struct inflight *f)
 		hd_net_put(f, hd_call_to(c, m->n, m->me), c->in, bytes, tag);
 }
 
-/* Both ends know how many rows a segment has, so an empty one is no message. */
+/* Issues one message per segment of rows. Both ends know how many rows a segment contains, so an
+ * empty one is not sent. */
 static void issue_rows(struct inflight *f)
 {
 	const struct hd_communicator *m = f->t->m;

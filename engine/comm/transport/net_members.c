@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Calls between hosts that the members make themselves, of messages: sums in member order, pushes and pulls, and rings.
+ * Calls between hosts that the members execute themselves, with messages: sums in member order,
+ * pushes, pulls, and rings.
  *
- * Of a sum each member gets its share from all, adds in member order (sum.c), and hands the result to all.  These bytes
- * are those of a ring, and the result is that of the shared-memory transport, bit for bit.  They are messages with a tag of
- * the call's number, because a second round begins at different times on different members. But collectives of one
- * communicator must be issued in one order.
+ * For a sum, each member gets its share of the input from all others, adds in member order (sum.c), and sends the
+ * result to all. This moves as many bytes as a ring, and the result equals that of the shared-memory transport, bit
+ * for bit. The second round begins at different times on different members, while collectives of one communicator must
+ * be issued in the same order. So it uses messages, with the call's number as their tag.
  */
 #include <config.h>
 #include "engine/comm/transport/net_call.h"
 #include "engine/comm/transport/sum.h"
 #include <stdlib.h>
 
-#define TAGS 8192 /* of calls; MPI guarantees 32767 */
+#define TAGS 8192 /* numbers of calls in tags; MPI guarantees tags up to 32767 */
 
-static struct staging staging[HD_NET_INFLIGHT]; /* of the thread */
+static struct staging staging[HD_NET_INFLIGHT]; /* used by the progress thread only */
 
 static int tag_of(const struct inflight *f)
 {
 	return (int)(f->t->seq % TAGS) * 2 + f->round;
 }
 
-/* A sum that goes round is added up on its way, so not in member order. */
+/* Returns whether the call goes around a ring. A sum is then added on its way, so not in member order. */
 static int is_ring(const struct hd_call *c)
 {
 	return (c->kind == HD_COMM_RING_REDUCE_SCATTER && !c->fixed) || c->kind == HD_COMM_RING_ALL_GATHER;
 }
 
-/* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
+/* Returns whether the members compute the sum, because MPI does not support it, or not in a fixed order. The order
+ * does not matter to a maximum. */
 static int by_members(const struct hd_call *c)
 {
 	return c->kind == HD_COMM_ORDERED_REDUCE_SCATTER || (c->kind == HD_COMM_RING_REDUCE_SCATTER && c->fixed) ||
@@ -39,13 +41,14 @@ int hd_net_by_members(const struct hd_call *c)
 }
 
 /* -- sums by the members ----------------------------------------------------------------------- */
-/* Round 0 brings each its share from all, round 1 brings the sums to all. */
+/* Returns where the share of member j begins. In round 0 each member gets its share from all; in round
+ * 1 all get its sum. */
 static int64_t share_from(const struct hd_call *c, int n, int j)
 {
 	return c->count * j / n;
 }
 
-/* What member j adds up: `count` elements that begin at element *from of the input. */
+/* Returns how many elements member j adds up; they begin at element *from of the input. */
 static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c, int j, int64_t *from)
 {
 	*from = 0;
@@ -58,7 +61,8 @@ static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c
 	}
 }
 
-/* The smallest that suffices, else the largest, which grows: a step needs what the one before it needed. */
+/* Returns the smallest free buffer that suffices, or else the largest, which it enlarges. Each step needs the same
+ * sizes as the one before, so they soon suffice. */
 static struct staging *staging_get(size_t bytes)
 {
 	struct staging *best = NULL;
@@ -81,7 +85,8 @@ static struct staging *staging_get(size_t bytes)
 	return best;
 }
 
-/* What is sent of a call's input: the input, or its copy behind what is received. */
+/* Returns the data that the call sends: its input, or a copy of it in the wire's dtype. The copy is in the staging
+ * buffer after the received data. */
 static const char *members_sent(struct inflight *f, int64_t received)
 {
 	const struct hd_call *c = &f->t->call;
@@ -106,7 +111,7 @@ static void members_gather(struct inflight *f, int tag)
 
 	f->staging = staging_get((size_t)(mine * m->n * (c->wire ? 2 : 1)));
 	in = members_sent(f, mine * m->n);
-	/* Each begins with its neighbour, so that not all send to member 0 first. */
+	/* Each member begins with its neighbour, so that not all send to member 0 first. */
 	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me - k, m->n);
 
@@ -208,8 +213,9 @@ static void pull_begin(struct inflight *f, int tag)
 }
 
 /* -- rings ------------------------------------------------------------------------------------- */
-/* Each turn sends one piece to the right, and gets one from the left.  Of a sum the piece that is sent is the sum so far, and
- * what comes is added to this member's own; the staging holds what comes, then, rounded, what goes. */
+/* Each turn sends one piece to the right, and gets one from the left. For a sum, the sum so far is sent, and what
+ * arrives is added to this member's own term. The staging buffer contains what arrives, followed by a rounded
+ * copy of what is sent. */
 static char *ring_piece(const struct hd_communicator *m, const struct hd_call *c, const void *of, int64_t k)
 {
 	return (char *)(uintptr_t)of + hd_comm_mod(k, m->n) * hd_comm_size(c->dtype, c->count);
@@ -263,7 +269,7 @@ static void ring_begin(struct inflight *f)
 	ring_turn(f);
 }
 
-/* A turn is over.  -> 1: the last one. */
+/* Completes a turn. Returns 1 if it was the last one; otherwise begins the next. */
 static int ring_next(struct inflight *f)
 {
 	f->round++;
@@ -275,7 +281,7 @@ static int ring_next(struct inflight *f)
 	return 0;
 }
 
-/* -- all of them --------------------------------------------------------------------------------- */
+/* -- all kinds ----------------------------------------------------------------------------------- */
 void hd_net_members_begin(struct inflight *f)
 {
 	const struct hd_call *c = &f->t->call;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/transport/request.h - a call that has been started, and the devices that carry calls themselves.
+ * engine/comm/transport/request.h - a call that has been started, and communication between devices.
  */
 #ifndef HD_ENGINE_COMM_TRANSPORT_REQUEST_H
 #define HD_ENGINE_COMM_TRANSPORT_REQUEST_H
@@ -8,7 +8,7 @@
 
 struct hd_communicator;
 
-struct hd_request { /* of one started call; belongs to the caller, fixed size, reusable after wait */
+struct hd_request { /* one started call; belongs to the caller, who may reuse it after hd_comm_wait */
 	uint64_t seq;
 	struct hd_communicator *m;
 	struct hd_call call;
@@ -16,11 +16,12 @@ struct hd_request { /* of one started call; belongs to the caller, fixed size, r
 	int32_t state;
 };
 
-/* Collective, before groups are made: from now on devices move between their own memories, in the order of their queues. */
+/* Makes devices move data between their own memories, in the order of their queues. Collective; call it before
+ * groups are created. */
 struct hd_device_comm;
 struct hd_device_ops;
 int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
-/* Waits until the device has done all that was enqueued, under the watchdog.  0, or HD_EIO and what went wrong. */
+/* Waits, under the watchdog, until the device has done all enqueued work. Returns 0, or HD_EIO with a message. */
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Movement between ranks of one host, through memory that all of them have mapped.
  *
- * A member says where its buffers lie in the shared arena, all wait for all, and each reads what
- * it needs straight from the others.  A sum is made once: each member sums its share over all
- * members, in member order, and writes it to all of them. So 42 MB over two ranks cost each rank
- * 42 MB of reads and writes and nothing is sent.
+ * Each member publishes where its buffers are in the shared arena. After a barrier, each reads what it needs
+ * directly from the others. A sum is computed only once: each member sums its share over all members, in member
+ * order, and writes it to all of them. So a sum of 42 MB over two ranks costs each rank 42 MB of reads and
+ * writes, and nothing is sent.
  *
- * Calls of up to SMALL bytes carry their data beside the flags and need one wait instead of two.
- * Messages of a pair go through a ring of descriptors: the receiver copies, then marks the
- * descriptor as taken.  Buffers outside the arena are correct and slower: they are copied to
- * shared memory made for the call.
+ * Calls of up to SMALL bytes store their data next to the flags and need one barrier instead of two. Messages of a
+ * pair go through a ring of descriptors: the receiver copies, then marks the descriptor as taken. Buffers outside the
+ * arena are allowed but slower: they are copied to shared memory that is allocated for them.
  */
 #include <config.h>
 #include "engine/comm/transport/transport.h"
@@ -23,30 +22,30 @@
 #include <unistd.h>
 
 #define SMALL 4096
-#define MAILBOXES 64    /* outstanding messages of a pair in a channel */
-#define MAX_PENDING 512 /* receives that are looked after while this rank waits for something else */
+#define MAILBOXES 64    /* maximum number of outstanding messages of a pair in a channel */
+#define MAX_PENDING 512 /* maximum number of receives that other waits of this rank complete */
 
 struct shm_address {
-	int64_t in, out; /* offsets in the arena of the host; -1: nothing, or fd */
-	int32_t fd;      /* of the memory that stands for both; -1: none */
+	int64_t in, out; /* offsets in the arena of the host; -1: no buffer, or it is in the memory of fd */
+	int32_t fd;      /* of memory that replaces both buffers; -1: none */
 	int32_t pid;
 };
-/* Of one rank, in the flags of its group. */
+/* The flags and the data of one rank in a group. */
 struct hd_shm_member {
-	_Atomic uint64_t step HD_ALIGNED; /* barriers reached so far */
-	uint64_t sign[2];                 /* what call it makes; by parity of the call, see small() */
+	_Atomic uint64_t step HD_ALIGNED; /* number of barriers that it has reached */
+	uint64_t sign[2];                 /* signature of its call, by parity of the call's number: see small() */
 	struct shm_address address HD_ALIGNED;
 	char data[2][SMALL] HD_ALIGNED;
 };
 struct hd_mailbox {
-	/* 1 + number of the last message that was put into this mailbox, and copied from it. */
+	/* 1 + the number of the last message that was put into this mailbox, and of the last one copied out. */
 	_Atomic uint64_t posted, taken;
 	int64_t in, bytes;
 	int32_t fd, pid;
 } HD_ALIGNED;
 
 static struct {
-	struct hd_request *pending[MAX_PENDING]; /* receives that were started */
+	struct hd_request *pending[MAX_PENDING]; /* receives that have been started */
 	int npending;
 	struct { /* memory for buffers outside the arena */
 		void *map;
@@ -82,8 +81,8 @@ static int64_t offset_of(const void *p, int64_t bytes)
 	return q - hd_here.arena;
 }
 
-/* Memory for buffers outside the arena, kept for the next call: all members have left the last
- * one. */
+/* Returns memory for buffers outside the arena. It is kept for the next call, which begins when all members have
+ * left the last one. */
 static void *bounce_get(const struct hd_communicator *m, const struct hd_call *c, size_t bytes)
 {
 	if (bytes <= shm.bounce.bytes)
@@ -109,13 +108,14 @@ static int64_t counts_bytes(const struct hd_call *c, int n)
 	return c->rows ? n * c->rows->experts * c->rows->samples * (int64_t)sizeof(int32_t) : 0;
 }
 
-/* Of shared memory outside the arena: `in`, then the counts of its rows. */
+/* Returns where the row counts are in shared memory outside the arena, where they follow `in`. */
 static int64_t counts_at(const struct hd_call *c, int n, int j)
 {
 	return (hd_comm_in_bytes(c, n, j) + HD_LINE - 1) / HD_LINE * HD_LINE;
 }
 
-/* -> the place of this member's data; of sums to all also of its result, of rows of their counts. */
+/* Returns where this member's data are. `out` is where the result of a sum to all goes, or where
+ * the row counts are. */
 static struct shm_address address_make(const struct hd_communicator *m, const struct hd_call *c)
 {
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), counts = counts_bytes(c, m->n),
@@ -140,7 +140,7 @@ static struct shm_address address_make(const struct hd_communicator *m, const st
 	return p;
 }
 
-/* Addresses of member j's data in this process. */
+/* Sets m->ins[j] and m->outs[j] to the addresses of member j's data in this process. */
 static void address_open(struct hd_communicator *m, const struct hd_call *c, int j)
 {
 	struct shm_address p = member_of(m, j)->address;
@@ -163,7 +163,7 @@ static void address_close(struct hd_communicator *m, const struct hd_call *c, in
 		munmap(m->ins[j], (size_t)(counts_at(c, m->n, j) + counts_bytes(c, m->n)));
 }
 
-/* -- all wait for all -------------------------------------------------------------------------- */
+/* -- barriers ---------------------------------------------------------------------------------- */
 static void barrier(struct hd_communicator *m, const struct hd_call *c)
 {
 	uint64_t step = ++m->shm.step;
@@ -185,8 +185,8 @@ static uint64_t call_signature(const struct hd_call *c)
 	       (uint32_t)c->index;
 }
 
-/* The members must make the same call: a difference is a bug of the program and would give wrong
- * results. */
+/* A barrier that also checks that all members make the same call. A difference is a bug and would
+ * give wrong results. */
 static void barrier_checked(struct hd_communicator *m, const struct hd_call *c)
 {
 	uint64_t mine = call_signature(c);
@@ -198,7 +198,7 @@ static void barrier_checked(struct hd_communicator *m, const struct hd_call *c)
 			broken(m, c, j, "do not issue the same call");
 }
 
-/* -- what each kind reads ---------------------------------------------------------------------- */
+/* -- what each kind of call reads -------------------------------------------------------------- */
 static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *out, int64_t from)
 {
 	for (int j = 0; j < m->n; j++)
@@ -208,7 +208,8 @@ static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *o
 		m->ins[j] -= from;
 }
 
-/* A piece of the sum; of a ring the next member's, added from that member on, as it goes round. */
+/* Computes a piece of the sum. It is this member's own, or in a ring the next member's, added in the order of the ring
+ * from that member on. */
 static void pull_piece(struct hd_communicator *m, const struct hd_call *c, char *out)
 {
 	int round = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = round ? hd_comm_mod(m->me + 1, m->n) : m->me;
@@ -224,7 +225,7 @@ static void pull_piece(struct hd_communicator *m, const struct hd_call *c, char 
 		hd_sum_sent(out, m->outs, m->n, m->me, 0, c->count, c->wire);
 }
 
-/* To each spare member its piece, or to one all; from them likewise. */
+/* HD_COMM_PUSH: a spare member sums its piece over the workers, or everything if it is the only one that serves. */
 static void pull_push(struct hd_communicator *m, const struct hd_call *c, char *out)
 {
 	int64_t from = c->index < 0 ? (m->me - c->cores) * hd_comm_size(c->dtype, c->count) : 0;
@@ -248,7 +249,7 @@ static void pull_pull(const struct hd_communicator *m, const struct hd_call *c, 
 			hd_move(out + (c->index < 0 ? (j - c->cores) * s : 0), m->ins[j], s);
 }
 
-/* Each segment from where its sender's counts say that it is. */
+/* Copies each segment from where its sender's counts say that it is. */
 static void pull_rows(struct hd_communicator *m, const struct hd_call *c)
 {
 	const struct hd_rows *r = c->rows;
@@ -302,8 +303,8 @@ static void pull(struct hd_communicator *m, const struct hd_call *c)
 	}
 }
 
-/* This member's share of the sum goes to all.  Shares end at cache lines, so that no line is
- * written by two. */
+/* Computes this member's share of the sum, and writes it to all. Shares end at cache lines, so that no line is
+ * written by two members. */
 static void sum_share(struct hd_communicator *m, const struct hd_call *c)
 {
 	int64_t line = HD_LINE * 8 / HD_BITS(c->dtype), lines = (c->count + line - 1) / line;
@@ -324,8 +325,8 @@ static void sum_share(struct hd_communicator *m, const struct hd_call *c)
 	}
 }
 
-/* Two data areas are enough. A member that writes one again has met all others in the call
- * between, so all of them have read it. */
+/* A call whose data fit next to the flags. Two data areas are enough: before a member writes one again, it has met all
+ * others in the call between, so they have read it. */
 static void small(struct hd_communicator *m, const struct hd_call *c)
 {
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
@@ -355,7 +356,7 @@ static void large(struct hd_communicator *m, const struct hd_call *c)
 		hd_move(c->out, shm.bounce.map, hd_comm_size(c->dtype, c->count));
 }
 
-/* The largest `in` of any member: the same on all. */
+/* Returns the size of the largest input of any member, which is the same on all. */
 static int64_t largest_bytes(const struct hd_call *c, int n)
 {
 	int of_root = c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST || c->kind == HD_COMM_PULL;
@@ -371,13 +372,14 @@ static struct hd_mailbox *mailbox_of(const struct hd_communicator *m, int from, 
 	return &m->shm.mailboxes[(pair * HD_CHANNELS + channel) * MAILBOXES + (int64_t)(seq % MAILBOXES)];
 }
 
-/* The count of messages with another member, of the call's channel. */
+/* Returns the counter of messages with a member in the call's channel. */
 static uint64_t *counter(uint64_t *of, const struct hd_request *t, int member)
 {
 	return &of[member * HD_CHANNELS + (int)t->call.channel];
 }
 
-/* A request keeps 32 bits of each number: fewer than 2^31 messages are under way. */
+/* Returns the full number of a message from its low 32 bits, which are all that a request stores. `now` is the current
+ * number; fewer than 2^31 messages are under way. */
 static uint64_t widen(uint64_t now, uint32_t low)
 {
 	return now - (uint32_t)((uint32_t)now - low);
@@ -395,12 +397,13 @@ static int receive_from(const struct hd_request *t)
 
 static void mailbox_drop_memory(struct hd_mailbox *b)
 {
-	if (b->fd > 0) /* 0 in a mailbox that was never used */
+	if (b->fd > 0) /* it is 0 in a mailbox that was never used */
 		close(b->fd);
 	b->fd = -1;
 }
 
-/* All its pages with the first message: a run that has made some steps takes no more memory. */
+/* Touches all mailboxes of a pair at its first message, so that memory does not grow after the
+ * first steps of a run. */
 static void mailboxes_touch(struct hd_communicator *m, int from, int to, uint32_t channel)
 {
 	for (uint64_t seq = 0; seq < MAILBOXES; seq++)
@@ -455,7 +458,7 @@ static void take(struct hd_request *t, struct hd_mailbox *b, int from)
 	}
 }
 
-/* -> 1: the message is in `out`. */
+/* Takes the message if it has arrived. Returns 1 if it is in `out`. */
 static int try_take(struct hd_request *t, int from)
 {
 	uint64_t seq = widen(*counter(t->m->shm.received, t, from), (uint32_t)(t->seq >> 32));
@@ -481,7 +484,7 @@ static void receive_begin(struct hd_request *t)
 		shm.pending[shm.npending++] = t;
 }
 
-/* So that two ranks that both wait for their sends to be taken take each other's. */
+/* Takes messages of pending receives: two ranks that both wait for their sends to be taken then take each other's. */
 static void receive_pending(void)
 {
 	for (int i = shm.npending; i-- > 0;)
@@ -522,7 +525,7 @@ static void send_wait(struct hd_request *t)
 /* -- calls ------------------------------------------------------------------------------------- */
 static void start_message(struct hd_request *t)
 {
-	/* First: post() may wait, and then the message can already be taken. */
+	/* The receive comes first: post() may wait, and meanwhile the message can be taken. */
 	if (t->call.kind != HD_COMM_SEND)
 		receive_begin(t);
 	if (t->call.kind != HD_COMM_RECV)
@@ -569,7 +572,7 @@ static int attach(struct hd_communicator *m)
 
 	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
 		return m->n == 1;
-	/* Of a large host mostly pages that nobody ever touches. */
+	/* On a host with many ranks, most of these pages are never touched. */
 	p = hd_shared_map(members + mailboxes);
 	if (!p || m->n == 1 || !m->on_host)
 		return m->n == 1;

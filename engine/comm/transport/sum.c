@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums and maxima over members, in member order, so that a result does not depend on who computes
- * it or over which transport.  Types of 16 bits are added in fp32 and rounded once.  Works on
- * blocks that stay in the first-level cache: each input is read once and each output written
- * once, whatever the number of members.
+ * Sums and maxima over members, in member order, so that a result does not depend on which member computes it, nor on
+ * the transport. Types of 16 bits are added in fp32 and rounded once. It works on blocks that stay in the first-level
+ * cache: each input is read once and each output written once, whatever the number of members.
  */
 #include <config.h>
 #include "engine/comm/transport/sum.h"
 #include "engine/device/call.h"
 #include "engine/base/err.h"
 #include "engine/base/half.h"
-#include <string.h> /* also says whether this is glibc, which WIDE needs */
+#include <string.h> /* also defines __GLIBC__, which WIDE needs */
 
 #define BLOCK 1024 /* elements: 4 kB of fp32 */
 #define ALIGNED __attribute__((aligned(64)))
 #define LARGE (256 << 10) /* bytes from which all threads help */
 
-/* One copy of each loop for the widths of the machines it may run on. */
+/* Compiles each loop once for each vector width of the machines that it may run on. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -80,7 +79,7 @@ struct summer {
 	uint32_t dtype;
 	void (*sum)(void *restrict acc, const void *restrict in, int64_t n, int first, int max);
 	void (*max)(void *restrict acc, const void *restrict in, int64_t n, int first, int max);
-	/* NULL: acc has the type of out. */
+	/* NULL: the accumulator has the type of the output. */
 	void (*round)(void *restrict out, const void *restrict acc, int64_t n);
 };
 static const struct summer summers[] = {
@@ -131,8 +130,8 @@ void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t coun
 		sum_block(s, outs, nout, ins, nin, b * BLOCK, b + 1 < blocks ? BLOCK : count - b * BLOCK, max);
 }
 
-/* -- sums of what travels as 16 bits ----------------------------------------------------------- */
-#define UP 1024.0f /* fp16 travels 2^10 times as large */
+/* -- sums whose terms are sent in 16 bits ------------------------------------------------------ */
+#define UP 1024.0f /* fp16 terms are multiplied by 2^10 before they are sent */
 
 WIDE static void pack_bf16(uint16_t *restrict o, const float *restrict x, int64_t n)
 {
@@ -215,7 +214,7 @@ static void sent_block(float *out, char *const *ins, int nin, int own, int packe
 	float acc[BLOCK] ALIGNED;
 
 	for (int64_t i = 0; i < n; i++)
-		acc[i] = -0.0f; /* which leaves each first term as it is */
+		acc[i] = -0.0f; /* adding to -0 leaves every first term unchanged, even -0 */
 	for (int j = 0; j < nin; j++) {
 		const float *whole = (const float *)(const void *)ins[j] + at;
 		const uint16_t *half = (const uint16_t *)(const void *)ins[j] + at;

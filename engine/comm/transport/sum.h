@@ -6,19 +6,20 @@
 #include <stdint.h>
 
 int hd_sum_knows(uint32_t dtype);
-/* Each of the outs gets the sum (max: the maximum) of the ins in their order.  An out may be one
- * of the ins. */
+/* Computes the sum (max: the maximum) of the ins in their order, and writes it to each of the outs. An out may
+ * be one of the ins. */
 void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t count, uint32_t dtype, int max);
-/* Of sums in a stated order whose messages are 16 bits (heddle/graph.h: wire); terms and results are fp32.  A term as it is
- * after it was sent: */
+/* The next four are for sums in a stated order whose messages have 16-bit elements (`wire` in heddle/graph.h). Terms
+ * and results are fp32. hd_to_wire converts a term to the dtype in which it is sent. */
 void hd_to_wire(void *out, const void *in, int64_t count, uint32_t wire);
-/* out = own + what was received; out may be own. */
+/* Computes out = own + what was received; out may be own. */
 void hd_add_wire(void *out, const void *own, const void *got, int64_t count, uint32_t wire);
-/* The ins in their order, added up: by a ring, where the sum so far is sent before each is added; */
+/* Adds the ins in their order, as in a ring: the sum so far is rounded as if it were sent before each addition. */
 void hd_sum_ring(void *out, char *const *ins, int nin, int64_t count, uint32_t wire);
-/* by their owner, to whom all but its own are sent.  packed: those are of the wire's dtype already. */
+/* Adds the ins in their order, as their owner does, to whom all terms but its own are sent. own: the index of its own
+ * term, or -1; packed: the others have the wire's dtype already. */
 void hd_sum_sent(void *out, char *const *ins, int nin, int own, int packed, int64_t count, uint32_t wire);
-/* A copy, by all threads where it is large; out may be in. */
+/* Copies, with all threads if it is much; out may be in. */
 void hd_move(void *out, const void *in, int64_t bytes);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The control channel: few, blocking, small exchanges between all ranks, always over MPI.
+ * The control channel: a few small, blocking exchanges between all ranks, always over MPI.
  *
- * A wait is a loop of tests with hd_pause between them. So the progress thread can work, dead peers are seen, and a
- * waiting rank leaves its core to others.
+ * A wait is a loop of tests with hd_backoff_wait between them. So the progress thread can work, dead peers are
+ * noticed, and a waiting rank leaves its core to others.
  */
 #include <config.h>
 #include "engine/comm/world/mpi_calls.h"
@@ -124,7 +124,8 @@ double hd_comm_sum(double x)
 	return all_double(x, MPI_SUM, "a sum over all ranks");
 }
 
-/* What fails on some hosts only (a file that is not there) is told with the rank and its host. */
+/* Adds the rank and its host to the message of an error that only some ranks have, such as a file missing on one host.
+ * Does nothing if all ranks are on one host. */
 static void name_failed(struct hd_err *err, int failed)
 {
 	char *who, *text;
@@ -152,7 +153,7 @@ int hd_comm_agree(struct hd_err *err)
 	return err->code;
 }
 
-/* -- beside the run -------------------------------------------------------------------------- */
+/* -- exchanges on a second thread, while the run goes on ------------------------------------- */
 static MPI_Comm beside = MPI_COMM_NULL;
 
 void hd_comm_beside_open(void)
@@ -161,7 +162,7 @@ void hd_comm_beside_open(void)
 		HD_MPI(MPI_Comm_dup(hd_mpi_world, &beside));
 }
 
-/* No peer is watched here: the thread that trains does. */
+/* Waits without watching for dead peers, because the thread that trains does that. */
 static void finish_beside(MPI_Request *r)
 {
 	for (int done = 0; !done;) {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Waiting for other ranks.
  *
- * A waiting loop spins for some microseconds, then gives its core away, then sleeps. The naps cost
- * nothing to the rank that is late (four ranks must work on two cores), and a peer that dies ends
- * them (watchdog.c). Where ranks share a core, the late one may need this core, so the loop hardly
- * spins. With four ranks on each core, that saved a twentieth of a step.
+ * A waiting loop spins for some microseconds, then yields its core, then naps. Naps take no time from the rank
+ * that is late (four ranks must work on two cores), and a peer that dies ends them (watchdog.c). Where ranks
+ * share a core, the late one may need this core, so the loop hardly spins. With four ranks on each core, that
+ * saved a twentieth of a step.
  *
- * A nap ends late: by 0.1 ms on an idle machine, by milliseconds where another process took the
- * core. Ranks that meet hundreds of times a step pay that each time. So a loop that shares its core
- * with no other rank spins longer first (`patience`).
+ * A nap ends late: by 0.1 ms on an idle machine, by milliseconds if another process took the core. Ranks that
+ * meet hundreds of times per step pay that each time. So a loop that shares its core with no other rank spins
+ * longer first (`patience`).
  */
 #include <config.h>
 #include "engine/comm/wait/wait.h"
 #include "engine/comm/wait/watchdog.h"
 #include <sched.h>
 
-#define SPINS 400    /* then gives its core away YIELDS times, then naps */
-#define FEW_SPINS 20 /* where ranks share cores */
+#define SPINS 400    /* followed by YIELDS yields, then naps */
+#define FEW_SPINS 20 /* the same where ranks share cores */
 #define YIELDS 200
 #define LONG_YIELDS 0.05 /* seconds */
 #define PATIENCE 2e-3    /* seconds: a nap's usual delay is then a twentieth of what was waited for */
-#define PAUSES 16        /* between two looks at the clock */
+#define PAUSES 16        /* between two reads of the clock */
 
 static void (*progress)(void);
 
@@ -64,7 +64,8 @@ static void pause_core(void)
 #endif
 }
 
-/* On a busy machine one yield takes milliseconds, and all together longer than a launcher leaves the ranks to name one that has died. */
+/* Yields the core, and checks for dead peers if that takes long. On a busy machine one yield takes milliseconds. All
+ * together would take longer than a launcher gives the ranks to report one that has died. */
 static void give_way(const struct hd_backoff *p)
 {
 	sched_yield();
@@ -72,7 +73,7 @@ static void give_way(const struct hd_backoff *p)
 		hd_watchdog_dead(&p->w, 1);
 }
 
-/* -> 0: it has waited for longer than that. */
+/* Spins a little and returns 1, or returns 0 if the loop has waited for longer than its patience. */
 static int is_patient(const struct hd_backoff *p)
 {
 	if (!(p->patience > 0) || hd_seconds() - p->w.since > p->patience)

@@ -15,19 +15,20 @@
 
 struct hd_backoff {
 	struct hd_waiting w;
-	double nap, longest; /* naps grow up to it, 1 ms; a wait for what takes a step's time may want less */
-	double patience;     /* seconds that it spins first; 0: some microseconds */
+	double nap, longest; /* seconds of the next nap; naps grow up to `longest`, 1 ms unless the caller sets less */
+	double patience;     /* seconds for which it spins first; 0: some microseconds */
 	int turns;
 };
 void hd_backoff_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what);
-/* Where a thread of another rank of this host ends the wait: spins for milliseconds, if each thread of these ranks has a core.
- * (A progress thread of this process would need the core.) */
+/* Begins a wait that a thread of another rank of this host ends. It spins for milliseconds, if each thread
+ * of these ranks has a core. (A wait that the progress thread of this process ends must not: that thread
+ * would need the core.) */
 void hd_backoff_begin_here(struct hd_backoff *p, const struct hd_communicator *m, const char *what);
-/* Once around a waiting loop.  late: the member it waits for, -1: not known.  Ends the run if a
- * peer is dead or the watchdog's time is over. */
+/* Waits once in a waiting loop. late: the member that it waits for, or -1 if unknown. Ends the run if a peer is dead
+ * or the watchdog's limit is exceeded. */
 void hd_backoff_wait(struct hd_backoff *p, int late);
 void hd_backoff_end(struct hd_backoff *p);
-/* What every waiting loop of this process does beside: receives what has come for others. */
+/* Sets a function that every waiting loop of this process calls, to receive messages of other requests. */
 void hd_backoff_progress(void (*progress)(void));
 
 #endif

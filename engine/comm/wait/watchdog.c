@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds the rank that is dead or late, on behalf of a rank that waits.
  *
- * The waiting rank sleeps in poll() on the pidfds of the other ranks of the host.  A peer that dies wakes its waiters at once,
- * zombie or not.  Without pidfds, the waiting rank sends signal 0 to its peers, from HD_LONG_WAIT on.
+ * The waiting rank sleeps in poll() on the pidfds of the other ranks of the host. A peer that dies wakes its
+ * waiters at once, even as a zombie. Without pidfds, the waiting rank sends signal 0 to its peers, once it has
+ * waited for HD_LONG_WAIT.
  *
- * The watchdog names the rank that is late.  A rank that has waited for HD_LONG_WAIT writes into the control block which rank it
- * waits for.  A rank whose time is over follows these links to a rank that does not wait.  That rank is late; the others are its
- * victims.  Between hosts the ranks ask each other (watchdog_net.c).
+ * The watchdog names the rank that is late. A rank that has waited for HD_LONG_WAIT writes into the control block
+ * which rank it waits for. A rank that has waited for the watchdog's limit follows these links to a rank that does not
+ * wait. That rank is late; the others are its victims. Between hosts the ranks ask each other (watchdog_net.c).
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -29,8 +30,8 @@
 
 static struct {
 	struct pollfd *fds; /* by local rank; fd -1: this rank, or one that cannot be watched */
-	char *by_signal;    /* local ranks watched by signal 0 */
-	double limit;       /* seconds; 0: none */
+	char *by_signal;    /* by local rank: 1 if it is watched by signal 0 */
+	double limit;       /* seconds; 0: no limit */
 	atomic_int ending;
 } watch;
 
@@ -55,7 +56,7 @@ void hd_watchdog_open(void)
 
 		watch.fds[i].fd = -1;
 		watch.fds[i].events = POLLIN;
-		/* A pid that is unknown already now belongs to another pid namespace. */
+		/* A pid that is unknown even now belongs to a different pid namespace. */
 		if (i == hd_here.w.local_rank || !pid || L == 1 || kill(pid, 0) != 0)
 			continue;
 		watch.fds[i].fd = pidfd_of(pid);
@@ -106,9 +107,9 @@ static void report_dead(const struct hd_waiting *w, int local)
 {
 	if (watch.ending && hd_here.w.hosts > 1)
 		hd_watchdog_net_ended();
-	/* One that said that it ends has told why. */
+	/* A rank that is marked as ending has reported why. */
 	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS || !hd_comm_may_speak()) {
-		usleep(100000); /* the one who speaks comes first */
+		usleep(100000); /* lets the message of the rank that reports come first */
 	} else {
 		char *who = hd_rank_text(hd_here.world_of[local]), *me = hd_rank_text(hd_here.w.rank);
 		char *in = hd_waiting_text(w);
@@ -120,7 +121,7 @@ static void report_dead(const struct hd_waiting *w, int local)
 }
 
 /* -- a late peer ------------------------------------------------------------------------------- */
-/* Appends to *text, which it owns. */
+/* Appends `before` and `more` to *text, and frees `more`. */
 static void add(char **text, const char *before, char *more)
 {
 	char *s = hd_format("%s%s%s", *text, before, more);
@@ -130,7 +131,7 @@ static void add(char **text, const char *before, char *more)
 	*text = s;
 }
 
-/* -> a local rank that waits for no other, or -1: all wait. */
+/* Returns a local rank that waits for no other, or -1 if all wait. */
 static int not_waiting(void)
 {
 	for (int i = 0; hd_here.control && i < hd_here.w.local_size; i++)
@@ -139,8 +140,9 @@ static int not_waiting(void)
 	return -1;
 }
 
-/* From a local rank along the ranks that wait for each other.  -> one that waits for no other, or
- * -1: a circle.  Where the chain ends at one that waits for all others, any that does not. */
+/* Follows the chain of waiting ranks from a local rank. Returns the rank at its end, which waits for no other, or
+ * -1 if the chain is a circle. If the chain ends at a rank that waits for an unknown one, returns any rank that
+ * does not wait, or -1. */
 static int last_of_chain(int local)
 {
 	for (int hops = 0; hops <= hd_here.w.local_size; hops++) {
@@ -177,7 +179,7 @@ static void report_late(const struct hd_waiting *w, int late)
 	char *s;
 
 	if (!hd_comm_may_speak()) {
-		sleep(2); /* the one who speaks ends the run: let its message come first */
+		sleep(2); /* the rank that reports ends the run: let its message come first */
 		hd_comm_abort(HD_STATUS_LOST);
 	}
 	s = hd_rank_text(hd_here.w.rank);
@@ -197,14 +199,14 @@ static void report_late(const struct hd_waiting *w, int late)
 void hd_comm_stuck(const char *where, double seconds)
 {
 	if (!hd_comm_may_speak())
-		sleep(2); /* the one who speaks ends the run: let its message come first */
+		sleep(2); /* the rank that reports ends the run: let its message come first */
 	else
 		hd_log(HD_LOG_ERROR, "%s is still%s after %.0f s (train.watchdog = %.0f)", hd_rank_text(hd_here.w.rank),
 		       where, seconds, watch.limit);
 	hd_comm_abort(HD_STATUS_LOST);
 }
 
-/* -- what the waiting loop asks ---------------------------------------------------------------- */
+/* -- called by the waiting loop ---------------------------------------------------------------- */
 void hd_watchdog_dead(const struct hd_waiting *w, int sleeping)
 {
 	int dead = dead_rank(sleeping);
@@ -230,7 +232,8 @@ static void tell(struct hd_waiting *w, int late)
 		atomic_store(&me->waits_for, late >= 0 && w->m->local[late] >= 0 ? w->m->local[late] + 1 : -1);
 }
 
-/* The watchdog's time is over; or the launcher ends the run, and a wait is not short. */
+/* Ends the run if the watchdog's limit is exceeded. Between hosts it also asks other ranks if the launcher ends the
+ * run and the wait is not short. */
 void hd_watchdog_late(struct hd_waiting *w, int late, double waited)
 {
 	int over = watch.limit > 0 && waited > watch.limit;

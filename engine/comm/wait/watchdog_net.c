@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds the late rank among several hosts, whose ranks cannot read each other's memory.
  *
- * A rank whose time is over asks all others.  A rank that waits too answers with its movement and the rank that it waits for.  A
- * rank that works answers through its progress thread.  A rank that is stopped or gone does not answer.  The rank without an answer
- * is late; if all answer, the rank that works is.  The ranks that wait are victims.  If several ranks ask, the lowest prints the
- * message, on behalf of the rank that waits for the late one itself.
+ * A rank that has waited for the watchdog's limit asks all others. A rank that waits too answers with its movement
+ * and the rank that it waits for. A rank that works answers through its progress thread. A rank that is stopped or
+ * gone does not answer. The rank without an answer is late; if all answer, the rank that works is late. The ranks
+ * that wait are victims. If several ranks ask, the lowest one prints the message, on behalf of the rank that waits
+ * for the late one itself.
  *
- * The ranks also ask when the launcher ends the run while this rank waits.  The launcher does so when a process has died; it knows
- * the process' number but not its place in the mesh.  If all ranks answer, somebody else ended the run, and the step continues.
+ * A waiting rank also asks when the launcher ends the run. The launcher does so when a process has died; it knows the
+ * process id, but not the rank's place in the mesh. If all ranks answer, the run was ended for a different reason,
+ * and the step continues.
  */
 #include <config.h>
 #include "engine/comm/wait/watchdog_net.h"
@@ -19,25 +21,25 @@
 #include <unistd.h>
 
 #define GRACE 0.5  /* seconds for answers */
-#define MEMBERS 64 /* of a group that a notice lists */
+#define MEMBERS 64 /* a notice lists the members of groups up to this size */
 #define TAG 7
-#define NAMED 4 /* late ranks that a message lists */
+#define NAMED 4 /* maximum number of late ranks that a message lists */
 
 enum { NONE, WORKS, WAITS, ASKS, SPEAKS };
 struct notice {
-	int32_t kind, from, waits_for; /* world ranks; waits_for -1: not known */
-	int32_t n, members[MEMBERS];   /* the group it waits in; n = 0: all ranks */
+	int32_t kind, from, waits_for; /* from, waits_for: world ranks; waits_for -1: unknown */
+	int32_t n, members[MEMBERS];   /* the group in which it waits; n = 0: all ranks */
 	double seconds;
 	char doing[180];
 };
 
-static struct { /* all of it is used under hd_mpi_lock */
+static struct { /* protected by hd_mpi_lock */
 	MPI_Comm comm;
 	MPI_Request request;
 	struct notice incoming, mine, *answers; /* answers: by world rank */
-	char *askers;                           /* by world rank */
-	double asked, began;                    /* when this rank asked; when its wait began.  0: it does not */
-	int spoken;
+	char *askers;                           /* by world rank: 1 if it has asked */
+	double asked, began;                    /* when this rank asked; when its wait began; 0: it did not */
+	int spoken;                             /* a rank of another host prints the run's message */
 } ask = { .comm = MPI_COMM_NULL };
 
 void hd_watchdog_net_open(void)
@@ -60,7 +62,7 @@ void hd_watchdog_net_close(void)
 	MPI_Comm_free(&ask.comm);
 }
 
-/* The copy is never freed: the run ends, and the other end may never take it. */
+/* Sends a notice. Its copy is never freed: the run ends soon, and the receiver may never take it. */
 static void tell(int to, int kind)
 {
 	struct notice *n = hd_alloc(sizeof(*n));
@@ -104,14 +106,14 @@ void hd_watchdog_net_poll(void)
 	HD_MPI(poll_answers());
 }
 
-/* 1: no other host has spoken; they now know that this one does. */
+/* Returns 1 if no other host prints the run's message; then tells them that this one does. */
 static int speak(void)
 {
 	int first;
 
 	if (ask.comm == MPI_COMM_NULL)
 		return 1;
-	/* Another thread may be stuck inside MPI: then nobody else is asked. */
+	/* If another thread is stuck inside MPI, the other hosts cannot be asked. */
 	for (int i = 0; pthread_mutex_trylock(&hd_mpi_lock); i++, usleep(10000))
 		if (i > 100)
 			return 1;
@@ -139,7 +141,7 @@ static void begin(const struct hd_waiting *w, int late, const char *doing)
 	for (int i = 0; i < ask.mine.n && i < MEMBERS; i++)
 		ask.mine.members[i] = w->m->world[i];
 	snprintf(ask.mine.doing, sizeof(ask.mine.doing), "%s", doing);
-	/* A rank that was told that this one works gets the better answer. */
+	/* Ranks that have asked before were told that this one works, so they get a new answer. */
 	for (int r = 0; r < hd_here.w.size; r++)
 		if (ask.askers[r])
 			tell(r, WAITS);
@@ -178,7 +180,8 @@ static const struct notice *notice_of(int rank)
 	return rank == hd_here.w.rank ? &ask.mine : &ask.answers[rank];
 }
 
-/* 3: waits for this rank itself, 2: in a group with it, 1: waits, 0: does not. */
+/* Returns how closely a rank waits for the late one. 3: for that rank itself; 2: for an unknown rank of a group with
+ * it; 1: for something else; 0: it does not wait. */
 static int how_close(int waiter, int late)
 {
 	const struct notice *n = notice_of(waiter);
@@ -198,7 +201,8 @@ static int closest(int late)
 	return best;
 }
 
-/* The late ranks, those first that somebody waits for.  -> their number */
+/* Lists the late ranks, which are those whose last notice is of this kind (NONE: they have not answered). Those for
+ * which others wait most closely come first. Returns their number. */
 static int find_late(int kind, int *late)
 {
 	int n = 0;
@@ -248,7 +252,7 @@ static void describe(char *text, size_t bytes, const int *late, int n, int silen
 	}
 }
 
-/* -> 1: nothing more to be said here, another does; 2: say the text; 0: go on waiting. */
+/* Returns 2 if this rank is to print the text, 1 if another rank reports, or 0 to go on waiting. */
 static int verdict(int over, char *text, size_t bytes)
 {
 	int *late, n, lower = ask.spoken, silent = 1;
@@ -297,7 +301,7 @@ void hd_watchdog_net_ask(int over)
 	if (what == 2 && hd_comm_may_speak())
 		hd_log(HD_LOG_ERROR, "%s", text);
 	else
-		sleep(2); /* the one who speaks ends the run */
+		sleep(2); /* the rank that reports ends the run */
 	hd_comm_abort(HD_STATUS_LOST);
 }
 
@@ -307,7 +311,7 @@ static int describe_silent(char *text, size_t bytes)
 	int *late = hd_alloc((size_t)hd_here.w.size * sizeof(*late)), n;
 
 	poll_answers();
-	for (int i = 0; i < hd_here.w.local_size; i++) /* these are not asked about */
+	for (int i = 0; i < hd_here.w.local_size; i++) /* ranks of this host do not count as silent */
 		if (ask.answers[hd_here.world_of[i]].kind == NONE)
 			ask.answers[hd_here.world_of[i]].kind = SPEAKS;
 	n = find_late(NONE, late);

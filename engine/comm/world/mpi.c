@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * MPI's start and end, and exchanges while nothing else runs.
+ * Start and end of MPI, and exchanges while nothing else runs.
  *
- * Never two threads are inside MPI: each call holds hd_mpi_lock.  A process that no launcher started
- * skips MPI (hd_launch_mpi): starting it as a singleton takes a third of a second.
+ * At most one thread is inside MPI: each call holds hd_mpi_lock. A process that no launcher started skips MPI
+ * (hd_launch_mpi), because starting it as a singleton takes a third of a second.
  */
 #include <config.h>
 #include "engine/comm/world/mpi_calls.h"
@@ -17,10 +17,10 @@ MPI_Comm hd_mpi_world = MPI_COMM_NULL;
 
 static struct {
 	MPI_Comm host; /* the ranks of this host */
-	int status;    /* of an abort */
+	int status;    /* exit status of an abort */
 } mpi = { MPI_COMM_NULL, 0 };
 
-/* Numbers the ranks of this host and says where each world rank is. */
+/* Numbers the ranks of this host, and fills in hd_here's tables between world ranks and local ranks. */
 static void find_hosts(void)
 {
 	/* For tests only: "mpi" treats every rank as its own host. */
@@ -45,7 +45,7 @@ static void find_hosts(void)
 		hd_here.local_of[hd_here.world_of[i]] = i;
 }
 
-/* Where all have one name nothing is gained by it. */
+/* Collects the names of all hosts for messages, unless all ranks have the same one. */
 static void name_hosts(void)
 {
 	char own[HD_HOST_NAME] = "", (*all)[HD_HOST_NAME] = hd_alloc((size_t)hd_here.w.size * sizeof(*all));
@@ -61,9 +61,10 @@ static void name_hosts(void)
 		free(all);
 }
 
-/* Between ranks of one host Open MPI uses its memory whatever it finds, but looks for networks first, which takes 0.2 s where
- * there are none.  ob1 does not.  TCP it prepares all the same: Open MPI 5 pairs the host's own addresses, finds none where an
- * interface has an IPv6 address too, and prints an error for each pair of ranks.  A user's own choice stays. */
+/* Keeps Open MPI from looking for networks. Between ranks of one host it uses shared memory in any case, but looks for
+ * networks first, which takes 0.2 s if there are none. Its layer ob1 does not look, but still prepares TCP. For that,
+ * Open MPI 5 pairs the host's own addresses. If an interface also has an IPv6 address, that fails, with an error
+ * message for each pair of ranks. The user's own settings are kept. */
 static void skip_networks(void)
 {
 	if (!hd_launch_on_one_host())
@@ -109,12 +110,12 @@ static void end_now(int sig)
 static void abort_all(int status) __attribute__((noreturn));
 static void abort_all(int status)
 {
-	/* MPI_Abort asks the launcher, which may be asleep: mpirun is, while it ends a job. */
+	/* MPI_Abort asks the launcher, which may not respond: mpirun does not while it ends a job. */
 	mpi.status = status;
 	signal(SIGALRM, end_now);
 	alarm(2);
-	/* Another thread may be inside MPI for the time of a test; one that is stuck there must
-	 * not keep us. */
+	/* Another thread may be inside MPI for the time of a test; but a thread that is stuck there must
+	 * not stop this one. */
 	for (int i = 0; i < 100 && pthread_mutex_trylock(&hd_mpi_lock); i++)
 		usleep(10000);
 	MPI_Abort(MPI_COMM_WORLD, status);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory that all ranks of a host have mapped: the control block, the flags of groups, and the
- * arenas.
+ * Memory that all ranks of a host have mapped: the control block, the flags of groups, and the arenas.
  *
- * It comes from memfd_create, and the others open it through /proc/<pid>/fd.  Such memory has no
- * name, so nothing is left behind by a crash. It is not limited by the size of /dev/shm (64
- * MB in many containers). So it can neither be short where private memory would not be, nor end a
- * rank by SIGBUS later.  For the same reason no space is reserved: pages are taken when they are
- * first written, by the rank (and on the memory node) that uses them.
+ * One rank creates it with memfd_create, and the others open it through /proc/<pid>/fd. Such memory has no name, so a
+ * crash leaves nothing in the file system. It is not limited by the size of /dev/shm, which is 64 MB in many
+ * containers. So it is available whenever private memory would be, and cannot end a rank by SIGBUS later. For the
+ * same reason no space is reserved. Pages are allocated when they are first written, by the rank (and on the memory
+ * node) that uses them.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -81,7 +80,7 @@ void *hd_shared_map(size_t bytes)
 	hd_host_bcast(&from, sizeof(from));
 	if (!first && from.fd >= 0)
 		p = hd_memfd_peer(from.pid, from.fd, bytes);
-	if (!hd_host_all(p && from.fd >= 0)) { /* also says that all have opened it */
+	if (!hd_host_all(p && from.fd >= 0)) { /* also waits until all have opened it */
 		if (p && from.fd >= 0)
 			munmap(p, bytes);
 		p = NULL;
@@ -116,12 +115,13 @@ static void *arena_private(size_t bytes, int warn, struct hd_err *err)
 	return p;
 }
 
-/* One segment a host; ranks may differ in size, so each begins where the one before it ends. */
+/* Maps one segment per host. The sizes of ranks may differ, so each rank's part begins where that of the
+ * previous rank ends. */
 void *hd_arena_map(size_t bytes, struct hd_err *err)
 {
 	int L = hd_here.w.local_size;
 	size_t *all = hd_alloc((size_t)L * sizeof(*all)), total = 0, mine = 0;
-	/* For tests only: "private" takes the way of a host whose ranks cannot share memory. */
+	/* For tests only: "private" acts as if the ranks of the host could not share memory. */
 	const char *test = getenv("HD_TEST_COMM");
 
 	bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;

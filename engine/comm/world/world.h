@@ -5,15 +5,17 @@
 #define HD_ENGINE_COMM_WORLD_WORLD_H
 #include "engine/base/err.h"
 
-struct hd_world { /* this process among all */
+struct hd_world { /* this process's rank, and the numbers of ranks and hosts */
 	int rank, size, local_rank, local_size, hosts;
 };
 
 struct hd_communicator; /* the ranks of one group: engine/comm/comm.h */
 
-void hd_comm_abort(int status) __attribute__((noreturn)); /* end all ranks now */
-/* How messages say where a rank is: "(x 1, y 0)", malloc'ed, or NULL.  describe NULL: not at all. */
+void hd_comm_abort(int status) __attribute__((noreturn)); /* ends all ranks at once */
+/* Sets a function that tells messages where a rank is. It returns "(x 1, y 0)", malloc'ed, or NULL.
+ * describe may be NULL. */
 void hd_comm_describe(char *(*describe)(const void *ctx, int rank), const void *ctx);
-char *hd_rank_text(int rank); /* "rank 3 (x 1, y 0)", of several hosts "rank 3 (x 1, y 0) on NAME", malloc'ed */
+/* Returns "rank 3 (x 1, y 0)", or with several hosts "rank 3 (x 1, y 0) on NAME"; the caller frees it. */
+char *hd_rank_text(int rank);
 
 #endif
