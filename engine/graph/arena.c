@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory and errors of a plan: all that its graph is made of lives as long as it.
+ * Memory and errors of a plan: everything in its graph is allocated here, and lives as long as the plan.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -8,14 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A plan of many stages has hundreds of thousands of small objects, which live as long as it: they stand side by side in blocks.
- * With a sanitizer each has one of its own, so that it sees what goes beyond. */
+/* A plan of many stages has hundreds of thousands of small objects that live as long as the plan, so they share blocks.
+ * With a sanitizer each object has its own block, so that the sanitizer detects accesses beyond its end. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { LEAST = 0, MOST = 0 };
 #else
 enum { LEAST = 16 << 10, MOST = 16 << 20 };
 #endif
-#define LARGE_PAGES (4 << 20) /* blocks of such a size may have them: it takes less time to ask for few */
+/* Blocks from this size on ask for large pages: with few pages, allocation takes less time. */
+#define LARGE_PAGES (4 << 20)
 
 struct arena_block {
 	struct arena_block *next;
@@ -38,7 +39,8 @@ static struct arena_block *block_new(size_t size)
 	return b;
 }
 
-/* Each block is twice as large as the one before.  What is large has one of its own, behind the one that is being filled. */
+/* Each block is twice as large as the one before, from LEAST to MOST.  A large object gets its own block, which is
+ * linked after the block that is being filled. */
 static struct arena_block *more(struct hd_plan *p, size_t bytes)
 {
 	size_t size = p->heap ? 2 * p->heap->size : LEAST;
@@ -138,7 +140,7 @@ enum hd_handle_kind hd_handle_kind(const struct hd_plan *p, const void *at)
 
 /* -- errors -------------------------------------------------------------------------------------------------------------- */
 
-/* The node that a plugin has made among this one and what it reads, or NULL. */
+/* Returns n, or one of the nodes whose results n reads, if a plugin created it; else NULL. */
 static const struct node *made_by_plugin(const struct node *n)
 {
 	const struct node *from = NULL;
@@ -148,7 +150,7 @@ static const struct node *made_by_plugin(const struct node *n)
 	return n && n->made_by >= 0 ? n : from;
 }
 
-/* A movement that the engine makes is due to the section that has its axis. */
+/* A movement that the engine inserts is attributed to the section that has its axis. */
 static void fail_movement(struct hd_plan *p, int code, const char *text, const struct node *n)
 {
 	const struct axis *a = A(n->reshard.axis);

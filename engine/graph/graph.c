@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The program as a list of nodes: inserting, moving, replacing, dropping.  node.c makes nodes, tensor.c the tensors over named dims.
+ * The program as a list of nodes: inserts, moves, replaces and drops them.  node.c creates nodes, tensor.c tensors.
  *
- * Program order is the order of the list; new nodes stand at the end, or before the plan's anchor.  Everything is
- * allocated from the plan and lives as long as it.
+ * Program order is the order of the list.  New nodes are inserted where the plan's cursor is.  Everything is allocated
+ * from the plan and lives as long as the plan.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* -- the list ------------------------------------------------------------------------------------------------------------ */
-/* Numbers grow along the program; they are given anew when somebody asks after nodes have been put in. */
+/* Numbers increase in program order.  They are assigned lazily: hd_node_precedes renumbers all nodes if some were
+ * inserted since. */
 static void number_nodes(struct hd_plan *p)
 {
 	int64_t at = 0;
@@ -57,7 +58,8 @@ void hd_node_move(struct hd_plan *p, struct node *n, struct node *before)
 	link_before(p, n, before);
 }
 
-/* Notes that n may read t.  The list has every node that ever did, so that replacing t need not search the whole graph. */
+/* Records that n may read t.  The list keeps every node that ever read t, so that replacing t need not search the whole
+ * graph. */
 static void add_user(struct hd_plan *p, struct tensor *t, struct node *n)
 {
 	if (t->nusers && t->users[t->nusers - 1] == n)
@@ -81,7 +83,8 @@ void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *
 
 void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin)
 {
-	struct tensor **all = hd_plan_alloc(p, (2 * (size_t)nin + 1) * sizeof(*all)); /* and the engine's own copy */
+	/* twice: the list that plugins see, then the engine's own copy */
+	struct tensor **all = hd_plan_alloc(p, (2 * (size_t)nin + 1) * sizeof(*all));
 
 	n->ins = all;
 	n->v.ins = (struct hd_tensor *const *)all;
@@ -90,7 +93,7 @@ void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins,
 		hd_set_input(p, n, i, ins[i]);
 }
 
-/* An input that was set in another way would not be replaced. */
+/* Checks that all inputs were set with hd_set_input: hd_replace would miss any other. */
 int hd_check_users(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n; n = n->next)
@@ -158,7 +161,8 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 
 enum { KEPT = 1, PASSED = 2 };
 
-/* Its maker.  What makers read is kept when the walk comes to them; of one that stands behind what reads it, at once. */
+/* Marks the node that computes t.  hd_drop_dead walks backwards, and marks what a marked node reads when it reaches
+ * that node.  If it has passed the node already (a node after its reader), its inputs are marked here. */
 static void keep(struct tensor *t)
 {
 	struct node *n = t && t->v.node ? N(t->v.node) : NULL;
@@ -180,7 +184,7 @@ static void keep_results(struct hd_plan *p)
 			keep(p->tensors[i]->assign), keep(p->tensors[i]->then);
 }
 
-/* A node stays if something that the run reads, or a leaf that is assigned, needs it. */
+/* Drops every node that neither the run's results nor an assigned leaf needs. */
 void hd_drop_dead(struct hd_plan *p)
 {
 	struct node *n, *next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/graph/graph.h - the graph of a plan: names, tensors, nodes, and how they change.
+ * engine/graph/graph.h - the graph of a plan: dims, tensors, nodes, and the functions that change them.
  */
 #ifndef HD_ENGINE_GRAPH_H
 #define HD_ENGINE_GRAPH_H
@@ -10,22 +10,23 @@
 void *hd_plan_alloc(struct hd_plan *p, size_t bytes); /* zeroed, freed with the plan */
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
-/* The failure is a mistake of this instance's plugin (struct hd_err).  hd_plan_fail knows it of what slots call. */
+/* Marks the failure as a mistake of this instance's plugin (struct hd_err).  hd_plan_fail does so itself for what slots
+ * call. */
 void hd_plan_mistake(struct hd_plan *p, int who);
-/* Objects that plugins are given the address of. */
+/* Registers an object whose address plugins get. */
 void hd_handle_add(struct hd_plan *p, const void *at, enum hd_handle_kind kind);
-enum hd_handle_kind hd_handle_kind(const struct hd_plan *p,
-				   const void *at); /* HANDLE_NONE: of no object of this plan */
+/* Returns HANDLE_NONE if no object of this plan is at this address. */
+enum hd_handle_kind hd_handle_kind(const struct hd_plan *p, const void *at);
 char *hd_plan_vtext(struct hd_plan *p, const char *fmt, va_list v);
-void hd_plan_free(struct hd_plan *p); /* all that was allocated, and the plan */
+void hd_plan_free(struct hd_plan *p); /* frees the plan and all that was allocated from it */
 
-/* -- where new nodes go; none of these has a queue, or a reason but the one that is given --------------------------------- */
-/* Behind all others; block -1: of none. */
+/* -- where new nodes go; these cursors have no queue, and no reason except the one given --------------------------------- */
+/* Returns the cursor after all nodes; block -1: in no block. */
 static inline struct cursor hd_cursor_end(uint32_t phase, int block)
 {
 	return (struct cursor){ .phase = phase, .block = block };
 }
-/* In n's unit and block. */
+/* Return the cursor before or after n, in n's unit and block. */
 static inline struct cursor hd_cursor_before(struct node *n)
 {
 	return (struct cursor){ .before = n, .phase = n->v.phase, .block = n->block, .period = n->period };
@@ -42,56 +43,62 @@ static inline struct cursor hd_cursor_why(struct cursor c, char *reason)
 }
 
 /* -- tensor.c --------------------------------------------------------------------------------------------------------- */
-const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n); /* made if absent and n > 0 */
+/* creates it if it is absent and n > 0 */
+const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n);
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims);
 struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype,
 			     const struct hd_dim *const *dims, uint32_t ndim);
 struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype, const char *spec);
-/* A parameter, with weight decay if it has two or more dims; init: enum hd_init.  And one that exists already, by name. */
+/* Creates a parameter, with weight decay if it has two or more dims; init: enum hd_init.  hd_param_find finds one by
+ * name. */
 struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std);
 struct tensor *hd_param_find(struct hd_plan *p, const char *name);
-/* y is x in another place or form: all but where and what shape. */
+/* Copies to y what is the same when x is only moved or stored differently: everything except placement and shape. */
 void hd_tensor_inherit(struct tensor *y, const struct tensor *x);
 int hd_dtype_known(uint32_t dtype);
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
 int64_t hd_local_count(const struct tensor *t);
 int64_t hd_local_bytes(const struct tensor *t);
-/* Of a tensor of rows that are counted: at most so many on a rank; so many if experts are chosen equally; elements of one. */
+/* For a ragged tensor: the most rows that a rank may have; the rows if the tokens choose experts equally; the elements
+ * of one row. */
 int64_t hd_ragged_max(const struct tensor *t);
 double hd_ragged_balanced(const struct tensor *t);
 int64_t hd_ragged_row_elements(const struct tensor *t);
 int64_t hd_global_count(const struct tensor *t);
-/* The type that a gradient of x has, and what an op with attribute fp32 is told of it: "" or " fp32=1". */
+/* The dtype of a gradient of x, and the attribute that tells an op about it: "" or " fp32=1". */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);
 const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x);
 
 /* -- node.c ----------------------------------------------------------------------------------------------------------- */
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
 			 struct tensor *const *ins, uint32_t nin, const char *attr);
-/* The same of other operands. */
+/* Creates a copy of n with different operands. */
 struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
-/* What a slot shape made of operands that a plugin chose. */
+/* Checks the shapes that a slot shape returned for operands chosen by a plugin. */
 int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, const struct hd_shape *outs,
 		    uint32_t nout);
 
 /* -- graph.c ---------------------------------------------------------------------------------------------------------- */
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
-/* Both are in the program, and a stands before b. */
+/* Returns whether both are in the program, and a is before b. */
 int hd_node_precedes(struct hd_plan *p, const struct node *a, const struct node *b);
-/* How often each tensor is read, by id: by nodes, and by leaves that take it at the end of a step.  To be freed. */
+/* Counts how often each tensor is read, by id: by nodes, and by leaves that take it at the end of a step.  The caller
+ * frees the result. */
 uint32_t *hd_count_readers(const struct hd_plan *p);
-/* Inputs are set with these two only. */
+/* Inputs are set with these two functions only. */
 void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
 void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);
 int hd_check_users(struct hd_plan *p);
-void hd_assign(struct tensor *leaf, struct tensor *value); /* it takes value at the end of the step; NULL: stays */
+/* the leaf takes value at the end of the step; NULL: it stays */
+void hd_assign(struct tensor *leaf, struct tensor *value);
 void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
 void hd_drop_dead(struct hd_plan *p);
-/* Whether members compute different things on purpose (struct hd_graph_api, local): gradients and their norm are each one's own. */
+/* Returns whether members compute different values on purpose (struct hd_graph_api, local).  Then each member has its
+ * own gradients, and its own norm of them. */
 int hd_plan_is_apart(const struct hd_plan *p);
 int hd_block_begin(struct hd_plan *p, const char *name);
-double hd_root(double x); /* sqrt, exact; without libm's header in model files */
+double hd_root(double x); /* sqrt, correctly rounded; so files of models need no <math.h> */
 
 #endif

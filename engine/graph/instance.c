@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The instances of plugins, one for each [strategy NAME]. Messages about them name the section, and the key where they can.
+ * The instances of plugins, one per [strategy NAME] or [plugin NAME].  Messages about them name the section, and the
+ * key if they can.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -26,7 +27,8 @@ const char *hd_inst_section(const struct inst *in)
 	return in->extension ? "plugin" : "strategy";
 }
 
-/* A text that begins with "KEY: ", where KEY can stand in the instance's section, is about that key's line. */
+/* Returns the key that a text is about.  That is KEY, if the text begins with "KEY: " and KEY is a key of the
+ * instance's section; *rest is then the text after it. */
 static const char *key_of(const struct inst *in, char *text, char **rest)
 {
 	const struct hd_strategy_ops *o = in->plugin->ops;
@@ -59,7 +61,7 @@ int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text)
 	return hd_section_fail(p->conf, p->inst[who].section, key, p->err, code, "%s", hd_one_line(rest));
 }
 
-/* What the reader of the INI knows the number of members by: of axis section.suffix the key suffix, if there is one. */
+/* For axis section.suffix, the key suffix sets the size if the plugin declares it; else the key size does. */
 const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
 {
 	const struct inst *in = &p->inst[A(axis)->inst];
@@ -97,20 +99,21 @@ void hd_slot_end(struct hd_plan *p, struct hd_slot was)
 		note(p);
 }
 
-/* Asked from several threads at once, so no turn is noted. */
+/* Does not record the slot as running, because several threads call this at once. */
 int hd_node_cost(const struct node *n, struct hd_cost *c)
 {
 	*c = (struct hd_cost){ .size = sizeof(*c) };
 	return n->v.op->cost ? n->v.op->cost(n->inst >= 0 ? n->plan->inst[n->inst].self : NULL, &n->v, c) : HD_OK;
 }
 
-/* What a slot returned, where it did not say more itself. */
+/* Turns the code that a slot returned into an error, unless the slot reported one itself. */
 static int returned(struct hd_plan *p, const char *of, const char *op, int rc)
 {
 	if (p->err->code || rc == HD_OK || rc == HD_DEFAULT)
 		return p->err->code;
+	/* The plugin is wrong: it must report a text if it refuses a layout. */
 	if (p->slot.inst >= 0)
-		hd_plan_mistake(p, p->slot.inst); /* a layout that it cannot do it refuses with a sentence */
+		hd_plan_mistake(p, p->slot.inst);
 	if (rc > 0)
 		return hd_plan_fail(p, HD_EBUG, "%s%sslot %s returned %d, which is no status (enum in heddle/host.h)",
 				    of, op, p->slot.name, rc);

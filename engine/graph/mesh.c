@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The mesh: where ranks are on the axes, and the groups that they form along them.
+ * The mesh: the coordinates of ranks on the axes, and the groups that ranks form along them.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -127,7 +127,8 @@ int64_t hd_group_ranks(const struct hd_plan *p, const struct group *g, int64_t r
 	return g->v.n;
 }
 
-/* All axes of one section, outer ones first, are what the section says: its own name.  Else the axes' names. */
+/* A group of all axes of one section, outermost first, has the section's name.  Any other has its axes' names, joined
+ * by +. */
 static char *group_name(struct hd_plan *p, struct axis *const *axes, uint32_t n)
 {
 	char *name = hd_plan_text(p, "%s", "");

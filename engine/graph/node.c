@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Nodes: making them of an op and its operands, and what their results are.
+ * Creates nodes from an op and its operands, with the results that the op's shape rule gives.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -37,7 +37,8 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout)
 {
-	n->outs = hd_plan_alloc(p, (2 * (size_t)nout + 1) * sizeof(*n->outs)); /* and the engine's own copy */
+	/* Twice: for plugins, and the engine's own copy. */
+	n->outs = hd_plan_alloc(p, (2 * (size_t)nout + 1) * sizeof(*n->outs));
 	for (uint32_t k = 0; k < nout; k++) {
 		struct tensor *t = hd_tensor_new(p, "", HD_TENSOR_ACT, outs[k].dtype, outs[k].dims, outs[k].ndim);
 
@@ -56,7 +57,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 			t->ragged_counts = n->ins[n->v.nin - 1];
 			t->max_rows = p->model.experts_per_token;
 		} else if (n->v.nin && n->ins[0]->ragged_counts &&
-			   hd_has_dim(t, hd_dim_get(p, "slot", 0))) { /* moved */
+			   hd_has_dim(t, hd_dim_get(p, "slot", 0))) { /* only moved */
 			t->ragged_counts = n->ins[0]->ragged_counts;
 			t->max_rows = n->ins[0]->max_rows;
 		}
@@ -67,7 +68,8 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 	return 0;
 }
 
-/* An op on rows that are counted reads their numbers too, as its last input. */
+/* An op on ragged tensors reads their row counts as its last input.  Returns the counts that are to be added, or
+ * NULL. */
 static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
 			      struct tensor *const *ins, uint32_t nin, const char *attr)
 {
@@ -125,7 +127,8 @@ int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, con
 	return HD_OK;
 }
 
-/* At the end of the program a node would stand in no block, and behind its readers: autodiff would find no gradient for it. */
+/* Returns whether a slot creates a node without setting the cursor first.  At the end of the program it would be in no
+ * block and after its readers, so autodiff would find no gradient for it. */
 static int is_nowhere(const struct hd_plan *p)
 {
 	return p->slot.inst >= 0 && p->slot.name && !p->cursor.before &&

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/graph/op.h - what the engine knows of an op beyond struct hd_op: passes, memory plan and executor ask for this and
- * never for a name.  An op says it beside its struct hd_op (engine/ops/); a plugin's op has none of it.
+ * engine/graph/op.h - the engine's own properties of an op, beyond struct hd_op.  Passes, memory plan and executor
+ * check these, and never a name.  An op declares them next to its struct hd_op (engine/ops/); a plugin's op cannot.
  */
 #ifndef HD_ENGINE_OP_H
 #define HD_ENGINE_OP_H
 #include <heddle/op.h>
 
-/* Ops that a pass treats in a way of their own.  Each but OP_ROLE_UPDATE is one op's. */
+/* Ops that some pass treats specially.  Except for OP_ROLE_TRANSFER and OP_ROLE_UPDATE, each is the role of one op. */
 enum op_role {
 	OP_ROLE_NONE,
 	OP_ROLE_ACCUMULATE,
@@ -49,14 +49,15 @@ enum op_role {
 	OP_ROLE_XENT_D,
 };
 enum op_flag {
-	OP_FLAG_PLUGIN = 1,     /* a plugin's */
-	OP_FLAG_CHEAP = 2,      /* recomputed in backward rather than kept: its first result, train.recompute = cheap */
-	OP_FLAG_ROWS = 4,       /* takes rows that are counted, and reads their numbers as its last input */
-	OP_FLAG_MOVES_ROWS = 8, /* takes rows that are counted, and only moves them */
-	OP_FLAG_NAMES = 16,     /* its result is a name for bytes that are there already: neither reads nor writes */
-	OP_FLAG_ARRANGES = 32,  /* the same elements, in another order or on another rank */
-	OP_FLAG_PIECES = 64,    /* its result is its operands, or pieces of them, put together or apart */
-	OP_FLAG_MATMUL = 128,   /* its time is that of a product */
+	OP_FLAG_PLUGIN = 1, /* an op of a plugin */
+	/* backward recomputes its first result instead of keeping it (train.recompute = cheap) */
+	OP_FLAG_CHEAP = 2,
+	OP_FLAG_ROWS = 4,       /* takes ragged tensors, and reads their row counts as its last input */
+	OP_FLAG_MOVES_ROWS = 8, /* takes ragged tensors, and only moves their rows */
+	OP_FLAG_NAMES = 16,     /* its result names bytes that exist already: the op neither reads nor writes */
+	OP_FLAG_ARRANGES = 32,  /* its result has the same elements, in a different order or on a different rank */
+	OP_FLAG_PIECES = 64,    /* its result is its operands, or pieces of them, joined or split */
+	OP_FLAG_MATMUL = 128,   /* its time is that of a matrix product */
 };
 struct op_traits {
 	enum op_role role;
@@ -65,8 +66,8 @@ struct op_traits {
 };
 
 struct op_signature {
-	uint32_t least, most; /* inputs */
-	const char *dims;     /* of each of the first: how many dims it has; +: one or more, .: any */
+	uint32_t least, most; /* minimum and maximum number of inputs */
+	const char *dims;     /* one letter per leading input: its number of dims; +: one or more, .: any */
 };
 
 struct op {
@@ -74,11 +75,10 @@ struct op {
 	struct op_traits is;
 };
 
-/* What slot record of an op is given: who records its kernels.  Plugins see a handle; the engine's own ops call the same functions
- * through it. */
+/* What an op's slot record receives.  Plugins see a handle; the engine's own ops call the same functions through it. */
 struct hd_record {
 	const struct hd_record_api *api;
-	/* Of whoever records (engine/run/record.c). */
+	/* Functions of the recorder (engine/run/record.c). */
 	int64_t (*index)(struct hd_record *r, const struct hd_group *g);
 	int (*launch)(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
 		      struct hd_tensor *const *outs, uint32_t nout, const char *attr);

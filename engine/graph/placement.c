@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Placements: where a tensor is on each axis, which axes cut a dim in which order, and what a rank then holds.
+ * Placements: where a tensor is on each axis, in which order axes shard a dim, and which elements a rank then holds.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -20,7 +20,7 @@ int hd_place_equal(const struct hd_place *a, const struct hd_place *b)
 	return a->kind != HD_PLACE_PINNED || a->index == b->index;
 }
 
-/* The axes that cut d, outermost first: by level, then by mesh order (later axes are outer). */
+/* Orders the axes by level, then by mesh order (later axes are outer). */
 int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES])
 {
 	int n = 0;
@@ -38,7 +38,7 @@ int hd_shard_order(const struct hd_plan *p, const struct placement *at, const st
 	return n;
 }
 
-/* The same bytes on every rank: levels count by the order that they give. */
+/* Returns whether every rank holds the same bytes in both.  So levels matter only through the order that they give. */
 int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b)
 {
 	for (int i = 0; i < p->naxes; i++) {
@@ -62,7 +62,7 @@ static int has_section(const struct hd_plan *p, const struct axis *x)
 	return x && x->inst >= 0 && x->inst < p->ninst;
 }
 
-/* Dims, and before them the name of what has one; of a state, the plugin's too. */
+/* Describes a tensor for messages: its name, if it has one, and its dims; for a plugin's state, the plugin too. */
 static const char *described(struct hd_plan *p, const struct tensor *t)
 {
 	const char *name = t->v.name ? t->v.name : "";
@@ -72,7 +72,8 @@ static const char *described(struct hd_plan *p, const struct tensor *t)
 	return *name ? hd_plan_text(p, "%s (%s)", name, t->spec) : t->spec;
 }
 
-/* One axis alone may divide a dim that several together do not: all are named, at the section of the last. */
+/* Each axis alone may divide a dim that all together do not.  So the message names all of them, at the section of the
+ * last. */
 static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 {
 	char *all = NULL;
@@ -98,7 +99,7 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 	free(all);
 }
 
-/* The axis that shards the dim in pieces of both ends (check_order lets one do so); NULL: none does. */
+/* Returns the axis that shards the dim in zigzag order, of which check_order allows one, or NULL. */
 static const struct axis *zigzag_of(const struct hd_plan *p, const struct tensor *t, uint32_t dim)
 {
 	for (int a = 0; a < p->naxes; a++)
@@ -121,7 +122,8 @@ static void refuse_pieces(struct hd_plan *p, const struct tensor *t, uint32_t i,
 				(long long)n, t->dims[i]->name, (long long)D(t->dims[i])->padded, x->v.name);
 }
 
-/* Two pieces a member, of the tokens of a sequence: that is what tables of positions, dropout and the batches know of. */
+/* Zigzag order gives each member two pieces of a sequence.  Position tables, dropout and batches support it for dim
+ * seq, along one axis, and for nothing else. */
 static int check_order(struct hd_plan *p, const struct tensor *t)
 {
 	const char *zigzag = NULL;
@@ -179,7 +181,8 @@ void hd_placed_like(struct tensor *y, const struct tensor *x)
 		N(y->v.node)->placed = x->placed;
 }
 
-/* Piece by piece, from the outermost axis on: -> the elements that are here, the first of them at *off. */
+/* Divides the dim along one axis after the other, outermost first.  Returns how many elements the rank has, and sets
+ * *off to the global index of the first. */
 static int64_t range_of(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank, int64_t *off)
 {
 	int axes[HD_MAX_AXES], n = hd_shard_order(p, &t->at, t->dims[dim], axes);
@@ -226,7 +229,7 @@ int64_t hd_joined(const struct hd_plan *p, const struct tensor *t, uint32_t dim,
 	return length;
 }
 
-/* Elements [from, from + n) of what s has. */
+/* Returns elements [from, from + n) of the share s. */
 static struct hd_pieces part_of(const struct hd_pieces *s, int64_t from, int64_t n)
 {
 	struct hd_pieces x = { hd_pieces_index(s, from), n, 0 };
@@ -249,7 +252,8 @@ struct hd_pieces hd_pieces_of(const struct hd_plan *p, const struct tensor *t, u
 		int64_t me = hd_plan_coord(p, rank, p->axes[axes[i]]), of = p->axes[axes[i]]->v.n, half = have / of / 2;
 
 		have /= of;
-		if (t->at.on[axes[i]].order == HD_ORDER_ZIGZAG) /* of one piece, as no other axis is in this order */
+		/* s is one piece, because no other axis has this order */
+		if (t->at.on[axes[i]].order == HD_ORDER_ZIGZAG)
 			s = (struct hd_pieces){ hd_pieces_index(&s, me * half), half, (2 * (of - 1 - me)) * half };
 		else
 			s = part_of(&s, me * have, have);
@@ -266,7 +270,7 @@ void hd_pieces_tokens(const struct hd_plan *p, const struct tensor *t, int64_t r
 	memcpy(out + s.fold, ids + hd_pieces_index(&s, s.fold), (size_t)second * sizeof(*out));
 }
 
-/* Elements of the dim where the leaf would be whole along this axis: another one may cut it already. */
+/* Returns how many elements of the dim this axis divides: what the axes outside it leave. */
 static int64_t shared_out(const struct hd_plan *p, const struct tensor *t, const struct hd_place *to,
 			  const struct axis *along)
 {
@@ -321,7 +325,7 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 	return kept;
 }
 
-/* What belongs to no block, as what brings the logits to all ranks, runs with the chunk that makes the last of what it reads. */
+/* A node without a block, such as a gather of the logits, runs with the last chunk that computes one of its inputs. */
 int64_t hd_node_chunk(const struct hd_plan *p, const struct node *n)
 {
 	int64_t chunk = 0;
@@ -353,7 +357,7 @@ int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)
 	return -1;
 }
 
-/* -- what plugins say ------------------------------------------------------------------------------------------------------- */
+/* -- places that plugins pass ----------------------------------------------------------------------------------------------- */
 static const char *unknown_field(const struct hd_place *w, int64_t *is, int64_t *most)
 {
 	const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The rules (dim -> axis): a dim is padded to what divides, and layers are dealt to stages. And a node sees the first rule
- * whose dim it has and may cut.
+ * The sharding rules (dim -> axis): they pad a dim so that its axes divide it, and distribute layers over stages.  A
+ * node follows the first rule with a dim that the node has and may shard.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -8,7 +8,7 @@
 #include "engine/graph/placement.h"
 #include <string.h>
 
-/* To a multiple of all axes that may cut it, this one too. */
+/* Returns the extent of the dim, rounded up to a multiple of the product of all axes that may shard it, a included. */
 static int64_t padded(const struct hd_plan *p, const struct hd_dim *d, const struct axis *a)
 {
 	int64_t all = a->v.n;
@@ -26,7 +26,7 @@ int hd_rule_is_conditional(uint32_t flags)
 	return (flags & both) == both;
 }
 
-/* The sequences of one replica's micro-batch, over the axes that shard it already. */
+/* Returns whether a, together with the axes that already shard one replica's micro-batch, divides its sequences. */
 static int divides_micro_batch(const struct hd_plan *p, const struct hd_dim *d, const struct axis *a)
 {
 	int64_t all = a->v.n;
@@ -37,7 +37,7 @@ static int divides_micro_batch(const struct hd_plan *p, const struct hd_dim *d, 
 	return p->micro_batch % all == 0;
 }
 
-/* A rule that came later shards the micro-batch too: conditional ones that then do not divide go. */
+/* Called after a later rule that shards the micro-batch too: drops the conditional rules that now do not divide it. */
 static void drop_conditional(struct hd_plan *p, const struct hd_dim *d)
 {
 	size_t kept = 0;
@@ -55,7 +55,8 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 {
 	const struct hd_dim *d = hd_dim_get(p, name, 0);
 
-	if (!d || (p->past && !strcmp(name, "seq"))) /* few tokens of a sequence: nothing to cut */
+	/* With a cache, a run has few tokens of a sequence: nothing to shard. */
+	if (!d || (p->past && !strcmp(name, "seq")))
 		return HD_OK;
 	if (!strcmp(name, "batch") && hd_rule_is_conditional(flags) && !divides_micro_batch(p, d, a))
 		return HD_OK;
@@ -82,7 +83,7 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 }
 
 /* -- blocks to stages ----------------------------------------------------------------------------------------------------- */
-/* A rank at a spare coordinate runs no node of the model, so it is no stage. */
+/* A rank at a spare coordinate runs no node of the model, so it cannot be a stage. */
 static int may_be_stages(struct hd_plan *p, const char *call, const struct axis *a)
 {
 	if (a->v.spare)
@@ -132,7 +133,7 @@ int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t co
 	return HD_OK;
 }
 
-/* -- which rule a node has ------------------------------------------------------------------------------------------------ */
+/* -- which rule a node follows -------------------------------------------------------------------------------------------- */
 int hd_is_unshardable(const struct node *n, const struct hd_dim *d)
 {
 	const char *const *u = n->v.op->unshardable;

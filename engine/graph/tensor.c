@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Dims by name, and tensors over them: making, and how many elements a rank has.
+ * Dims by name, and tensors over them: creates them, and counts the elements that a rank has.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -28,7 +28,7 @@ const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n)
 	return &d->v;
 }
 
-/* Dims by name, up to the end of the text or to a blank. */
+/* Parses a list "a,b,c" of dims, up to the end of the text or a blank.  Returns how many. */
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims)
 {
 	const char *all = spec;
@@ -53,9 +53,9 @@ uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim 
 }
 
 /* -- tensors ----------------------------------------------------------------------------------------------------------- */
-#define MOST_BYTES ((int64_t)1 << 60) /* of a tensor, whole; of all parameters together */
+#define MOST_BYTES ((int64_t)1 << 60) /* limit for one tensor, and for all parameters together; global sizes */
 
-/* Sizes are multiplied everywhere after this, and none of these products may overflow. */
+/* Refuses sizes that are too large: later code multiplies sizes everywhere without checking for overflow. */
 static void check_size(struct hd_plan *p, const struct tensor *t)
 {
 	int64_t n = HD_BITS(t->v.dtype) / 8 + 1;
@@ -154,7 +154,8 @@ static int64_t local_of(const struct tensor *t, const struct hd_dim *d)
 	return 1;
 }
 
-/* Sample by slot; then by experts. */
+/* Returns the number of (sample, slot) pairs on the rank, each of which has rows of several experts.  Sets *expert to
+ * the dim of the experts. */
 static int64_t places(const struct tensor *t, const struct hd_dim **expert)
 {
 	const struct hd_dim *batch = t->ragged_counts->dims[1], *slot = hd_dim_get(t->plan, "slot", 0);
@@ -227,7 +228,6 @@ int hd_dtype_known(uint32_t dtype)
 	return 0;
 }
 
-/* The same values in another place or form. */
 void hd_tensor_inherit(struct tensor *y, const struct tensor *x)
 {
 	y->v.what = x->v.what;
@@ -239,7 +239,6 @@ void hd_tensor_inherit(struct tensor *y, const struct tensor *x)
 }
 
 /* -- types of gradients --------------------------------------------------------------------------------------------------- */
-/* The type that a gradient of x has, and what an op with attribute fp32 is told of it. */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x)
 {
 	return x->what == HD_TENSOR_PARAM ? p->master_dtype : x->dtype;

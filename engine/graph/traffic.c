@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What communication sends: bytes by member, and the name of what is moved.
+ * What communication sends: the bytes per member, and the tensor that is moved, with its name for messages.
  */
 #include <config.h>
 #include "engine/comm/comm.h"
@@ -61,7 +61,7 @@ int64_t hd_comm_node_bytes(const struct node *n)
 	int64_t root = sent_by(n, me < 0 ? size - 1 : me % size), other = sent_by(n, (me + 1) % size);
 
 	for (int64_t k = 2; n->comm.kind == HD_COMM_PERMUTE && k < size && !other; k++)
-		other = sent_by(n, k); /* some may keep theirs */
+		other = sent_by(n, k); /* a member may keep its own piece */
 	return root > other ? root : other;
 }
 
@@ -70,7 +70,8 @@ int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t
 	return sent_by(n, hd_member_index(p, n->comm.group, rank));
 }
 
-/* Behind what only puts it in another order for the movement, or has brought it here. */
+/* Returns the tensor that a collective moves, looking through nodes that only reorder it for the transfer or moved it
+ * here. */
 const struct tensor *hd_comm_node_subject(const struct node *n)
 {
 	const struct tensor *x = n->ins[0];
@@ -87,14 +88,14 @@ const char *hd_comm_node_subject_name(const struct node *n)
 	return x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf";
 }
 
-/* Where tokens choose as unequally as they can: what a rank then sends to others. */
+/* Returns what a rank sends if the tokens' choices of experts are as unequal as possible. */
 int64_t hd_comm_node_largest(const struct node *n)
 {
 	const struct tensor *x = n->ins[0];
 
 	if (n->comm.kind != HD_COMM_ALL_TO_ALL_V)
 		return hd_comm_node_bytes(n);
-	if (n->comm.index) /* all that it has */
+	if (n->comm.index) /* rows leave for experts: it may send all of them */
 		return hd_ragged_max(x) * hd_ragged_row_elements(x) * HD_BITS(x->v.dtype) / 8;
 	return hd_ragged_max(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_ragged_row_elements(x) *
 	       HD_BITS(x->v.dtype) / 8;
