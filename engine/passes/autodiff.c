@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reverse-mode differentiation of the logical graph, before placement. So the communication of the backward pass,
- * of gradient sync and of the global norm comes out of the same rule as the forward's.
+ * Reverse-mode differentiation of the logical graph, before placement.  So place.c derives the communication of
+ * backward, of gradient sync and of the global norm in the same way as that of forward.
  *
- * For each forward node, last first: its output's gradient is the sum of what its readers contributed; the op's vjp adds
- * nodes.  Activations' gradients (phase B) and parameters' gradients (phase W) are asked for in separate calls, so they
- * are separate nodes.  A parameter's contributions are accumulated over the micro-batches (op accumulate); sync, the
- * global norm and the update follow once a step.  Backward begins at the loss with loss_scale = 1 / (tokens of the global
- * batch): nothing else scales.
+ * The pass visits the forward nodes, last first.  The gradient of a node's output is the sum of its readers'
+ * contributions, and the op's vjp adds the nodes that compute the gradients of the inputs.  It is called twice, for
+ * gradients of activations (unit B) and of parameters (unit W), so these are separate nodes.  A parameter's
+ * contributions are added up over the micro-batches (op accumulate); sync, the global norm and the update follow once a
+ * step.  Backward begins at the loss with loss_scale = 1 / (tokens of the global batch).  No other factor is
+ * applied.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -26,8 +27,8 @@ static void push(struct tensor_list *l, struct tensor *t)
 	l->x[l->n++] = t;
 }
 
-/* The sum stands in the block that contributed last (the earliest of the readers). So one tensor crosses a stage
- * boundary and not its parts. */
+/* Returns the sum of the contributions to a gradient.  It is computed in the block that contributed last (that of the
+ * earliest reader), so that one tensor crosses a stage boundary, not each contribution. */
 static struct tensor *total(struct hd_plan *p, const struct tensor_list *l)
 {
 	if (!l->n)
@@ -38,7 +39,7 @@ static struct tensor *total(struct hd_plan *p, const struct tensor_list *l)
 	return hd_op1(p, "add", l->x, l->n, "%s", "");
 }
 
-/* Which inputs lead to a parameter. */
+/* Returns, by tensor id, whether a tensor depends on a parameter, so that its gradient is needed. */
 static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 {
 	int *w = hd_alloc(ntensors * sizeof(*w));
@@ -50,13 +51,14 @@ static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			any |= w[n->ins[i]->id];
+		/* A floating-point type. */
 		for (uint32_t k = 0; k < n->v.nout; k++)
-			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_DTYPE_F32 >> 16; /* of floats */
+			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_DTYPE_F32 >> 16;
 	}
 	return w;
 }
 
-/* A gradient has the type of its activation; a parameter's is full. */
+/* The gradient of an activation has its dtype; that of a parameter is in full precision. */
 static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const struct tensor *x)
 {
 	uint32_t dtype = hd_gradient_dtype(p, &x->v);
@@ -64,9 +66,10 @@ static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const st
 	return !p->compute_dtype || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
 }
 
-#define BEYOND 64 /* entries behind the last input, for a plugin that writes there */
+#define BEYOND 64 /* extra entries after the last input, to detect a plugin that writes there */
 
-/* What a plugin's op gave: gradients of this plan, with the dims of what they are the gradients of. */
+/* Checks the gradients that a plugin's vjp returned: they must be tensors of this plan, with the dims of their
+ * inputs. */
 static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, struct hd_tensor *const *din)
 {
 	for (uint32_t i = n->v.nin; i < n->v.nin + BEYOND && !p->err->code; i++)
@@ -86,7 +89,7 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 	return p->err->code;
 }
 
-/* A node that a plugin put behind n, or NULL. */
+/* Returns a node that a plugin created and that reads a result of n, or NULL. */
 static struct node *plugins_reader(const struct node *n)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
@@ -96,7 +99,7 @@ static struct node *plugins_reader(const struct node *n)
 	return NULL;
 }
 
-/* A plugin's op is shown with its section, and what there is to do. */
+/* Reports a node that has no gradient.  For a plugin's op, the message has its section, and says what to do. */
 static int not_differentiable(struct hd_plan *p, const struct node *n)
 {
 	const struct node *reader = plugins_reader(n);
@@ -174,9 +177,9 @@ static struct tensor *as_gradient(struct hd_plan *p, struct tensor *g, struct te
 	return g;
 }
 
-/* The accumulator of a parameter: one node over all contributions of a block, whose output is a step's gradient.  A
- * parameter that several blocks use (a tied embedding) has one each, which may live on different stages. Their total is
- * made where the parameter lives (and the two become one where that is the same place: fuse.c). */
+/* Returns the gradient of a parameter for a step.  In each block, one accumulate node adds up all contributions.  A
+ * parameter that several blocks use (a tied embedding) has an accumulator in each, perhaps on different stages.  A
+ * total node adds them up where the parameter lives.  If they are all there, fuse.c makes them one accumulator. */
 static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const struct tensor_list *l)
 {
 	struct tensor_list parts = { 0 };
@@ -209,7 +212,7 @@ static struct tensor *state(struct hd_plan *p, struct tensor *param, const char 
 	return s;
 }
 
-/* The gradient brought to where the update runs: with the optimizer's state, or with the parameter. */
+/* Moves the gradient to where the update runs: with the optimizer's state, or with the parameter. */
 static struct tensor *sync(struct hd_plan *p, struct tensor *g, struct tensor *lives)
 {
 	struct tensor *ins[] = { g, lives }, *y = hd_op1(p, "sync", ins, 2, "%s", "");
@@ -235,7 +238,7 @@ static int is_of(const struct hd_plan *p, const struct hd_tensor *t)
 	return i > 0;
 }
 
-/* Of a plugin: its nodes, and the parameter takes what they make. */
+/* Lets a plugin's optimizer build the update; the parameter takes its result. */
 static int update_by_plugin(struct hd_plan *p, struct tensor *w, struct tensor *g)
 {
 	struct tensor *full = full_of(w), *v;
@@ -300,7 +303,7 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	return p->err->code;
 }
 
-/* What a router chooses by follows the load of the step, where the model says so. */
+/* Updates the bias of a router by the step's load of its experts, if the model asks for it. */
 static void balance(struct hd_plan *p, const struct node *route, struct tensor *sums)
 {
 	struct tensor *in[2] = { route->v.nin > 1 ? route->ins[1] : NULL, sums };
@@ -309,7 +312,8 @@ static void balance(struct hd_plan *p, const struct node *route, struct tensor *
 		hd_assign(in[0], hd_op1(p, "route_bias", in, 2, "rate=%.17g", p->model.router_bias_rate));
 }
 
-/* Where ranks hold no model their states can be there, and what is updated with them is a copy of the parameter. */
+/* If ranks hold no model (servers), states can be there.  So each parameter gets a master, which the update changes
+ * instead. */
 static int masters_on_spare(struct hd_plan *p, const struct tensor_list *grads, size_t nleaves)
 {
 	const struct axis *a = hd_spare_axis(p);
@@ -327,7 +331,7 @@ static int masters_on_spare(struct hd_plan *p, const struct tensor_list *grads, 
 	return p->err->code;
 }
 
-/* Once a step: accumulators, global norm, update; and the sum of the losses. */
+/* Adds what runs once a step: accumulators, global norm and update; and the sum of the losses. */
 static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleaves)
 {
 	struct tensor_list w = { 0 }, g = { 0 }, m = { 0 };
@@ -364,8 +368,9 @@ static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleav
 	return p->err->code;
 }
 
-/* Backward begins at the loss that a step reports, whatever a slot rewrite has made of it.  The gradient of each term of its last
- * sum is the same number, so backward begins with the terms: those of the model wait for no sum. */
+/* Returns the tensor with which backward begins.  It is the loss that a step reports, which a slot rewrite may have
+ * changed.  If that is a sum, all its terms have the same gradient.  So backward begins with the terms, and need not
+ * wait for the sum. */
 static struct tensor *summed(const struct hd_plan *p)
 {
 	struct node *n = hd_maker(p->loss);
@@ -401,13 +406,13 @@ int hd_pass_autodiff(struct hd_plan *p)
 }
 
 /* -- updates in host memory ----------------------------------------------------------------------------------------------- */
-/* The optimizer in the host's memory (ZeRO-Offload, Ren et al. 2021, 2101.06840): where slot storage has put a parameter's
- * states there, a master is with them, and the update runs there, by the host's kernels.
+/* The optimizer in the host's memory (ZeRO-Offload, Ren et al. 2021, 2101.06840).  If slot storage has put a
+ * parameter's states there, a master is with them, and the host's kernels run the update there.
  *
  *   sync ─▶ to_host ─▶ update ─▶ to_device ─▶ the parameter
  *
- * to_host stands behind the gradient's last sum, so it is under way while backward goes on. to_device stands behind the update,
- * so the values of one parameter go up while the next is updated. */
+ * to_host comes directly after the gradient's last sum, so it is in flight while backward continues.  to_device comes
+ * after the update, so the values of one parameter are copied to the device while the next is updated. */
 static int is_in_host(const struct tensor *t)
 {
 	return !t->v.node && t->v.space == HD_SPACE_HOST;
@@ -422,7 +427,7 @@ static int updates_in_host(const struct node *n)
 	return yes;
 }
 
-/* of: the parameter that it belongs to, or NULL. */
+/* Copies x to the other memory.  of: the parameter that it belongs to, or NULL. */
 static struct tensor *moved(struct hd_plan *p, struct tensor *x, const struct tensor *of, const char *op,
 			    struct cursor at, const char *why)
 {
@@ -438,7 +443,7 @@ static struct tensor *moved(struct hd_plan *p, struct tensor *x, const struct te
 	return y;
 }
 
-/* What the update reads and writes in the parameter's stead. */
+/* Returns the master, which the update reads and writes instead of the parameter; creates it if there is none. */
 static struct tensor *master_of(struct hd_plan *p, struct node *n, struct tensor *w)
 {
 	struct tensor *m;
@@ -453,7 +458,7 @@ static struct tensor *master_of(struct hd_plan *p, struct node *n, struct tensor
 	return m;
 }
 
-/* factor: of clipping, in host memory; brought there once. */
+/* Moves one update to host memory.  factor: the clip factor in host memory, copied there once for all updates. */
 static int offload(struct hd_plan *p, struct node *n, struct tensor **factor)
 {
 	struct tensor *full = n->ins[0], *w = full->v.what == HD_TENSOR_MASTER ? T(full->v.of) : full;
@@ -494,14 +499,14 @@ int hd_pass_offload(struct hd_plan *p)
 }
 
 /* -- updates on servers --------------------------------------------------------------------------------------------------- */
-/* Slot storage may put masters on ranks that hold no model.  Workers then get the values at the start of the next step, in the order
- * in which forward reads them.  Forward begins as soon as the first have arrived:
+/* Slot storage may put masters on ranks that hold no model.  Workers then get the values at the start of the next step,
+ * in the order in which forward reads them.  Forward begins as soon as the first have arrived:
  *
  *   before:  F  read w                     U  update master -> master, value; w takes value, which is sent
  *   after:   G  master -> value, sent -> pulled, which w takes     F  read w     U  update master -> master
  *
- * So the masters are what a step leaves.  Parameters are a step older, until hd_program_pull.  Masters in host memory send at
- * once, as each comes up. */
+ * So after a step only the masters are up to date.  Parameters are one step behind until hd_program_pull.  Masters in
+ * host memory do not wait for the next step: each is sent as soon as it has been copied to the device. */
 static int is_served(const struct hd_plan *p, const struct tensor *w)
 {
 	const struct axis *a = hd_spare_axis(p);
@@ -511,7 +516,7 @@ static int is_served(const struct hd_plan *p, const struct tensor *w)
 	       !(p->own_memory && is_in_host(m));
 }
 
-/* The update of a master whose parameter takes nothing from it: without the rounded copy. */
+/* Replaces the update of a master by one without the rounded copy, which the parameter does not take any more. */
 static void update_alone(struct hd_plan *p, struct node *n)
 {
 	const char *low = strstr(n->attr, " low=1");

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generation with a cache: the forward graph of whole sequences becomes that of their next tokens.
+ * Generation with a cache: turns the forward graph of complete sequences into that of their next tokens.
  *
- * A family builds its graph as ever, of p->model.step_seq tokens a sequence.  This pass gives each token a position, a data leaf, and
- * each attention two leaves for the keys and values of p->past positions, or of its window's, which stay from run to run:
+ * A family builds its graph as always, with p->model.step_seq tokens per sequence.  This pass gives each token a
+ * position, from a data leaf.  It gives each attention two leaves for the keys and values of p->past positions, or of
+ * those in its window.  They are kept from run to run:
  *
  *	attention (q, k, v)	attention_cached (q, k, v, cache.k, cache.v, positions), which changes the caches
  *	rope (x)		rope_at (x, positions)
  *	position (x, table)	x + embedding (positions, table)
  *
- * Placement sees ops like others: a cache lives where its one reader wants it, sharded by sequences and heads, on its stage.  So all
- * layouts generate.  Rules for seq are passed over (rules.c): there is one token, or few.
+ * For placement these are ordinary ops.  A cache lives where its only reader needs it: sharded by sequences and heads,
+ * on its stage.  So every layout can generate.  Rules for seq are ignored (rules.c), because there are only one or a
+ * few tokens.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -19,11 +21,11 @@
 struct caching {
 	struct hd_plan *p;
 	struct tensor *positions;
-	const struct hd_dim *past, *window; /* window: of layers that have one; made with the first */
-	int64_t layers;                     /* attentions so far */
+	const struct hd_dim *past, *window; /* window: for layers with a window; created with the first of them */
+	int64_t layers;                     /* attention nodes so far */
 };
 
-/* How many positions an attention can look back to. */
+/* Returns the dim of the positions that an attention can look back to. */
 static const struct hd_dim *kept(struct caching *c, const struct node *n)
 {
 	int64_t window = hd_attr_int(n->attr, "window", 0);

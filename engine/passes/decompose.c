@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ops that may not cut a dim, in phases that may.  A rule for nodes of kind norm, for the dim that norms are over, asks for
- * it: norm is then statistics of a slice, small sums, and the result (ops/norm_phases.c), and so is its gradient.  Without
- * such a rule it stays one kernel, which reads memory once.
+ * Splits an op that may not shard a dim into phases that may.  A rule for kind norm asks for it with the dim that norms
+ * reduce: a norm then becomes statistics of a shard, small sums, and the result (ops/norm_parts.c).  So does its
+ * gradient.  Without such a rule, a norm stays one kernel, which reads memory once.
  *
- * After autodiff, since the phases are one formula and not to be differentiated one by one.
+ * The pass runs after autodiff: the phases form one formula, and are not differentiated one by one.
  */
 #include <config.h>
 #include "engine/passes/passes.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products that take their neighbours in: y = x W; z = y + bias + residual becomes one product with post-ops, and a sum
- * of products becomes a chain of products that add to each other in place.  After placement, so that nothing that must
- * be reduced in between is fused over: a reshard would be the product's only reader then.  Sums of a gradient's columns, those of
- * a bias, are made beside the gradient; the gradient of a norm adds that of the residual stream, and those of its weights are made
- * beside it.  Where the device has such
- * products (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it
- * reads.
+ * Fuses a product with the nodes around it.  y = x W; z = y + bias + residual becomes one product with post-ops.  A sum
+ * of products becomes a chain of products, each of which adds to the one before, in place.  The pass runs after
+ * placement, so it never fuses across a reduction: the product's only reader would be the reshard.
+ *
+ * It also merges nodes that read the same data.  The column sums of a gradient (the gradient of a bias) are computed
+ * together with the gradient.  The gradient of a norm adds that of the residual stream, and computes those of the
+ * norm's weights.  If the device has such products (hd_plan_options.gelu), a gelu becomes part of the product before
+ * it.  The gradient of a gelu becomes part of the product that computes what it reads.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -27,7 +28,7 @@ static int is_product(const struct node *add, const struct tensor *x, const uint
 	       reads[x->id] == 1 && n->v.phase == add->v.phase && n->block == add->block && same_shape(x, add->outs[0]);
 }
 
-/* A bias: its dims are the last of the sum's. */
+/* Returns whether x may be the bias of sum y: its dims are the last ones of y. */
 static int is_bias(const struct tensor *y, const struct tensor *x)
 {
 	uint32_t skip = y->v.ndim - x->v.ndim;
@@ -35,7 +36,8 @@ static int is_bias(const struct tensor *y, const struct tensor *x)
 	return x->v.ndim < y->v.ndim && x->v.ndim && !memcmp(x->dims, y->dims + skip, x->v.ndim * sizeof(x->dims[0]));
 }
 
-/* The inputs of a sum, sorted: products, at most one bias, at most one full tensor.  -> 0: cannot be fused. */
+/* The inputs of a sum, by kind: products, at most one bias, at most one full tensor.  sort_inputs returns 0 if the sum
+ * cannot be fused. */
 struct parts {
 	struct tensor *product[HD_MAX_INS], *bias, *full;
 	uint32_t n;
@@ -48,7 +50,7 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 		struct tensor *x = add->ins[i];
 
 		if (i + 1 == add->v.nin && add->outs[0]->ragged_counts)
-			continue; /* the numbers of rows */
+			continue; /* the row counts */
 		if (is_product(add, x, reads) && k->n < HD_MAX_INS)
 			k->product[k->n++] = x;
 		else if (is_bias(add->outs[0], x) && !k->bias)
@@ -61,7 +63,7 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 	return k->n > 0 && (k->bias || k->full || k->n > 1) && !(k->bias && add->outs[0]->ragged_counts);
 }
 
-/* y, of the product with more in it, is where `old` was. */
+/* Gives y, the result of the fused product, the placement of `old`. */
 static void stands_for(struct hd_plan *p, struct tensor *y, const struct tensor *old, const struct node *product)
 {
 	hd_placed_like(y, old);
@@ -111,7 +113,8 @@ static int fuse_sum(struct hd_plan *p, struct node *add, const struct parts *k)
 	return HD_OK;
 }
 
-/* x + y where y = u + v has no other reader: one sum of three, so that bias and residual meet their product. */
+/* Replaces x + y by x + u + v, if y = u + v has no other reader.  So bias and residual are in the same sum as their
+ * product. */
 static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 {
 	for (uint32_t i = 0; i < add->v.nin; i++) {
@@ -131,7 +134,7 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 	}
 }
 
-/* Accumulators that are in one place are one accumulator. */
+/* Merges the accumulators that a total node adds up, if all have the placement of the total. */
 static void merge_accumulators(struct hd_plan *p, struct node *total, const uint32_t *reads)
 {
 	struct tensor *y = total->outs[0], **all;
@@ -157,7 +160,8 @@ static void merge_accumulators(struct hd_plan *p, struct node *total, const uint
 	hd_replace(p, y, first->outs[0]);
 }
 
-/* The product of two operands of bf16, with a bias or without, that makes x; NULL: x is no such thing. */
+/* Returns the product of two bf16 operands that computes x, with a bias only if `bias` allows it; NULL: x is no such
+ * product. */
 static struct node *bf16_product(const struct node *reader, const struct tensor *x, int bias)
 {
 	struct node *n = x->v.node ? N(x->v.node) : NULL;
@@ -172,8 +176,9 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 	return x->v.dtype == HD_DTYPE_BF16 && reader->outs[0]->v.dtype == HD_DTYPE_BF16 ? n : NULL;
 }
 
-/* -- sums beside what they are sums of ---------------------------------------------------------------------------------- */
-/* Both run in one unit: of a stage's chunk, of every micro-batch. */
+/* -- column sums, computed with the columns ----------------------------------------------------------------------------- */
+/* Returns whether one gradient is of activations, the other of parameters, and both run in the same units (stage,
+ * chunk, steps). */
 static int together(const struct hd_plan *p, const struct node *a, const struct node *b)
 {
 	const struct block *x = a->block >= 0 ? &p->blocks[a->block] : NULL,
@@ -183,7 +188,7 @@ static int together(const struct hd_plan *p, const struct node *a, const struct 
 	       (a->v.phase | b->v.phase) == (HD_UNIT_B | HD_UNIT_W);
 }
 
-/* Of sum: the node whose first result it sums, over all dims but its last. */
+/* Returns the node whose first result `sum` sums over all dims but the last ones, if they may be merged; else NULL. */
 static struct node *summed(const struct hd_plan *p, const struct node *sum)
 {
 	struct tensor *x = sum->ins[0];
@@ -195,7 +200,7 @@ static struct node *summed(const struct hd_plan *p, const struct node *sum)
 	return n;
 }
 
-/* t, of a node in place of others, is where `old` was. */
+/* Puts t, a result of the merged node, in the place of `old`. */
 static void stands_in(struct hd_plan *p, struct tensor *t, struct tensor *old)
 {
 	hd_placed_like(t, old);
@@ -204,7 +209,8 @@ static void stands_in(struct hd_plan *p, struct tensor *t, struct tensor *old)
 	hd_replace(p, old, t);
 }
 
-/* n with more results behind those that it has; NULL: an error.  They take the place of `more`. */
+/* Replaces n by a node with additional results at the end, which take the place of `more`.  Returns NULL after an
+ * error. */
 static struct node *with_results(struct hd_plan *p, struct node *n, const char *attr, struct tensor *const *more,
 				 uint32_t nmore)
 {
@@ -227,14 +233,15 @@ static int is_norm_d(const struct node *n)
 	return n->is->role == OP_ROLE_NORM_D || n->is->role == OP_ROLE_NORM_D_ADD;
 }
 
-/* A norm over the last dim sums over all others: not what belongs to each head.  Beside a GPU's launches the pass over memory counts;
- * a processor gains little, and buckets of gradients would be complete in another order, of which fewer move beside products. */
+/* Returns whether the gradient of a norm may compute this sum too.  Its kernel sums over all dims but the last, so not
+ * if the result has several dims (a bias per head).  On a GPU this saves a pass over memory.  A processor gains little.
+ * And there, gradients would fill their buckets in a different order, in which fewer are sent while products run. */
 static int may_sum(const struct hd_plan *p, const struct node *n, const struct node *sum)
 {
 	return p->own_memory && is_norm_d(n) && !p->residuals_apart && sum->outs[0]->v.ndim == 1;
 }
 
-/* -> 1: it has taken the sum's place. */
+/* Returns 1 if it has replaced the sum. */
 static int sum_beside(struct hd_plan *p, struct node *sum)
 {
 	struct node *n = summed(p, sum);
@@ -261,24 +268,25 @@ static int sums_beside(struct hd_plan *p)
 	return rc < 0 ? rc : HD_OK;
 }
 
-/* dw is of the norm whose input's gradient d is. */
+/* Returns whether d computes the gradient of a norm's input, and dw those of the same norm's weights. */
 static int same_norm(const struct node *d, const struct node *dw)
 {
 	struct tensor *const *ins = d->ins + (d->is->role == OP_ROLE_NORM_D_ADD);
 
 	if (ins[0] != dw->ins[0])
 		return 0;
-	for (uint32_t i = 1; i < dw->v.nin; i++) /* behind the weight, which dw does not read */
+	for (uint32_t i = 1; i < dw->v.nin; i++) /* d's inputs are shifted by the weight, which dw does not read */
 		if (ins[i + 1] != dw->ins[i])
 			return 0;
 	return 1;
 }
 
-/* Gradients of a norm's weights are made beside that of its input, of which they read the same.  That stands in front of them, because
- * what reads them stands behind them. */
+/* Computes the gradients of a norm's weights together with that of its input: both read the same tensors.  The merged
+ * node is where the input's gradient was, which comes first, so all readers of either remain after it. */
 static void weights_beside(struct hd_plan *p)
 {
-	/* By id of what is differentiated by, which may be a result of such a node itself. */
+	/* norm_d nodes by the id of the gradient that they read.  It may be a result of a node that this loop
+	 * creates. */
 	size_t ids = p->ntensors + 4 * (size_t)p->nnodes + 1;
 	struct node **of = hd_alloc(ids * sizeof(*of));
 	int some = 0;
@@ -303,7 +311,7 @@ static void weights_beside(struct hd_plan *p)
 }
 
 /* -- the gradient of a residual stream -------------------------------------------------------------------------------------- */
-/* Whether x is made between two nodes. */
+/* Returns whether x is computed between two nodes. */
 static int made_between(const struct tensor *x, const struct node *from, const struct node *to)
 {
 	for (const struct node *n = from; x->v.node && n != to; n = n->next)
@@ -312,7 +320,8 @@ static int made_between(const struct tensor *x, const struct node *from, const s
 	return 0;
 }
 
-/* add = x + norm_d: norm_d adds x as it goes, where it stands if x is there.  -> 0: it is no such sum. */
+/* Replaces add = x + norm_d by norm_d_add, which adds x as it computes.  It is where norm_d was, or where add was if x
+ * is not there earlier.  Returns 0 if add is no such sum. */
 static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *reads)
 {
 	for (int i = 0; i < 2 && add->v.nin == 2; i++) {
@@ -333,7 +342,7 @@ static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *read
 	return 0;
 }
 
-/* The sum would read and write all of it again. */
+/* A separate addition would read and write the complete gradient once more. */
 static void norms_add(struct hd_plan *p)
 {
 	uint32_t *reads;
@@ -353,7 +362,8 @@ static void norms_add(struct hd_plan *p)
 }
 
 /* -- slopes ----------------------------------------------------------------------------------------------------------------- */
-/* Where backward makes the slope again (hd_pass_recompute) nobody reads the first. */
+/* Replaces gelu_slope by gelu in forward if nothing reads the slope there, because backward recomputes it
+ * (hd_pass_recompute). */
 static void drop_slopes(struct hd_plan *p)
 {
 	uint32_t *reads = hd_count_readers(p);
@@ -403,9 +413,10 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 	return takes_place(p, n, 0, product, gelu->outs[0]);
 }
 
-/* -- products and sums side by side --------------------------------------------------------------------------------------- */
-/* Of products that share an operand, and of sums of one node's results, a device makes one launch if they follow each other.  A cpu
- * does so with products of bf16 alone; others run faster right behind what made their operands. */
+/* -- adjacent products and sums ------------------------------------------------------------------------------------------- */
+/* Returns whether n may share a launch with nodes like it.  If they are adjacent, a device computes products with a
+ * common operand in one launch, and also the sums of one node's results.  A processor does so only for bf16 products;
+ * others run faster directly after the nodes that compute their operands. */
 static int has_mates(const struct hd_plan *p, const struct node *n)
 {
 	if (n->only.group)
@@ -416,7 +427,8 @@ static int has_mates(const struct hd_plan *p, const struct node *n)
 	       (p->own_memory || (n->ins[0]->v.dtype == HD_DTYPE_BF16 && n->ins[1]->v.dtype == HD_DTYPE_BF16));
 }
 
-/* Of two products: what they do not share is a result of communication, which moves beside the product before it. */
+/* Returns whether an operand that the two products do not share comes from communication.  That is in flight during the
+ * product before it, so the two must not be adjacent. */
 static int comes_late(const struct node *a, const struct node *b)
 {
 	int own = a->ins[0] == b->ins[0];
@@ -435,7 +447,8 @@ static int alike(const struct hd_plan *p, const struct node *a, const struct nod
 	return (a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1]) && !comes_late(a, b);
 }
 
-/* The last node before n that is like it, and after which all that n reads is made; NULL: there is none. */
+/* Returns the last node before n that is like it, unless an operand of n is computed after that; NULL: there is
+ * none. */
 static struct node *mate(const struct hd_plan *p, const struct node *n)
 {
 	for (struct node *m = n->prev; m && m->block == n->block; m = m->prev) {
@@ -448,7 +461,8 @@ static struct node *mate(const struct hd_plan *p, const struct node *n)
 	return NULL;
 }
 
-/* a's own operand is a later result of the node that makes b's: in the order of results, operands and products lie alike in memory. */
+/* Returns whether the operands that a and b do not share are results of one node, a's after b's.  Products in the order
+ * of these results are laid out in memory like their operands. */
 static int later_result(const struct node *a, const struct node *b)
 {
 	int own = a->ins[0] == b->ins[0];
@@ -464,7 +478,8 @@ static int later_result(const struct node *a, const struct node *b)
 	return i > k;
 }
 
-/* Nodes move forward alone, so that all that read them stay behind them. */
+/* Moves each such node next to an earlier one like it.  Nodes move only towards the start, so their readers remain
+ * after them. */
 static void side_by_side(struct hd_plan *p)
 {
 	for (struct node *n = p->first, *next; n; n = next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Turns the reshards that no plugin took over into the collectives of the table in reshard.c.
+ * Turns the reshards that no plugin replaced into the collectives of the table in reshard.c.
  *
  * Example: the border between two stages, with one layer on each (t1211 runs it).
  *
@@ -13,11 +13,12 @@
  *     receive on stages f -> g: pinned to stages 1
  *     norm g, h.1.ln_1.weight, h.1.ln_1.bias -> e: pinned to stages 1
  *
- * One movement became two nodes, because the two stages work at different times. The send stands in the unit that
- * makes c (F of stage 0), the receive in the unit that reads it (F of stage 1).
+ * One movement became two nodes, because the two stages work at different times.  The send is in the unit that computes
+ * c (F of stage 0), the receive in the unit that reads it (F of stage 1).
  *
- * Adjacent reshards of one kind along axes of one strategy become one collective over all their members.  A sum
- * along one axis after the other would move more bytes, and every other kind would need more messages.
+ * Adjacent reshards of one kind along axes of one strategy become one collective over all their members.  Two
+ * all-reduces, one per axis, would move more bytes than one.  Two collectives of any other kind would need more
+ * messages.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -30,7 +31,6 @@ static struct tensor *view_of(struct hd_plan *p, struct tensor *x)
 	return hd_op1(p, "view", &x, 1, "%s", "");
 }
 
-/* Elements of the dim on a rank. */
 static int64_t length_of(const struct tensor *t, const struct hd_dim *d)
 {
 	for (uint32_t i = 0; i < t->v.ndim; i++)
@@ -48,7 +48,7 @@ static struct tensor *all_to_all(struct hd_plan *p, struct group *g, const struc
 	return hd_build_unblock(p, x, from->dim, from->order, length_of(n->outs[0], from->dim));
 }
 
-/* With the members' pieces in another order than one behind the other: each is leading while it moves. */
+/* If the pieces of the members are not contiguous, `block` first makes each of them contiguous, along a leading dim. */
 static struct tensor *reduce_scatter(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_place *to)
 {
 	const struct hd_dim *members = hd_member_dim(p, g->v.n);
@@ -69,7 +69,7 @@ static struct tensor *all_gather(struct hd_plan *p, struct group *g, const struc
 				length_of(n->outs[0], from->dim));
 }
 
-/* Rows that are counted go to where their experts are, and back. */
+/* Sends rows of a ragged tensor to the ranks of their experts, or back. */
 static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node *n)
 {
 	struct tensor *x = n->ins[0], *y;
@@ -90,7 +90,7 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 	return y;
 }
 
-/* Whether a movement changes which rows are here. */
+/* Returns whether a movement changes which rows of a ragged tensor a rank has. */
 static int changes_rows(const struct node *n)
 {
 	const struct tensor *x = n->ins[0];
@@ -123,7 +123,7 @@ static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct te
 }
 
 /* -- several axes at once -------------------------------------------------------------------------------------------------- */
-/* The reshard that alone reads what n makes, if both are one collective. */
+/* Returns the reshard that is the only reader of n's result, if one collective can do the work of both; else NULL. */
 static struct node *goes_on(const struct node *n, const uint32_t *reads)
 {
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
@@ -142,7 +142,7 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 	if (h->role || w->role || m->reshard.have.role || m->reshard.need.role)
 		return NULL;
 	if (h->order || w->order || m->reshard.have.order || m->reshard.need.order)
-		return NULL; /* each has an order of its own */
+		return NULL; /* each has its own order of pieces */
 	if (m->reshard.have.kind != h->kind || m->reshard.need.kind != w->kind || m->reshard.have.red != h->red)
 		return NULL;
 	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_REPLICATED)
@@ -154,8 +154,10 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 		       : NULL;
 }
 
-/* The members in the order of the pieces: what enters a dim first is outer, what leaves it first is inner.  A sum's are in
- * the order of the ranks. */
+/* Returns the group of a chain of reshards, with its axes ordered as the pieces are, outermost first.  The first axis
+ * that enters a dim is the outermost, and the first that leaves it the innermost.  For an all-reduce, the order is that
+ * of the ranks.  Example: seq is sharded by a, then b.  The chain gathers along b, then along a, and its group is
+ * a+b. */
 static struct group *all_members(struct hd_plan *p, struct node *const *chain, uint32_t n)
 {
 	struct axis *axes[HD_MAX_AXES];
@@ -164,7 +166,7 @@ static struct group *all_members(struct hd_plan *p, struct node *const *chain, u
 		struct axis *a = A(chain[i]->reshard.axis);
 		uint32_t k = i;
 
-		if (chain[i]->reshard.need.kind == HD_PLACE_REPLICATED) /* in front of those that left before */
+		if (chain[i]->reshard.need.kind == HD_PLACE_REPLICATED) /* before the axes that left earlier */
 			for (k = 0; chain[i]->reshard.have.kind == HD_PLACE_PARTIAL && k < i && axes[k]->id > a->id;)
 				k++;
 		for (uint32_t j = i; j > k; j--)
@@ -174,7 +176,8 @@ static struct group *all_members(struct hd_plan *p, struct node *const *chain, u
 	return hd_group_get(p, axes, n, HD_ROLE_CORE);
 }
 
-/* -> the last of those that are one collective with n, and the result; NULL: n stands alone. */
+/* Lowers n and the reshards after it to one collective.  Returns the last of them, and the result in *y; NULL: n is on
+ * its own. */
 static struct node *lower_together(struct hd_plan *p, struct node *n, const uint32_t *reads, struct tensor **y)
 {
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
@@ -197,7 +200,7 @@ static struct node *lower_together(struct hd_plan *p, struct node *n, const uint
 	return chain[k - 1];
 }
 
-/* Between the members that hold the model and the spare ones, or among all. */
+/* Lowers a reshard between workers and servers (spare coordinates), or among all coordinates. */
 static struct tensor *with_spare(struct hd_plan *p, struct axis *a, struct node *n)
 {
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;

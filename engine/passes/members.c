@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Nodes that some members of a group run: what such a node makes is on those members alone, and whoever reads it there must
- * be one of them.  Checked for each member, as the plan is of all ranks; a rank's program leaves out what it does not run.
+ * Nodes that only some members of a group run.  The results of such a node exist on those members only, so each reader
+ * must be one of them.  This is checked for each member, because a plan covers all ranks.  A rank's program leaves out
+ * the nodes that the rank does not run.
  *
- * Ranks that differ in such members have programs of their own, of unequal length and memory.
+ * Ranks that run different nodes have programs of their own, of different length and memory.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -10,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_UNLIKE 64 /* ranks of a stage that are looked at for the busiest */
+#define MOST_UNLIKE 64 /* how many ranks of a stage are compared to find the busiest */
 
-/* -- what is read is there ----------------------------------------------------------------------------------------------- */
+/* -- each operand exists where it is read -------------------------------------------------------------------------------- */
 static int is_in(const struct hd_members *who, int64_t member)
 {
 	return !who->group || (member >= who->from && member < who->to);
 }
 
-/* Input i of n, on a member that runs it. */
+/* Returns whether n reads input i on this member, which runs n. */
 static int is_read(const struct node *n, uint32_t i, int64_t member)
 {
 	return !n->chooses.group || i == (uint32_t)!is_in(&n->chooses, member);
@@ -87,7 +88,8 @@ int64_t hd_coords_rank(const struct hd_plan *p, uint32_t axes, int64_t k)
 	return rank;
 }
 
-/* The ranks of a stage whose programs may differ: all, or `most` of them, the first and the last among them. */
+/* Lists ranks of a stage whose programs may differ: all of them, or `most`, evenly spaced, with the first and the last.
+ * Returns how many. */
 static int unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, int most)
 {
 	uint32_t axes = p->unlike_axes;
@@ -100,7 +102,7 @@ static int unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, 
 }
 
 /* -- classes ------------------------------------------------------------------------------------------------------------- */
-/* The predicates that nodes have, each once. */
+/* The sets of members that appear in nodes, each once. */
 struct predicates {
 	const struct hd_members **v;
 	size_t n, cap;
@@ -117,7 +119,7 @@ static void predicate(struct predicates *all, const struct hd_members *who)
 	all->v[all->n++] = who;
 }
 
-/* Both hold the model, or have the same spare coordinate. */
+/* Returns whether both ranks hold the model, or both have the same spare coordinate. */
 static int alike_in_role(const struct hd_plan *p, int64_t a, int64_t b)
 {
 	const struct axis *x = hd_spare_axis(p);
@@ -125,7 +127,8 @@ static int alike_in_role(const struct hd_plan *p, int64_t a, int64_t b)
 	return !x || (hd_is_worker(p, a) && hd_is_worker(p, b)) || hd_plan_coord(p, a, x) == hd_plan_coord(p, b, x);
 }
 
-/* On the same stage, and the predicates say the same of both, of ranks that hold the model. */
+/* Returns whether two ranks run the same nodes: they are on one stage and, if they hold the model, in the same sets of
+ * members. */
 static int alike(const struct hd_plan *p, const struct predicates *all, int64_t a, int64_t b)
 {
 	int same = alike_in_role(p, a, b) &&

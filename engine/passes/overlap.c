@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What runs beside a collective.  A reshard stands where its first reader is; here its communication moves up to where
- * its operand is made, and the weight gradients of the block, which nothing waits for, move down to between its start and
- * its reader.  The gradient of a product's input is then under way while the gradient of its weight is computed.
+ * Overlaps collectives with computation.  A reshard precedes its first reader; here its communication moves up to
+ * directly after the node that computes its operand.  The weight gradients of the block, which nothing waits for, move
+ * down into the gap before the reader.  So the gradient of a product's input is in flight while that of its weight is
+ * computed:
  *
- * What a weight gradient itself has moved (a gathered operand) starts one product earlier, for the same reason. So does
- * what is made of a leaf. A parameter that is gathered for a product is under way during the product before.
+ *   before: einsum dy, w -> dx;   einsum x, dy -> dw;   all-reduce dx -> dz;   norm_d dz
+ *   after:  einsum dy, w -> dx;   all-reduce dx -> dz;   einsum x, dy -> dw;   norm_d dz
  *
- * Program order is the order of everything that follows: sharing of memory, timeline, lifetimes.  So this stands before
- * all of them, and they need not know.  Where communication is made inline the order costs nothing; where it leaves the
- * host it is hidden.  No value changes: what a node computes does not depend on when.
+ * A collective that a weight gradient itself needs (a gathered operand) starts one product earlier, for the same
+ * reason.  So does the collective of a leaf: a parameter is gathered for a product while the product before runs.
+ *
+ * Sharing of memory, the timeline and lifetimes all follow program order.  This pass runs before them, so they need not
+ * know about it.  If communication runs inline, the order costs nothing; if it leaves the host, its time is hidden.  No
+ * value changes, because the result of a node does not depend on when the node runs.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -24,7 +28,7 @@ static int is_collective(const struct node *n)
 	       n->made_by < 0 && n->block >= 0 && n->v.phase & (HD_UNIT_F | GRADIENT);
 }
 
-/* Of one block, in one pass over it. */
+/* Returns whether both are in one block, and both in its forward or both in its backward. */
 static int together(const struct node *a, const struct node *b)
 {
 	return a->block == b->block && (a->v.phase == b->v.phase || (a->v.phase & GRADIENT && b->v.phase & GRADIENT));
@@ -48,7 +52,7 @@ static int reads(const struct node *r, const struct node *n)
 	return 0;
 }
 
-/* Brings the operand into the form that the collective moves. */
+/* Returns the node that brings the operand of collective c into the form that is sent, or NULL. */
 static struct node *preparation(const struct node *c)
 {
 	struct node *n = c->ins[0]->v.node ? N(c->ins[0]->v.node) : NULL;
@@ -59,7 +63,8 @@ static struct node *preparation(const struct node *c)
 }
 
 /* -- starts --------------------------------------------------------------------------------------------------------------- */
-/* Behind those that were there first: they are read first. */
+/* Returns the place after the node `maker` and after the collectives that are already there: their readers come
+ * first. */
 static struct node *behind(struct node *maker, const struct node *first)
 {
 	struct node *at = maker->next;
@@ -96,7 +101,8 @@ static void clear_marks(struct node *from, const struct node *to)
 		n->mark = 0;
 }
 
-/* Marks c and what it needs of the weight gradients' nodes behind `product`.  -> 0: it needs something else of there. */
+/* Marks c, and the nodes after `product` that it needs, if they belong to weight gradients.  Returns 0 if c needs any
+ * other node from there. */
 static int mark_needed(struct node *c, struct node *product)
 {
 	c->mark = 1;
@@ -120,7 +126,7 @@ static void move_marked(struct hd_plan *p, struct node *from, const struct node 
 	}
 }
 
-/* What is moved for a weight gradient does not depend on the product in front of it. */
+/* Moves a collective of a weight gradient to before the preceding product, on which it does not depend. */
 static void start_before_product(struct hd_plan *p, struct node *c)
 {
 	struct node *product = c->prev;
@@ -131,7 +137,7 @@ static void start_before_product(struct hd_plan *p, struct node *c)
 		move_marked(p, product->next, c->next, product);
 }
 
-/* -- what stands between --------------------------------------------------------------------------------------------------- */
+/* -- what runs in between -------------------------------------------------------------------------------------------------- */
 static struct node *first_reader(struct node *c)
 {
 	for (struct node *r = c->next; r; r = r->next)
@@ -140,7 +146,7 @@ static struct node *first_reader(struct node *c)
 	return NULL;
 }
 
-/* Whether anything behind n, up to and with c, reads it and stays. */
+/* Returns whether a node after n, up to and including c, reads n and does not move. */
 static int is_missed(const struct node *n, const struct node *c)
 {
 	for (const struct node *r = n->next; r != c->next; r = r->next)
@@ -149,7 +155,8 @@ static int is_missed(const struct node *n, const struct node *c)
 	return 0;
 }
 
-/* Waits for a collective, so what is behind it has been computed beside that one, or comes later. */
+/* Returns whether n, a node of unit B, waits for a collective.  Nodes before it already overlap with that
+ * collective. */
 static int waits(const struct node *n)
 {
 	for (uint32_t i = 0; n->v.phase == HD_UNIT_B && i < n->v.nin; i++)
@@ -158,7 +165,7 @@ static int waits(const struct node *n)
 	return 0;
 }
 
-/* The weight gradients' products since the last wait, with what they alone need, go behind c. */
+/* Moves the products of weight gradients since the last wait, and what only they need, to after c. */
 static void compute_beside(struct hd_plan *p, struct node *c)
 {
 	struct node *reader = first_reader(c), *n;
@@ -171,14 +178,15 @@ static void compute_beside(struct hd_plan *p, struct node *c)
 	move_marked(p, n ? n->next : p->first, c, c->next);
 }
 
-/* -- of leaves ------------------------------------------------------------------------------------------------------------- */
+/* -- collectives of leaves ------------------------------------------------------------------------------------------------- */
 static int same_unit(const struct hd_plan *p, const struct node *a, const struct node *b)
 {
 	return a->block >= 0 && a->v.phase == b->v.phase && p->blocks[a->block].chunk == p->blocks[b->block].chunk &&
 	       p->blocks[a->block].coord == p->blocks[b->block].coord;
 }
 
-/* Of one chunk: what belongs to other units may stand between, and does not count. */
+/* Moves a leaf's collective to before the preceding product of the same unit and chunk.  Nodes of other units in
+ * between do not count. */
 static void start_beside_product(struct hd_plan *p, struct node *c)
 {
 	struct node *prepare = preparation(c), *first = prepare ? prepare : c, *at = first->prev;

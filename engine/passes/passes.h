@@ -9,26 +9,33 @@
 #include "engine/graph/placement.h"
 #include "engine/ops/build.h"
 
-int hd_pass_precision(struct hd_plan *p); /* what is of low precision; may be called again after changes */
-int hd_pass_cache(struct hd_plan *p);     /* cache.c */
-int hd_pass_autodiff(struct hd_plan *p);  /* backward nodes, accumulators, sync, norm, update */
-int hd_pass_decompose(struct hd_plan *p); /* ops that a rule cuts along what they may not cut, in parts that may */
-int hd_pass_schedule(struct hd_plan *p);  /* units per coordinate, checked */
-/* Activations that backward computes again instead of keeping them (train.recompute). */
+/* Decides which tensors are in low precision; may run again after the graph has changed. */
+int hd_pass_precision(struct hd_plan *p);
+int hd_pass_cache(struct hd_plan *p);    /* generation with a cache of keys and values */
+int hd_pass_autodiff(struct hd_plan *p); /* backward nodes, accumulators, sync, norm, update */
+/* Splits ops that a rule shards along a dim that they may not shard into phases that may. */
+int hd_pass_decompose(struct hd_plan *p);
+int hd_pass_schedule(struct hd_plan *p); /* orders the units of each stage, and checks the order */
+/* Copies the nodes whose results backward recomputes instead of keeping them (train.recompute). */
 int hd_pass_recompute(struct hd_plan *p);
-int hd_is_recomputed_by_choice(const struct node *n); /* of selective, beside what is cheap */
-int hd_pass_place_leaves(struct hd_plan *p);          /* a leaf lives where its first use needs it */
-int hd_pass_place(struct hd_plan *p);                 /* placements of all nodes; reshards appear */
-int hd_pass_offload(struct hd_plan *p);               /* updates whose states are in host memory */
-int hd_pass_pulls(struct hd_plan *p);    /* what servers update, workers get at the start of the next step */
-int hd_pass_toposort(struct hd_plan *p); /* readers behind makers, whatever plugins have replaced */
-int hd_pass_lower(struct hd_plan *p);    /* the reshards that no plugin took become communication */
-int hd_pass_fuse(struct hd_plan *p);     /* adds into products, and the like */
-int hd_pass_overlap(struct hd_plan *p);  /* weight gradients are computed beside collectives */
+/* Whether train.recompute = selective adds it to the cheap ops. */
+int hd_is_recomputed_by_choice(const struct node *n);
+int hd_pass_place_leaves(struct hd_plan *p); /* places each leaf where its first reader needs it */
+int hd_pass_place(struct hd_plan *p);        /* places all nodes, and inserts reshards */
+/* Copies operands and results of updates whose states are in host memory. */
+int hd_pass_offload(struct hd_plan *p);
+/* Workers get the parameters that servers update at the start of the next step. */
+int hd_pass_pulls(struct hd_plan *p);
+/* Moves readers after the nodes that compute their operands, since plugins may have replaced these by later ones. */
+int hd_pass_toposort(struct hd_plan *p);
+int hd_pass_lower(struct hd_plan *p);   /* turns the reshards that no plugin replaced into communication */
+int hd_pass_fuse(struct hd_plan *p);    /* fuses additions into products, and the like */
+int hd_pass_overlap(struct hd_plan *p); /* computes weight gradients while collectives are in flight */
 
 /* -- precision.c */
-struct tensor *hd_master_new(struct hd_plan *p, struct tensor *w); /* what is updated in place of the parameter */
-/* For hd_plan_options.low, of a run on this kind of device. */
+/* The leaf that is updated instead of the parameter. */
+struct tensor *hd_master_new(struct hd_plan *p, struct tensor *w);
+/* Returns hd_plan_options.compute_dtype for a run on this kind of device. */
 uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda);
 
 /* -- reshard.c */
@@ -40,31 +47,35 @@ int hd_made_replicated(const struct tensor *x, const struct axis *a);
 struct hd_unit_times {
 	double *f, *b, *w;
 	int64_t parts;
-};                                              /* seconds, by position in the model's order */
-int64_t hd_plan_parts(const struct hd_plan *p); /* chunks that hold blocks, of all stages */
-/* The units of each stage in time; t: or NULL, by counts of layers. */
+};                                              /* seconds, indexed by position in the model's order */
+int64_t hd_plan_parts(const struct hd_plan *p); /* number of chunks that hold blocks, over all stages */
+/* Draws the units of each stage over time.  t: measured times, or NULL: a unit's time is proportional to its number of
+ * layers. */
 void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f);
 double hd_plan_bubble(
 	const struct hd_plan *p); /* idle over busy time of the busiest stage; a unit takes as long as its layers */
 
 /* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */
-int hd_check_members(struct hd_plan *p); /* each reads what its members have; sets unlike_axes */
-/* Ranks in classes.  The ranks of a class run the same nodes, and differ in pieces of tensors alone.  Coordinates on `axes`
- * (bit per axis: that of the stages, and those of nodes that some members run) say which class. They are numbered, and a
- * number stands for all ranks that have them, the one whose other coordinates are 0 first. */
+/* Checks that each node reads only what its members hold; sets unlike_axes. */
+int hd_check_members(struct hd_plan *p);
+/* Classes of ranks.  All ranks of a class run the same nodes; only the shards that they hold differ.  The class depends
+ * on the coordinates on `axes` alone (one bit per axis): the axis of the stages, and the axes of nodes that only some
+ * members run.  Each combination of these coordinates has a number.  A number stands for all ranks that have them; its
+ * representative is the one whose other coordinates are 0. */
 struct hd_classes {
 	uint32_t axes;
 	int64_t n, nranks;
-	int64_t *ranks; /* by number: the rank whose other coordinates are 0 */
+	int64_t *ranks; /* by number: the representative */
 	int64_t *of;    /* by number: its class */
 	int64_t *first; /* by class: its first number */
 };
 void hd_classes_find(const struct hd_plan *p, struct hd_classes *c);
 void hd_classes_release(struct hd_classes *c);
-int64_t hd_coords_count(const struct hd_plan *p, uint32_t axes); /* coordinates on these axes */
-/* Of coordinates number k on these axes, 0 on all others. */
+int64_t hd_coords_count(const struct hd_plan *p, uint32_t axes); /* combinations of coordinates on these axes */
+/* Returns the rank with combination number k of coordinates on these axes, and 0 on all others. */
 int64_t hd_coords_rank(const struct hd_plan *p, uint32_t axes, int64_t k);
-/* Of a stage's ranks, if they differ, the one that computes most: of all of them, or of some across the mesh. */
+/* Returns the rank of a stage that computes most, if its ranks differ.  Of many ranks only a sample across the mesh is
+ * compared. */
 int64_t hd_busiest_rank(const struct hd_plan *p, int64_t stage);
 
 #endif

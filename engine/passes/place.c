@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gives every tensor a placement on every axis.  All strategies use the same rule.
+ * Gives every tensor a placement on every axis.  All strategies use the same method.
  *
- * Example: the end of attention in GPT-2, on an axis "shards" of 2 members with the rule heads -> shards (t1211 runs it).
+ * Example: the end of attention in GPT-2, on an axis "shards" of 2 members with the rule heads -> shards (t1211 runs
+ * it).
  *
  *   before:
  *     einsum a, h.0.attn.proj.weight -> b: replicated
@@ -13,19 +14,19 @@
  *     add f, h.0.attn.proj.bias -> c: replicated
  *     add d, c -> e: replicated
  *
- * The einsum contracts over heads, which that axis shards, so each rank computes one term of b.  The bias must be added
- * once, to the whole sum, so a reshard comes first.  Its result, f, is the all-reduced b.
+ * The einsum sums over heads, which that axis shards, so each rank computes one term of b.  The bias must be added
+ * once, to the complete sum, so a reshard comes first.  Its result, f, is the all-reduced b.
  *
- * In general, for each node and axis:
+ * In general, for each node and axis, unless the axis is that of the stages or the op decides itself (on_axis):
  *
- *   1. A sum whose operands are all partial stays partial: it is reduced once, later.  If another reader has had one
- *      of the operands reduced already, the reduced value is used instead.
+ *   1. A sum whose operands are all partial stays partial: it is reduced once, later.  If one of the operands was
+ *      reduced for another reader already, the reduced value is used instead.
  *   2. An op that is linear in a partial operand passes it on if its result is smaller (the reduction then moves
  *      fewer bytes), or if the result is added to another partial sum or to a weight gradient anyway.
  *   3. Otherwise the ordered rules (dim -> axis) decide: the first rule wins whose dim the node has and may shard.
  *      A contraction over a sharded dim leaves a partial sum.
  *
- * If an operand is not where its node needs it, a reshard node goes in between (reshard.c).  Nothing else
+ * If an operand is not where its node needs it, a reshard node is inserted in between (reshard.c).  Nothing else
  * communicates.
  */
 #include <config.h>
@@ -36,19 +37,19 @@
 
 /* -- one node on one axis --------------------------------------------------------------------------------------------------- */
 
-/* -- what becomes of a partial sum -- */
+/* -- whether a partial sum stays partial -- */
 static int is_sum(const struct node *n)
 {
 	return n->v.op->linear == ~(uint64_t)0;
 }
 
-/* Inputs that are added: the numbers of rows are no term. */
+/* Returns the number of inputs that are added; the row counts of a ragged tensor are no term. */
 static uint32_t terms(const struct node *n)
 {
 	return n->v.nin - (is_sum(n) && n->outs[0]->ragged_counts ? 1 : 0);
 }
 
-/* n has one result, linear in x alone. */
+/* Returns whether n has one result, and is linear in x, which is one of its inputs. */
 static int is_linear_in(const struct node *n, const struct tensor *x)
 {
 	uint32_t k = 0, which = 0;
@@ -59,7 +60,9 @@ static int is_linear_in(const struct node *n, const struct tensor *x)
 	return k == 1 && n->v.nout == 1 && !is_sum(n) && n->v.op->linear >> which & 1;
 }
 
-/* x is, or will be, a partial sum on this axis.  2: and a contraction of its own makes it one; 1: it is passed one on. */
+/* Predicts whether x is a partial sum on this axis.  Returns 2 if a contraction makes it one, or if it is placed as one
+ * and not reduced for any reader yet.  Returns 1 if it only inherits this from an operand, and 0 if it is not partial.
+ * A sum is partial if all its terms are. */
 static int comes_partial(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
@@ -85,7 +88,7 @@ static int comes_partial(const struct hd_plan *p, const struct tensor *x, const 
 	return is_sum(n) ? (least ? most : 0) : most > 0;
 }
 
-/* The least that the other inputs of a sum come as, and whether one is partial by itself. */
+/* Returns the minimum of comes_partial over the other terms of a sum.  Sets *own if it is 2 for one of them. */
 static int others_of(const struct hd_plan *p, const struct node *sum, const struct tensor *x, const struct axis *a,
 		     int *own)
 {
@@ -108,9 +111,17 @@ static int reads(const struct node *n, const struct tensor *x)
 	return 0;
 }
 
-/* All that read x can do with its terms: it is added to a partial sum of another origin, which must be reduced anyhow; and
- * weight gradients' sums are made once a step, not once a micro-batch.  -> the elements of that other sum, which would be
- * reduced apart if x were; 0: somebody needs x whole, or its weight gradients are more than that. */
+/* Decides whether x should stay partial, although each of its readers' results is no smaller.  It should if all readers
+ * add their results to another partial sum, which must be reduced anyway.  Example: LoRA, with sharded heads.
+ *
+ *   einsum x, w -> y      partial: the contraction is over heads
+ *   einsum x, a -> u      partial, and small
+ *   einsum u, b -> v      larger than u, but linear in it
+ *   add y, v -> z         an all-reduce of z serves y and v, so u needs none
+ *
+ * Weight gradients that read x (here that of b reads u) are partial too then, but they are reduced once a step, and z
+ * once a micro-batch.  Returns the elements of the other sum (z).  Returns 0 if a reader needs x complete, or if the
+ * weight gradients have more elements than z in all micro-batches. */
 static int64_t joins(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
 	int64_t size = 0, weights = 0;
@@ -135,7 +146,7 @@ static int64_t joins(const struct hd_plan *p, const struct tensor *x, const stru
 	return weights <= size * p->micros ? size : 0;
 }
 
-/* Whether a partial sum passes through the node on this axis; then need and out are filled. */
+/* Returns whether a partial sum passes through the node unreduced on this axis; if so, fills need and out. */
 static int passes(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_place *have,
 		  struct hd_place *need, struct hd_place *out)
 {
@@ -147,7 +158,7 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 			partial++, which = i;
 	if (!partial || !linear)
 		return 0;
-	if (linear == ~(uint64_t)0) { /* linear in all of them together: a sum */
+	if (linear == ~(uint64_t)0) { /* linear in all inputs together: a sum */
 		if (partial < terms(n))
 			return 0;
 	} else if (partial > 1 || !(linear >> which & 1) || n->v.nout != 1 ||
@@ -191,7 +202,7 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 	}
 }
 
-/* What a plugin's op says of its operands and results. */
+/* Checks the places that a plugin's op returned for its operands and results. */
 static int check_places(struct hd_plan *p, const struct node *n, const struct hd_axis *a, const struct hd_place *need,
 			const struct hd_place *out)
 {
@@ -204,8 +215,9 @@ static int check_places(struct hd_plan *p, const struct node *n, const struct hd
 	return HD_OK;
 }
 
-/* The update runs where its operands are.  On the axis of the stages: with what is on one.  Elsewhere elementwise nodes work on
- * each member's piece, and take their pieces of what is replicated. */
+/* Places a node of the update where its operands are; returns 0 if nothing there decides.  On the axis of the stages,
+ * it runs on the stage of an operand.  On other axes, an elementwise node works on each member's shard, and takes
+ * slices of replicated operands. */
 static int in_update(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_place *have,
 		     struct hd_place *need, struct hd_place *out)
 {
@@ -229,7 +241,7 @@ static int in_update(const struct hd_plan *p, const struct node *n, const struct
 	return 1;
 }
 
-/* What is made of what all coordinates have, spare ones too, they all have. */
+/* If all operands are on all coordinates, spare ones included, so are the results. */
 static int on_all(const struct node *n, const struct hd_place *have, struct hd_place *need, struct hd_place *out)
 {
 	uint32_t all = 0;
@@ -276,14 +288,15 @@ static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const stru
 	return rc < 0 ? hd_plan_fail(p, rc, "%s: the placement rule failed on %s", n->v.op->name, a->v.name) : HD_OK;
 }
 
-/* need: one placement per input. */
+/* Computes the placements that a node needs for its inputs and gives its outputs.  known: the inputs are placed
+ * already. */
 static int node_needs(struct hd_plan *p, struct node *n, int known, struct placement *need, struct placement *out)
 {
 	struct hd_place *h = hd_alloc((2 * n->v.nin + HD_MAX_OUTS) * sizeof(*h));
 	struct hd_place *w = h + n->v.nin, *o = w + n->v.nin;
 	int rc = 0;
 
-	if (n->recompute_of && known) { /* as the original, which stands before it */
+	if (n->recompute_of && known) { /* like the original, which precedes it */
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			need[i] = n->recompute_of->ins[i]->at;
 		for (uint32_t k = 0; k < n->v.nout; k++)
@@ -305,7 +318,7 @@ static int node_needs(struct hd_plan *p, struct node *n, int known, struct place
 	return rc;
 }
 
-/* A partial result that comes from a partial operand has its reason from there. */
+/* A partial result that passes on a partial operand also inherits the dim that was summed over. */
 static void inherit_reason(struct hd_plan *p, struct node *n)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
@@ -339,8 +352,8 @@ static int place_one(struct hd_plan *p, struct node *n)
 	return rc < 0 ? rc : p->err->code;
 }
 
-/* -- leaves: where their first use needs them -------------------------------------------------------------------------------- */
-/* By tensor id, malloc'ed: the first node that reads it. */
+/* -- leaves: where their first readers need them ----------------------------------------------------------------------------- */
+/* Returns the first node that reads each tensor, by tensor id; the caller frees the array. */
 static struct node **first_readers(const struct hd_plan *p)
 {
 	struct node **first = hd_alloc((p->ntensors + 1) * sizeof(*first));
@@ -380,8 +393,9 @@ static int is_beside(const struct hd_plan *p, const struct tensor *t)
 	return (t->v.what == HD_TENSOR_STATE && !cache) || t->v.what == HD_TENSOR_MASTER;
 }
 
-/* Parameters, data and caches first; a state, or a master, lives with its parameter unless slot storage says otherwise.  A state
- * that is like something else, as a mean over a dim of the parameter, lives where it is read. */
+/* Places parameters, data and caches first.  A state or a master then lives with its parameter, unless slot storage
+ * says otherwise.  A state that is like another tensor, such as a mean over a dim of the parameter, lives where it is
+ * read. */
 int hd_pass_place_leaves(struct hd_plan *p)
 {
 	struct node **first = first_readers(p);
@@ -400,7 +414,8 @@ int hd_pass_place_leaves(struct hd_plan *p)
 	return p->err->code;
 }
 
-/* A master is part of the optimizer's state: it goes where that goes, unless it was given a home of its own. */
+/* A master is part of the optimizer's state, so it is stored with the other states, unless it was given a storage of
+ * its own. */
 static void masters_follow(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++) {
@@ -414,7 +429,7 @@ static void masters_follow(struct hd_plan *p)
 	}
 }
 
-/* The homes that plugins asked for. */
+/* Moves a leaf to the storage that plugins asked for. */
 static void move_home(struct hd_plan *p, struct tensor *t)
 {
 	for (int a = 0; a < p->naxes; a++)
@@ -423,7 +438,7 @@ static void move_home(struct hd_plan *p, struct tensor *t)
 	hd_localize(p, t);
 }
 
-/* The value that a leaf takes at the end of the step must end where the leaf lives. */
+/* Moves the value that a leaf takes at the end of the step to where the leaf lives. */
 static int place_assigned(struct hd_plan *p)
 {
 	p->cursor = hd_cursor_end(HD_UNIT_U, -1);
@@ -439,7 +454,7 @@ static int place_assigned(struct hd_plan *p)
 	return HD_OK;
 }
 
-/* What the run reads must be whole everywhere. */
+/* Makes a tensor that the run reads available on all ranks, replicated. */
 static struct tensor *everywhere(struct hd_plan *p, struct tensor *t)
 {
 	struct placement whole = { 0 };

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Mixed precision (Micikevicius et al. 1710.03740) as types of tensors: activations and the parameters that products read are
- * of low precision, everything that adds up over long sums is not.  One pass over the forward graph, before it is
- * differentiated, so that gradients, recomputation, placement and every strategy find the types there and know nothing of why.
- * What moves between ranks is as wide as what is moved.
+ * Mixed precision (Micikevicius et al. 1710.03740) as dtypes of tensors.  Activations, and parameters that products
+ * read, are in low precision; whatever adds up many terms is not.  One pass over the forward graph sets the dtypes
+ * before the graph is differentiated.  So gradients, recomputation, placement and all strategies see only dtypes.  What
+ * moves between ranks is as wide as the tensor that is moved.
  *
- *   each op works in the precision of its first operand, and the others are brought to it.  What reads parameters alone
- *   (the embedding) is where low precision begins
- *   some operands stay full (`fp32_inputs` of the op): weights of norms, gates and logits of routers, the statistics of the loss.  A node
- *   with fp32=1 among its attributes works in full precision
- *   a parameter has the precision of its first reader.  One of low precision has a master, the leaf that the optimizer
- *   updates and checkpoints hold; the update leaves the parameter as the master's rounded copy (engine/passes/autodiff.c)
- *   gradients: an activation's has its precision, a parameter's is full: products of two low operands are written in
- *   full (fp32=1), accumulated, reduced and clipped so
+ *   - Each op works in the precision of its first operand, and the others are cast to it.  An op that reads only
+ *     parameters (the embedding) is where low precision begins.
+ *   - Some operands stay in full precision (`fp32_inputs` of the op): weights of norms, gates and logits of routers,
+ *     and the statistics of the loss.  So do all operands of a node with the attribute fp32=1.
+ *   - A parameter has the precision of its first reader.  If that is low, it has a master, the leaf that the optimizer
+ *     updates and checkpoints hold.  The update writes the rounded copy to the parameter (engine/passes/autodiff.c).
+ *   - The gradient of an activation has its precision; that of a parameter is in full precision.  Products of two
+ *     operands in low precision write it in full (fp32=1).  It is accumulated, reduced and clipped in full.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -34,7 +34,7 @@ static int is_undecided(const struct tensor *t)
 	return t->v.what == HD_TENSOR_PARAM && !t->decided;
 }
 
-/* The precision that a node works in. */
+/* Returns the dtype that a node works in. */
 static uint32_t precision_of(const struct hd_plan *p, const struct node *n, uint64_t full)
 {
 	for (uint32_t i = 0; i < n->v.nin; i++)
@@ -66,7 +66,7 @@ static void decide(struct hd_plan *p, struct tensor *t, uint32_t dtype)
 		hd_master_new(p, t);
 }
 
-/* x in another precision, for a reader; one cast serves the readers of a block. */
+/* Returns x cast to a different dtype for a reader.  All readers in a block share one cast. */
 static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t dtype, struct node *reader)
 {
 	for (size_t k = 0; k < x->nusers; k++) {
@@ -80,7 +80,7 @@ static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t d
 	return hd_op1(p, "cast", &x, 1, "dtype=%u", dtype);
 }
 
-/* What the op makes of its operands, now that they have other types. */
+/* Sets the dtypes of a node's results again, after those of its operands have changed. */
 static int shape_again(struct hd_plan *p, struct node *n)
 {
 	struct hd_shape outs[HD_MAX_OUTS];
@@ -124,8 +124,9 @@ static int on_node(struct hd_plan *p, struct node *n)
 
 uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda)
 {
+	/* On a processor, auto is measured when a run begins: autotune.c. */
 	if (t->precision == HD_PRECISION_UNSET || t->precision == HD_PRECISION_AUTO)
-		return cuda ? HD_DTYPE_BF16 : 0; /* auto on a cpu is measured when a run begins: autotune.c */
+		return cuda ? HD_DTYPE_BF16 : 0;
 	return t->precision == HD_PRECISION_BF16 ? HD_DTYPE_BF16 : 0;
 }
 
@@ -135,7 +136,7 @@ int hd_pass_precision(struct hd_plan *p)
 		return HD_OK;
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		on_node(p, n);
-	if (p->logits && p->logits->v.dtype == p->compute_dtype) { /* read by the run */
+	if (p->logits && p->logits->v.dtype == p->compute_dtype) { /* the run reads the logits in full precision */
 		p->cursor = hd_cursor_end(HD_UNIT_F, N(p->logits->v.node)->block);
 		p->logits = hd_op1(p, "cast", &p->logits, 1, "dtype=%u", p->master_dtype);
 	}

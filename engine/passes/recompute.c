@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kept or made again.  What backward reads of forward is kept until then, or is made a second time by a copy of its node
- * in the backward unit.  A logical rewrite, before placement, and the same for every op: a copy is the same op with the
- * same attributes on the same operands, placed where its original was, so no bit changes. Dropout's mask is keyed by the
- * element's global index, so it is the same mask.
+ * Which results of forward are kept for backward, and which are recomputed.  To recompute a result, backward reads that
+ * of a copy of the node, in its own unit.  The pass works on the logical graph, before placement, and treats all ops
+ * alike.  A copy is the same op with the same attributes and operands, placed like its original, so no bit changes.
+ * Dropout keeps its mask, because the mask depends on the element's global index.
  *
- *   always     swiglu, norm, casts: one pass over memory, and their inputs stay anyway for their own backward
- *   selective  the core of attention too (Korthikanti et al. 2205.05198): its output is made from q, k and v; and gelu with its
- *              slope or what it reads, which are kept otherwise.  A GPT-2 layer keeps 14 of 20 tensors of batch x seq x embed without, 9 with it
- *   full       everything that does not come from another block: a layer keeps its input alone (Chen et al. 1604.06174).
- *              The copies stand in front of the block's backward, so they run while its gradient is still on its way
+ *   always     swiglu, norm, casts: one pass over memory, and their inputs are kept anyway for their own backward
+ *   selective  also the core of attention (Korthikanti et al. 2205.05198), from q, k and v; and gelu with its slope.
+ *              Of 20 tensors (batch, seq, embed), a GPT-2 layer keeps 14 without this and 9 with it
+ *   full       everything in the block: a layer keeps only its input (Chen et al. 1604.06174).  The copies are at the
+ *              start of the block's backward, so they run while its gradient is still on its way
  *
- * With full the last block of a chunk is not made again where each backward unit directly follows its forward: nothing
- * else would be in memory in between.  So logits are made twice by an order that runs all forwards first, and only there.
+ * With full, the last block of a chunk is not recomputed if each backward unit directly follows its forward unit:
+ * nothing else would be in memory in between.  So the logits are computed twice only if the schedule runs other units
+ * in between.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* -- gelu leaves its slope behind: what it read needs not be kept then, and its gradient is a product an element --------- */
+/* -- gelu keeps its slope instead of its input; its gradient is then one multiplication per element ---------------------- */
 struct slopes {
-	struct node **gelu, **d; /* which goes with which */
+	struct node **gelu, **d; /* gelu[i] and its gradient d[i] */
 	size_t n, cap, cap_d;
 };
 
 static void pair_gelus(struct hd_plan *p, struct slopes *s)
 {
-	struct node **of = hd_alloc((p->ntensors + 1) * sizeof(*of)); /* by id of what it reads */
+	struct node **of = hd_alloc((p->ntensors + 1) * sizeof(*of)); /* by id of its input */
 
 	for (struct node *n = p->first; n; n = n->next)
 		if (n->is->role == OP_ROLE_GELU && n->v.phase == HD_UNIT_F)
@@ -42,7 +43,7 @@ static void pair_gelus(struct hd_plan *p, struct slopes *s)
 	free(of);
 }
 
-/* Rows that are counted say their numbers anew. */
+/* Replaces n by a different op.  Attributes are empty: for ragged tensors, hd_node_new adds the row counts again. */
 static struct node *in_place_of(struct hd_plan *p, struct node *n, const char *op, struct tensor *const *ins,
 				uint32_t nin)
 {
@@ -75,9 +76,9 @@ static void keep_slopes(struct hd_plan *p)
 struct remake {
 	struct hd_plan *p;
 	int selective, full;
-	char *stays;         /* by block: full spares it */
-	char *crosses;       /* by tensor id: forward of another block reads it */
-	struct node **copy;  /* by node id */
+	char *stays;         /* by block: full does not recompute it */
+	char *crosses;       /* by tensor id: forward of a different block reads it */
+	struct node **copy;  /* by node id: its copy */
 	struct node **begin; /* by block: its first node of backward */
 };
 
@@ -91,8 +92,9 @@ int hd_is_recomputed_by_choice(const struct node *n)
 	return n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_GELU || n->is->role == OP_ROLE_GELU_SLOPE;
 }
 
-/* Whether t, which a node of this block reads in backward, is made again.  Of the cheap ops that is the result alone:
- * their statistics are small.  What forward has made for backward (loss/parts.c) is small too, and nothing before it is kept. */
+/* Returns whether t, which a node of this block reads in backward, is recomputed.  Of a cheap op only the result is,
+ * because its statistics are small.  What forward has computed for backward (loss/parts.c) is small too, and its
+ * operands are not kept. */
 static int made_again(const struct remake *m, const struct tensor *t, int block)
 {
 	const struct node *n = t->v.node ? N(t->v.node) : NULL;
@@ -104,7 +106,8 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 	return n->is->flags & OP_FLAG_CHEAP && n->is->role != OP_ROLE_GELU && !t->out;
 }
 
-/* Weight gradients may run later, activations' gradients may not wait for them. */
+/* Moves a copy, and the copies that it reads, from unit W to B.  Weight gradients may run later, but activations'
+ * gradients may not wait for them. */
 static void runs_with_activations(struct node *c)
 {
 	if (!c->recompute_of || c->v.phase == HD_UNIT_B)
@@ -141,7 +144,7 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 	return c;
 }
 
-/* A fill reads the shape alone. */
+/* Lets r read copies of recomputed tensors.  A fill reads only the shape, so it needs none. */
 static void read_again(struct remake *m, struct node *r)
 {
 	for (uint32_t i = 0; i < r->v.nin && r->is->role != OP_ROLE_FILL; i++) {
@@ -153,7 +156,7 @@ static void read_again(struct remake *m, struct node *r)
 	}
 }
 
-/* -- what stays although all is recomputed ------------------------------------------------------------------------------- */
+/* -- what is kept with full ---------------------------------------------------------------------------------------------- */
 static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chunk)
 {
 	const struct hd_schedule_unit *u = p->units[coord];

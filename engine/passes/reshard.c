@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Moves a tensor from one placement to another, one axis at a time.  This table is all of distributed training:
+ * Moves a tensor from one placement to another, one axis at a time.  All communication of distributed training is in
+ * this table:
  *
  *   partial -> replicated   all-reduce        sharded -> replicated    all-gather      stage i -> stage j      send, receive
  *   partial -> sharded      reduce-scatter    shard of a -> shard of b all-to-all      replicated -> sharded   slice, free
@@ -16,16 +17,17 @@
  * Both axes differ, so there are two nodes.  The reduce-scatter on shards comes first, because then the all-gather on
  * replicas moves 32 elements instead of 64.
  *
- * In general, steps that make a tensor smaller come first, and steps that make it larger last.  Several axes may
- * shard one dim; they form an ordered list, in which an axis enters and leaves at the end.  A tensor is moved to a
- * placement once, for all its readers.  If the copy is larger than its source, backward gathers it again instead of
- * keeping it.
+ * In general, steps that make a tensor smaller come first, and steps that make it larger last.  Several axes may shard
+ * one dim; they form an ordered list, in which an axis is added or removed only at the end.  A tensor is moved to a
+ * placement once, for all its readers.  If the copy is larger than its source, backward gathers it again, so that
+ * memory need not keep it.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
 #include <string.h>
 
-/* What a reader of a tensor asked for before (struct tensor, made).  Lists are short: a tensor has few placements. */
+/* A copy of a tensor in a placement that a reader asked for (struct tensor, made).  Lists are short: a tensor has few
+ * placements. */
 struct made {
 	struct made *next;
 	const struct tensor *from;
@@ -41,7 +43,7 @@ static int is_cut(const struct hd_place *w, const struct hd_dim *d)
 	return w->kind == HD_PLACE_SHARD && (!d || w->dim == d);
 }
 
-/* Axis a can be appended to what cuts d now: the list so far, then a, is how the needed list begins. */
+/* Returns whether axis a may be added now: the needed list of its dim begins with the current list, then a. */
 static int can_enter(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a)
 {
 	int have[HD_MAX_AXES], want[HD_MAX_AXES];
@@ -61,8 +63,9 @@ static int innermost(const struct hd_plan *p, const struct placement *now, int a
 	return have[n - 1] == a;
 }
 
-/* Between coordinates that hold the model and spare ones, in the order of preference of step_allowed. What is on all is there
- * already; to the spare ones what is not cut; from them, and to all, when all else is done. */
+/* As step_allowed, for steps between coordinates that hold the model (workers), spare ones (servers), or all.  A value
+ * that is on all coordinates is already there.  A push to servers comes as early as a reduce-scatter.  A pull, and a
+ * broadcast from workers to all, come last. */
 static int role_step(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a,
 		     int kind, struct hd_place *to)
 {
@@ -85,7 +88,9 @@ static int role_step(const struct hd_plan *p, const struct placement *now, const
 	return kind == (rests ? 4 : is_cut(h, NULL) ? 5 : 3) && (!is_cut(h, NULL) || innermost(p, now, a));
 }
 
-/* The kinds of steps in order of preference; `to` is where axis a goes. */
+/* Returns whether a step of this kind along axis a leads from `now` to `need`; sets *to to the place on the axis after
+ * it.  Kinds are in order of preference: 0 slice, 1 reduce-scatter, 2 all-to-all, 3 all-reduce, 4 send or broadcast, 5
+ * all-gather. */
 static int step_allowed(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a,
 			int kind, struct hd_place *to)
 {
@@ -105,14 +110,16 @@ static int step_allowed(const struct hd_plan *p, const struct placement *now, co
 	case 3: *to = whole; return h->kind == HD_PLACE_PARTIAL;
 	case 4:
 		if (h->kind == HD_PLACE_PINNED && w->kind != HD_PLACE_PINNED)
-			*to = whole; /* sent to all, each keeps its piece */
+			*to = whole; /* a broadcast; then each member slices its piece */
 		return h->kind == HD_PLACE_PINNED || (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_PINNED);
 	case 5: *to = whole; return is_cut(h, NULL) && innermost(p, now, a);
 	default: return 0;
 	}
 }
 
-/* A dim whose list is in the wrong order: its innermost axis leaves first, even if it will come back. */
+/* Finds a dim whose axes are in the wrong order, and returns its innermost axis, which leaves first even if it comes
+ * back; -1:  there is none.  Example: batch is sharded by a, then b, and needed by b, then a.  Gather along b, gather
+ * along a, slice along b, slice along a. */
 static int unwind(const struct hd_plan *p, const struct placement *now, const struct placement *need)
 {
 	for (int a = 0; a < p->naxes; a++) {
@@ -142,15 +149,16 @@ static int next_step(const struct hd_plan *p, const struct placement *now, const
 	return a;
 }
 
-/* The same placement with the levels of `need` where both lists begin alike, and what must leave behind them. An axis
- * that enters with its needed level then stands where its cut is, innermost. */
+/* Returns the same placement with other levels, which give the same order of axes.  Where the lists of a dim in `at`
+ * and `need` begin alike, axes get the levels of `need`.  The axes after that, which must leave, get higher levels.  So
+ * an axis that enters with the level of `need` is the innermost of those that stay, as the movement makes it. */
 static struct placement relabelled(const struct hd_plan *p, const struct placement *at, const struct placement *need)
 {
 	struct placement now = *at;
 
 	for (int a = 0; a < p->naxes; a++) {
 		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m, same = 1;
-		int32_t level = 0; /* no axis comes before those that it stands behind */
+		int32_t level = 0; /* of the axis before: levels never decrease */
 
 		if (at->on[a].kind != HD_PLACE_SHARD)
 			continue;
@@ -165,7 +173,8 @@ static struct placement relabelled(const struct hd_plan *p, const struct placeme
 	return now;
 }
 
-/* Only the innermost axis of those that cut a dim can leave, and an axis enters as the innermost. */
+/* Refuses a movement along an axis that is not the innermost of its dim.  Only that one can leave, and an axis enters
+ * as that. */
 static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
 	if (x->at.on[a->id].kind != HD_PLACE_SHARD || innermost(p, &x->at, a->id))
@@ -175,7 +184,8 @@ static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct 
 	return 0;
 }
 
-/* The numbers of x's rows where x is at `at`: they are cut as it is along experts and samples. */
+/* Returns the row counts of ragged tensor x for placement `at`: sharded as x is along experts and samples, replicated
+ * elsewhere. */
 static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct placement *at, struct node *reader)
 {
 	struct placement need = *at;
@@ -187,7 +197,7 @@ static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct 
 	return hd_reshard_to(p, x->ragged_counts, &need, reader);
 }
 
-/* now: where x is, perhaps with other levels. */
+/* Inserts one reshard node.  now: the placement of x, perhaps with other levels. */
 static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struct placement *now, struct axis *a,
 				const struct hd_place *to, struct node *reader)
 {
@@ -216,7 +226,8 @@ static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struc
 	return p->err->code || !is_innermost(p, y, a) ? NULL : y;
 }
 
-/* x is on another stage than the unit at the cursor: what it goes through on other axes is done there, where it was made. */
+/* Returns whether x is on a different stage than the unit at the cursor.  Its steps along other axes then run on the
+ * stage of x, in the unit that computed it. */
 static int is_elsewhere(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
 	const struct hd_place *at = p->stages ? &x->at.on[p->stages->id] : NULL;
@@ -244,9 +255,11 @@ static int backward(uint32_t phase)
 	return (phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 }
 
+/* Returns whether a reader at c may use the copy m.  A copy that is larger than its source is used only within one
+ * block's forward or backward, so that memory need not keep it in between. */
 static int reusable(const struct made *m, const struct cursor *c)
 {
-	/* rows that only change their rank are as many before as after, whatever the largest case is */
+	/* a ragged tensor has as many rows after a movement as before, although its upper bound may be larger */
 	int larger = !m->from->ragged_counts && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
 
 	if (larger)
@@ -255,8 +268,8 @@ static int reusable(const struct made *m, const struct cursor *c)
 	       (backward(m->phase) && backward(c->phase));
 }
 
-/* What was moved for a weight gradient serves an activation's gradient too: then it belongs to that unit, which runs
- * first where they are apart. */
+/* A copy that was made for a weight gradient now serves an activation's gradient too.  So its movement goes to that
+ * unit (B), which runs first if the schedule separates the two. */
 static void belongs_to_backward(struct made *m)
 {
 	for (struct tensor *t = m->to; t != m->from; t = N(t->v.node)->ins[0])
@@ -280,7 +293,8 @@ static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struc
 	return t;
 }
 
-/* The unit that a movement belongs to: its reader's, except what moves once a step. */
+/* Returns the unit of a movement: its reader's, except for what moves once a step (gradients in S, parameters of
+ * another stage in G). */
 static uint32_t phase_of(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase)
 {
 	if (x->v.what == HD_TENSOR_GRAD)
@@ -306,8 +320,8 @@ static char *why(struct hd_plan *p, const struct tensor *x, const struct node *r
 			    reader ? reader->v.block : "");
 }
 
-/* Whether some reader already needed the sum of a partial tensor on this axis; of a recomputed tensor,
- * of its original. */
+/* Returns whether a reader already needed the sum of a partial tensor on this axis.  For a recomputed tensor, its
+ * original counts too. */
 int hd_made_replicated(const struct tensor *x, const struct axis *a)
 {
 	const struct node *again = x->v.node ? N(x->v.node)->recompute_of : NULL;
@@ -318,7 +332,8 @@ int hd_made_replicated(const struct tensor *x, const struct axis *a)
 	return again && hd_made_replicated(again->outs[x->out], a);
 }
 
-/* Steps before the tensor leaves its stage are made there, in the unit that made it. */
+/* Returns whether y has not left its old stage yet.  Its steps along other axes then run there, in the unit that
+ * computed it. */
 static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const struct placement *need)
 {
 	int s = p->stages ? p->stages->id : -1;
@@ -339,7 +354,7 @@ static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, con
 	return NULL;
 }
 
-/* From one placement to the other by slices alone, which move nothing. */
+/* Returns whether slices alone, which move nothing, lead from one placement to the other. */
 static int is_free(const struct hd_plan *p, const struct placement *from, const struct placement *need)
 {
 	struct placement now = relabelled(p, from, need);
@@ -354,7 +369,8 @@ static int is_free(const struct hd_plan *p, const struct placement *from, const 
 	return hd_placement_equal(p, &now, need);
 }
 
-/* What was made of x for another reader in this unit, and only has to be sliced; NULL: none, or x itself has. */
+/* Returns a copy that another reader in this unit has of x, and from which `need` only takes slices.  NULL: no such
+ * copy exists, or slices of x itself are enough. */
 static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *x, const struct placement *need,
 				  const struct cursor *c)
 {
@@ -367,8 +383,8 @@ static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *
 	return NULL;
 }
 
-/* What is made in each micro-batch and read once a step (a gradient that is added up elsewhere) moves in the unit that makes
- * it.  NULL: x is another case. */
+/* A value computed in each micro-batch but read once a step (a gradient that is accumulated elsewhere) moves in the
+ * unit that computes it.  Returns the node that computes x, or NULL if x is no such value. */
 static struct node *made_in_unit(const struct tensor *x, const struct node *reader)
 {
 	const uint32_t units = HD_UNIT_F | HD_UNIT_B | HD_UNIT_W;
@@ -385,7 +401,7 @@ static void remember(struct hd_plan *p, struct tensor *x, struct tensor *y, cons
 	x->made = m;
 }
 
-/* Where x is moved for its reader; NULL: for the run. */
+/* Returns the cursor for moving x to its reader; NULL: to the run, which reads x itself. */
 static struct cursor where_for(struct hd_plan *p, const struct tensor *x, const struct placement *need,
 			       struct node *reader)
 {
@@ -402,7 +418,8 @@ static struct cursor where_for(struct hd_plan *p, const struct tensor *x, const 
 	return c;
 }
 
-/* One step of y on the way that began with x.  What crosses stages crosses them once, whatever its readers want of it there. */
+/* Takes one step along axis a, from y, on the way from x to `need`.  A tensor crosses stages once, even if its readers
+ * there need different placements. */
 static struct tensor *one_step(struct hd_plan *p, struct tensor *x, struct tensor *y, const struct placement *now,
 			       const struct placement *need, int a, const struct hd_place *to, struct node *reader)
 {
@@ -428,7 +445,8 @@ static struct tensor *one_step(struct hd_plan *p, struct tensor *x, struct tenso
 	return done;
 }
 
-/* What crosses stages crosses them once, whatever its readers want of it there. */
+/* Returns x in placement `need` for a reader (NULL: the run).  That is x itself, an existing copy, or the result of new
+ * reshard nodes. */
 struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
 {
 	struct cursor was = p->cursor, where = where_for(p, x, need, reader);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The order of units per coordinate of the stage axis: from the one plugin that orders units, or plain (each
- * micro-batch forward, then backward).  Checked before anything runs: every unit once, no deadlock.
+ * The order of units on each coordinate of the stage axis.  It comes from the only plugin that orders units, or is
+ * plain: each micro-batch forward, then backward.  It is checked before anything runs: each unit occurs once, and there
+ * is no deadlock.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -26,7 +27,7 @@ static void plain(struct hd_plan *p)
 		}
 }
 
-/* The instance that orders units -> -1: none. */
+/* Returns the instance that orders units, or -1. */
 static int orderer(struct hd_plan *p)
 {
 	int who = -1;
@@ -52,7 +53,7 @@ static int from_plugin(struct hd_plan *p, int who)
 	return p->err->code;
 }
 
-/* Position in the model's order of each (coordinate, chunk). */
+/* Fills in each (coordinate, chunk)'s position in the model's order. */
 static void stage_table(const struct hd_plan *p, int *stage_of)
 {
 	int next = 0;
@@ -67,7 +68,7 @@ static void stage_table(const struct hd_plan *p, int *stage_of)
 	}
 }
 
-/* Blocks of one chunk must be neighbours, or a chunk would need itself. */
+/* Checks that the blocks of a chunk are adjacent.  Otherwise a chunk would need its own results. */
 static int check_blocks(struct hd_plan *p)
 {
 	char *seen = hd_alloc((size_t)(p->ncoords * p->chunks));
@@ -89,7 +90,7 @@ static int check_blocks(struct hd_plan *p)
 	return rc;
 }
 
-/* The checker's view of the plan's units.  release with free(stage_of). */
+/* Returns the plan's units as schedule_check.h describes them.  The caller frees stage_of. */
 static struct hd_schedule view(const struct hd_plan *p)
 {
 	int *stage_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*stage_of));
@@ -121,9 +122,10 @@ int64_t hd_plan_parts(const struct hd_plan *p)
 	return n;
 }
 
-/* The layers of each part of the model, or NULL if all have as many.  The caller frees them.
- * Not FLOPs: an embedding or a head would make stages of as many layers unequal, and the bubble that of no paper.
- * And not in p->timing, by which programs wait: an order in time must not have units of no length. */
+/* Returns the number of layers of each part of the model, or NULL if all parts have the same.  The caller frees it.  It
+ * does not count FLOPs: an embedding or a head would make stages with equal numbers of layers unequal, and the bubble
+ * would match no paper.  Nor is it used for p->timing, from which programs derive their waits: there, no unit may have
+ * length 0. */
 static double *layers_of_parts(const struct hd_plan *p, const int *stage_of)
 {
 	int64_t n = count_parts(p, stage_of), differ = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Program order: every node behind the makers of what it reads.
+ * Restores program order: every node after the nodes that compute its operands.
  *
- * A plugin may put a result in place of an earlier one: a bucket that stands behind the last of its gradients replaces
- * the first of them too, and who reads that one stood before the bucket.  Sharing of memory, lifetimes and fusing go by
- * program order, so such readers move back, behind what they read; nothing else moves.
+ * A plugin may replace a tensor by one that is computed later.  Example: a bucket comes after the last of its
+ * gradients, but replaces the first of them too, whose reader comes before the bucket.  Sharing of memory, lifetimes
+ * and fusing rely on program order.  So such readers move back, to after what they read; nothing else moves.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -14,7 +14,7 @@ enum { UNSEEN, WAITS, STANDS };
 struct order {
 	struct hd_plan *p;
 	char *state;        /* by node id */
-	struct node **back; /* standing nodes whose readers may go on; a stack */
+	struct node **back; /* a stack of placed nodes whose readers may now be ready */
 	size_t n;
 };
 
@@ -26,7 +26,8 @@ static int ready(const struct order *o, const struct node *n)
 	return 1;
 }
 
-/* The readers of n that have waited for it alone come behind it, and behind them their own. */
+/* Moves the readers of n that waited only for n to after it, then the readers that waited only for these.  Returns the
+ * last node moved. */
 static struct node *follow(struct order *o, struct node *n)
 {
 	struct node *last = n;
@@ -50,7 +51,7 @@ static struct node *follow(struct order *o, struct node *n)
 	return last;
 }
 
-/* The section's line, where a plugin has made the node; then no layout is right. */
+/* Reports a cycle.  If a plugin created the node, the message has the line of its section: no layout would help. */
 static int fail_cycle(struct hd_plan *p, const struct node *n)
 {
 	char *text = hd_plan_text(p, "%s of (%s)%s%s depends on its own result: a cycle", n->v.op->name,

@@ -5,8 +5,8 @@
 #define HD_ENGINE_LOSS_H
 #include "engine/graph/graph.h"
 
-int hd_pass_loss_gradient(struct hd_plan *p); /* what follows from the loss alone becomes part of forward */
-int hd_pass_loss_once(struct hd_plan *p);     /* statistics and gradient of logits in one pass over them */
-int hd_pass_loss_parts(struct hd_plan *p);    /* logits, loss and their gradients, part by part (train.loss_parts) */
+int hd_pass_loss_gradient(struct hd_plan *p); /* moves nodes that need only the loss from backward to forward */
+int hd_pass_loss_once(struct hd_plan *p);     /* statistics and gradient of logits, in one pass over them */
+int hd_pass_loss_parts(struct hd_plan *p);    /* logits, losses and gradients, part by part (train.loss_parts) */
 
 #endif

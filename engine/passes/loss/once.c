@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cross entropy that reads the logits once.  Statistics of a row of logits (xent) and its gradient (xent_d) are made by one node,
- * xent_both, while the row is in a cache.  Memory then moves the logits twice instead of three times: they are read, and the gradient
- * is written in their place.
+ * Cross entropy that reads the logits once.  One node, xent_both, computes the statistics of a row of logits (xent) and
+ * its gradient (xent_d) while the row is in a cache.  So the logits cross the memory bus twice instead of three times:
+ * they are read, and the gradient is written in their place.
  *
  * Example: the head of a GPT-2 on one rank, without its norms (t1211 runs it).
  *
@@ -22,22 +22,22 @@
  *     B einsum c, wte.weight -> i
  *     W einsum j, c -> k
  *
- * The gradient is kept for backward where the logits were.  The gradient that arrives at each token is a constant, the seed of
- * backward, so that it need not wait for the losses.
+ * The gradient is kept for backward in the memory of the logits.  It can be computed that early because the gradient
+ * that arrives at each token is a constant, the seed of backward, and does not depend on the losses.
  *
- * The pair stays apart
- *   - where the vocabulary is cut: the sums of all shares lie between them;
- *   - where something else reads the logits: both would have to be kept;
- *   - where what arrives at a token is no constant;
- *   - where backward makes the logits again (train.recompute): forward would keep their gradient, which is as large;
- *   - in the plan of a framework that makes the loss otherwise (engine/predict/style.h).
+ * The two nodes stay separate
+ *   - if the vocabulary is sharded: the all-reduce of the statistics is between them;
+ *   - if something else reads the logits: both logits and gradient would have to be kept;
+ *   - if the gradient that arrives at a token is not a constant;
+ *   - if backward recomputes the logits (train.recompute): forward would keep their gradient, which is as large;
+ *   - in the plan of a framework that computes the loss differently (engine/predict/style.h).
  */
 #include <config.h>
 #include "engine/graph/placement.h"
 #include "engine/ops/build.h"
 #include "engine/passes/loss/loss.h"
 
-/* An axis of one member leaves views, where others have collectives. */
+/* Looks through views: on an axis of one member, they replace collectives. */
 static struct tensor *viewed(struct tensor *t)
 {
 	while (hd_is(hd_maker(t), OP_ROLE_VIEW))
@@ -45,7 +45,7 @@ static struct tensor *viewed(struct tensor *t)
 	return t;
 }
 
-/* t is the sum that x has made.  Where nothing is cut, xent_combine multiplies it by one. */
+/* Returns whether t is the sum that x computes.  If nothing is sharded, xent_combine multiplies it by one. */
 static int is_sum_of(const struct node *x, struct tensor *t)
 {
 	const struct node *c = hd_maker(t);
@@ -55,7 +55,7 @@ static int is_sum_of(const struct node *x, struct tensor *t)
 	return t == x->outs[1];
 }
 
-/* The node whose statistics d reads as they were made, of the same logits and targets; NULL: there is none. */
+/* Returns the xent node of the same logits and targets whose statistics d reads unchanged; NULL: d reads others. */
 static struct node *statistics_of(const struct node *d)
 {
 	struct tensor *max = viewed(d->ins[2]);
@@ -75,7 +75,8 @@ static int reads(const struct node *n, const struct tensor *t)
 	return 0;
 }
 
-/* The losses name the logits, and do not read them. */
+/* Returns whether nodes other than x and d read the logits z.  The losses (nll) have z as an input, but do not read
+ * it. */
 static int others_read(const struct tensor *z, const struct node *x, const struct node *d)
 {
 	for (size_t u = 0; u < z->nusers; u++) {
@@ -99,7 +100,7 @@ static int fits(const struct node *x, const struct node *d)
 	       hd_is(hd_maker(d->ins[4]), OP_ROLE_FILL) && !others_read(x->ins[0], x, d);
 }
 
-/* y, of the node for both, takes the place of `old`. */
+/* Puts y, a result of the combined node, in the place of `old`. */
 static void stands_for(struct hd_plan *p, struct tensor *y, struct tensor *old)
 {
 	hd_placed_like(y, old);
@@ -107,7 +108,7 @@ static void stands_for(struct hd_plan *p, struct tensor *y, struct tensor *old)
 	hd_replace(p, old, y);
 }
 
-/* The losses name dz in the place of z, whose memory it takes. */
+/* Makes dz an input of the losses in place of z, whose memory it takes. */
 static void names_gradient(struct hd_plan *p, struct tensor *z, struct tensor *dz)
 {
 	for (size_t u = 0; u < z->nusers; u++)

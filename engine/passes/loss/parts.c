@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Logits in parts of the tokens (train.loss_parts).  Logits and their gradient are the largest activations of a model with a
- * large vocabulary: (batch, seq, vocab).  The loss of a token depends on no other token.  So logits, losses and what follows from
- * them alone are made for one part of the tokens after the other, and the next part has the memory of the one before.
+ * Logits in parts of the tokens (train.loss_parts).  Logits and their gradient are the largest activations of a model
+ * with a large vocabulary: (batch, seq, vocab).  The loss of a token depends on no other token.  So the logits, the
+ * losses, and what needs nothing else are computed for one part of the tokens after the other.  Each part reuses the
+ * memory of the part before.
  *
- * Two passes do it.  Before placement, hd_pass_loss_gradient moves what reads the gradient of logits into forward, where each part's
- * logits are.  After fusing, hd_pass_loss_parts repeats the nodes for each part: local extents are final then, and no plugin sees
- * the parts.
+ * Two passes do it.  Before placement, hd_pass_loss_gradient moves the readers of the logits' gradient into forward,
+ * where each part's logits are.  After fusing, hd_pass_loss_parts repeats the nodes for each part: local extents are
+ * final then, and no plugin sees the parts.
  *
- * Example: the products of the head of a GPT-2 and what stands between them, on one rank, in 2 parts (t1211 runs it).
+ * Example: the products of the head of a GPT-2 and the nodes between them, on one rank, in 2 parts (t1211 runs it).
  *
  *   before:
  *     F einsum a, wte.weight -> b
@@ -35,9 +36,9 @@
  *     F join j, t -> w
  *     F sum v -> x
  *
- * Chunks are views, and what is joined is made in its place.  The products add k and u into the accumulator of wte.weight
- * (engine/program/alias.c).  What backward reads is w, the gradient of a.  Communication between logits and loss, as of a sharded
- * vocabulary, is made part by part too.
+ * Chunks are views, and joined tensors are computed in place.  The products add k and u into the accumulator of
+ * wte.weight (engine/program/alias.c).  Backward reads w, the gradient of a.  Communication between logits and loss, as
+ * for a sharded vocabulary, is repeated for each part too.
  */
 #include <config.h>
 #include "engine/graph/placement.h"
@@ -48,9 +49,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts that are chosen for memory: logits of at most so many bytes at once, but of so many tokens that the products are still
- * as fast.  Each part reads and writes the weight's gradient once more: 8 bytes beside 6 FLOPs a token and element, which is
- * small beside the rate of a processor from 256 tokens on, of an accelerator from 8,192: 3 % of the products' time on an H200. */
+/* By default, parts are chosen for memory: a part has at most PART_BYTES of logits.  But it has at least so many tokens
+ * that the products stay fast.  Each part reads and writes the weight's gradient once more.  For each element of the
+ * weight, that is 8 bytes, compared with 6 FLOPs per token of the part.  The cost is small from 256 tokens on a
+ * processor, and from 8,192 on an accelerator: there it is 3 % of the products' time on an H200. */
 #define PART_BYTES (64 << 20)
 #define PART_TOKENS 256
 #define PART_TOKENS_ACCELERATOR 8192
@@ -59,13 +61,13 @@ struct logit_parts {
 	struct hd_plan *p;
 	struct tensor *logits;
 	const struct hd_dim *batch, *seq, *vocab;
-	char *inside;       /* by node id: it is made in parts */
-	struct node **made; /* those, in their order */
+	char *inside;       /* by node id: the node is repeated for each part */
+	struct node **made; /* these nodes, in program order */
 	size_t n;
-	int64_t of_batch, of_seq; /* parts of each; a part of seq is of one sequence */
-	struct tensor **part;     /* by tensor id: of the part at hand */
-	struct tensor ***parts;   /* by tensor id: all of them */
-	struct tensor *ones;      /* of the part at hand: the gradient of its losses */
+	int64_t of_batch, of_seq; /* parts along each dim; if seq is divided, a part is of one sequence */
+	struct tensor **part;     /* by tensor id: its piece in the current part */
+	struct tensor ***parts;   /* by tensor id: its pieces in all parts */
+	struct tensor *ones;      /* the gradient of the current part's losses */
 	const char *why_not;
 };
 
@@ -79,7 +81,7 @@ static int is_large(const struct logit_parts *s, const struct tensor *t)
 	return t->v.node && has_tokens(s, t) && hd_has_dim(t, s->vocab);
 }
 
-/* -> 0: this graph has no loss over a vocabulary. */
+/* Returns 0 if the graph has no loss over a vocabulary. */
 static int begin(struct logit_parts *s, struct hd_plan *p)
 {
 	const struct node *nll = p->nll ? hd_maker(p->nll) : NULL;
@@ -110,8 +112,8 @@ static int touches_large(const struct logit_parts *s, const struct node *n)
 	return n->v.nout && is_large(s, n->outs[0]);
 }
 
-/* What t is the constant of, wherever it was moved: the gradient of each token's loss is 1 / tokens, so no part waits for another
- * one's.  NULL: t is no constant. */
+/* Returns the fill node of which t is a copy, perhaps moved; NULL: t is no constant.  The gradient of each token's loss
+ * is the constant 1 / tokens, so no part waits for another. */
 static const struct node *fill_of(const struct tensor *t)
 {
 	const struct node *n = hd_maker(t);
@@ -144,7 +146,8 @@ static void look_in_front(struct logit_parts *s, const struct node *n)
 			s->inside[hd_maker(n->ins[i])->id] |= IN_FRONT;
 }
 
-/* Those that read or make something large, and those between two of them. */
+/* Finds the nodes that read or compute a large tensor (one over the vocabulary), and the nodes between two of them.
+ * Example:  xent and xent_d read the logits, and xent_combine, which has only small tensors, is between the two. */
 static void find_inside(struct logit_parts *s)
 {
 	for (struct node *n = s->p->first; n; n = n->next)
@@ -174,7 +177,7 @@ static int64_t count(const struct logit_parts *s)
 	return s->of_batch * s->of_seq;
 }
 
-/* At least so many; -> 0: there are not so many tokens. */
+/* Divides the tokens into at least this many parts.  Returns 0 if there are too few tokens. */
 static int set_parts(struct logit_parts *s, int64_t least)
 {
 	int64_t batch = s->logits->local[0], seq = s->logits->local[1];
@@ -192,8 +195,8 @@ static int64_t chosen_parts(const struct logit_parts *s, int64_t tokens, int64_t
 	return parts < most ? parts : most;
 }
 
-/* -- before placement: gradients that follow from the loss alone are made where it is ------------------------------------------ */
-/* What makes logits; behind it they may be capped. */
+/* -- before placement: gradients that need only the loss move to where it is ---------------------------------------------------- */
+/* Returns the product that computes the logits; a cap may follow it. */
 static const struct node *product_of(const struct logit_parts *s)
 {
 	const struct node *n = hd_maker(s->logits);
@@ -203,7 +206,8 @@ static const struct node *product_of(const struct logit_parts *s)
 	return n;
 }
 
-/* A rule shards what the product that makes logits sums over: it is then made of several, on members of that axis. */
+/* Returns whether a rule shards a dim over which the product of the logits sums.  Then it has several terms, on members
+ * of that axis. */
 static int is_made_of_terms(const struct logit_parts *s)
 {
 	const struct node *n = product_of(s);
@@ -216,7 +220,7 @@ static int is_made_of_terms(const struct logit_parts *s)
 	return 0;
 }
 
-/* Elements of the dim on a rank, as far as rules say */
+/* Returns how many elements of the dim a rank has, according to the rules. */
 static int64_t local_by_rules(const struct logit_parts *s, const struct hd_dim *d)
 {
 	int64_t local = d->n;
@@ -238,7 +242,7 @@ static int64_t wanted_parts(const struct logit_parts *s)
 	return chosen_parts(s, tokens, tokens * local_by_rules(s, s->vocab) * HD_BITS(s->logits->v.dtype) / 8);
 }
 
-/* The unit of a node changes, and what it counts for does not. */
+/* Moves the nodes into forward, right after the losses.  Their work still counts for the unit from which they came. */
 static void make_with_loss(struct logit_parts *s)
 {
 	struct node *at = hd_maker(s->p->nll);
@@ -298,7 +302,7 @@ static struct tensor *chunk_of(struct logit_parts *s, struct tensor *t, int64_t 
 	return s->of_seq > 1 ? hd_build_chunk(s->p, t, s->seq, s->of_seq, &seq) : t;
 }
 
-/* Of the part at hand, whose losses are there. */
+/* Returns the gradient of the current part's losses, which must exist already. */
 static struct tensor *ones_of(struct logit_parts *s, const struct node *fill)
 {
 	struct tensor *like = s->part[hd_maker(s->p->nll)->outs[0]->id];
@@ -355,7 +359,7 @@ static void make_node(struct logit_parts *s, const struct node *n, int64_t which
 	}
 }
 
-/* -- what others read -------------------------------------------------------------------------------------------------------- */
+/* -- results that other nodes read ------------------------------------------------------------------------------------------- */
 static struct tensor *whole_of(struct logit_parts *s, struct tensor *const *parts)
 {
 	struct tensor **rows = hd_alloc((size_t)s->of_batch * sizeof(*rows)), *y;
@@ -368,7 +372,7 @@ static struct tensor *whole_of(struct logit_parts *s, struct tensor *const *part
 	return y;
 }
 
-/* A sum over tokens that an accumulator takes: each part's is a term of it. */
+/* Makes each part of `whole`, a sum over tokens, an operand of the accumulator r. */
 static void accumulate_parts(struct logit_parts *s, struct node *r, const struct tensor *whole)
 {
 	uint32_t n = (uint32_t)count(s), k = 0;
@@ -386,7 +390,8 @@ static void accumulate_parts(struct logit_parts *s, struct node *r, const struct
 	free(ins);
 }
 
-/* Another one: a product adds to that of the part before, in its place; others are added. */
+/* Adds up the parts of any other sum over tokens.  A product adds to the result of the part before, in place; add nodes
+ * add up the rest. */
 static struct tensor *summed(struct logit_parts *s, const struct tensor *whole)
 {
 	struct tensor *const *parts = s->parts[whole->id], *sum = parts[0];
@@ -498,7 +503,7 @@ static int make_parts(struct logit_parts *s)
 	if (p->err->code)
 		return p->err->code;
 	hd_drop_dead(p);
-	return hd_pass_toposort(p); /* what reads a whole may stand before its last part */
+	return hd_pass_toposort(p); /* a reader of a joined tensor may precede its last part */
 }
 
 static int split(struct logit_parts *s)
@@ -521,7 +526,7 @@ static int split(struct logit_parts *s)
 	return s->why_not ? HD_OK : make_parts(s);
 }
 
-/* Its batches and sequences may be shorter than those of training. */
+/* Batches and sequences of an evaluation may be shorter than those of training. */
 static int64_t parts_of_evaluation(const struct logit_parts *s)
 {
 	int64_t asked = s->p->config.loss_parts, tokens = s->logits->local[0] * s->logits->local[1];
