@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gives every tensor a placement on every axis.  All strategies use the same method.
  *
- * Example: the end of attention in GPT-2, on an axis "shards" of 2 members with the rule heads -> shards (t1211 runs
+ * Example: the end of GPT-2's attention, on an axis "shards" of 2 members with the rule heads -> shards (t1211 runs
  * it).
  *
  *   before:

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks and times an order of units by running it on paper.
+ * Checks an order of units, and computes when each unit runs, by simulating it.
  *
- * Every coordinate has one position in its list.  A unit whose needs are done ends at a known time,
- * which frees the coordinates that need it; so each unit is looked at once when its coordinate gets
- * to it and once when what it waits for is done.  If nothing can go on and units are left, each
- * stuck coordinate waits for exactly one other: following that leads into the circle to report.
+ * Each coordinate has a position in its list of units.  A unit whose operands are ready ends at a known time, and may
+ * unblock the coordinate that receives from it.  So each unit is examined at most twice: when its coordinate gets to
+ * it, and when the unit that it waits for is done.  If no coordinate can continue and units are left, each stuck
+ * coordinate waits for exactly one other.  Following these waits leads to the cycle that is reported.
  */
 #include <config.h>
 #include "engine/schedule/schedule_check.h"
@@ -16,16 +16,16 @@ enum { F, B, W, KINDS };
 
 struct list_position {
 	int coord, at;
-}; /* at: position in the coordinate's list; -1: none */
+}; /* at: position in the coordinate's list, or -1: none */
 
 struct check_state {
 	const struct hd_schedule *s;
 	struct hd_err *err;
 	int stages, separate_w;
 	struct list_position *where; /* [(stage * m + micro) * KINDS + kind] */
-	struct list_position *stage; /* coordinate and chunk (in `at`) of a stage */
+	struct list_position *stage; /* by stage: its coordinate, and its chunk in `at` */
 	struct hd_schedule_report rep;
-	int *next; /* per coordinate: first unit not done */
+	int *next; /* per coordinate: the first unit that is not done */
 };
 
 static HD_PRINTF(2, 3) int refuse(struct check_state *t, const char *fmt, ...)
@@ -65,7 +65,7 @@ struct unit_label {
 	char s[48];
 };
 
-/* "F3", or "F3 (chunk 0)" where coordinates have several */
+/* Returns "F3", or "F3 (chunk 0)" if coordinates have several chunks. */
 static struct unit_label unit_name(const struct check_state *t, int kind, int chunk, int micro)
 {
 	struct unit_label n;
@@ -146,7 +146,7 @@ static int record_all(struct check_state *t)
 	return 0;
 }
 
-/* All there, F before B before W. */
+/* Checks that a stage has all units of a micro-batch, F before B before W. */
 static int check_one(struct check_state *t, int stage, int micro)
 {
 	const struct list_position *x = slot(t, stage, micro, F), home = t->stage[stage];
@@ -164,7 +164,7 @@ static int check_one(struct check_state *t, int stage, int micro)
 
 /* -- order of messages ------------------------------------------------------------------------- */
 
-/* What the unit receives: the unit that sends it, or .at = -1. */
+/* Returns the unit that sends to this one, or .at = -1 if it receives nothing. */
 static struct list_position source(const struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule_unit *u = unit(t, x);
@@ -176,7 +176,7 @@ static struct list_position source(const struct check_state *t, struct list_posi
 	return *slot(t, from, u->micro, kind);
 }
 
-/* Each receiver's list must find the senders' positions in growing order, per sender and way. */
+/* Checks that a coordinate receives in the order of the sends, for each sender and direction. */
 static int check_messages(struct check_state *t, int coord)
 {
 	struct list_position *last = hd_alloc((size_t)t->s->p * 2 * sizeof(*last));
@@ -232,7 +232,7 @@ static void run_unit(struct check_state *t, struct list_position x, struct list_
 		t->rep.makespan = start + time;
 }
 
-/* The unit that receives from x.  Its coordinate may be waiting for it. */
+/* Returns the coordinate that receives from x, and may be waiting for it; -1: none. */
 static int receiver(const struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule_unit *u = unit(t, x);
@@ -242,7 +242,7 @@ static int receiver(const struct check_state *t, struct list_position x)
 	return kind == W || to < 0 || to >= t->stages ? -1 : t->stage[to].coord;
 }
 
-/* Runs a coordinate as far as it goes; coordinates that this frees are put on the stack. */
+/* Runs a coordinate until it must wait.  Pushes the coordinates that this may unblock onto the stack. */
 static void advance(struct check_state *t, int coord, int *stack, int *top, char *listed)
 {
 	while (t->next[coord] < t->s->n[coord]) {
@@ -266,12 +266,13 @@ static struct list_position waiting(const struct check_state *t, int coord)
 	return (struct list_position){ .coord = coord, .at = t->next[coord] };
 }
 
-/* Where the report begins: at the first coordinate of the circle that waits to go forward. */
+/* Returns where the report begins: at the lowest coordinate of the cycle that waits at a forward unit, or at the lowest
+ * if none does. */
 static int circle_begin(const struct check_state *t, int coord)
 {
 	int best, from, forward;
 
-	for (int i = 0; i < t->s->p; i++) /* after so many steps it is in the circle */
+	for (int i = 0; i < t->s->p; i++) /* after that many steps it is in the cycle */
 		coord = source(t, waiting(t, coord)).coord;
 	best = from = coord;
 	do {
@@ -425,7 +426,8 @@ static int label(char *s, size_t size, const struct hd_schedule *s0, const struc
 	return snprintf(s, size, "%c%d", "FBW"[kind_of(u->kind)], u -> micro);
 }
 
-/* So that the shortest unit has room for its label and a space. */
+/* Returns a scale at which the shortest unit has room for its label and a space, if the drawing is no wider than
+ * WIDEST. */
 static double columns_per_time(const struct hd_schedule *s, const struct hd_schedule_report *rep)
 {
 	double most = 0;
