@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The batch by the rules: the number of replicas, of sequences in a micro-batch of one, and of micro-batches
- * in a step.
+ * Derives the batch from the rules: the number of replicas, the sequences in a replica's micro-batch, and the
+ * micro-batches in a step.
  */
 #include <config.h>
 #include "engine/plan/plan_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Members along the axes that shard the batch: of replicas, or (inside) of the micro-batch of one.  A rule that holds only
- * where it divides asks nothing of the batch. */
+/* Returns the product of the axes that shard the batch: over replicas, or inside one replica's micro-batch.  A rule
+ * that applies only if it divides does not affect the batch. */
 static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 {
 	int64_t n = 1;
@@ -32,7 +32,8 @@ static int fits(const struct hd_ramp *ramp, int64_t n)
 	return ramp->full % n == 0 && (!ramp->steps || (ramp->start % n == 0 && ramp->step % n == 0));
 }
 
-/* The largest up to 8 that divides, of those that axes which cut it inside can cut, if there is one. */
+/* Returns the largest micro-batch up to 8 that divides the batch and is a multiple of `unit`, the product of the axes
+ * that shard it.  A larger `unit` is tried too.  If neither divides, the micro-batch need not be a multiple. */
 static int64_t default_micro_batch(const struct hd_ramp *ramp, int64_t replicas, int64_t unit)
 {
 	for (int64_t k = unit > 8 ? unit : 8 / unit * unit; k >= unit; k -= unit)
@@ -44,7 +45,7 @@ static int64_t default_micro_batch(const struct hd_ramp *ramp, int64_t replicas,
 	return ramp->steps ? 1 : 0;
 }
 
-/* Every size of the ramp must divide. */
+/* Checks that the micro-batches divide every size of the ramp. */
 static int check_ramp(struct hd_plan *p, const struct hd_step_batch *b)
 {
 	const struct hd_ramp *ramp = &p->config.batch;
@@ -60,7 +61,7 @@ static int check_ramp(struct hd_plan *p, const struct hd_step_batch *b)
 	return HD_OK;
 }
 
-/* Each micro-batch has units and messages of its own, which are all planned: some 20 KB and more of each. */
+/* Each micro-batch has its own units and messages, which are all planned: each needs 20 KB or more. */
 #define MOST_MICROS 100000
 
 static int check_micros(struct hd_plan *p, const struct hd_step_batch *b)
@@ -97,7 +98,8 @@ int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 	return HD_OK;
 }
 
-/* Whether a micro-batch of k sequences makes so many micro-batches that no stage is idle for the want of them. */
+/* Returns whether micro-batches of k sequences are enough of them that no stage is idle.  in_rounds: a multiple of the
+ * stages, too. */
 static int fills_stages(const struct hd_plan *p, int64_t k, int in_rounds)
 {
 	int64_t stages = p->stages->v.n, inside = cuts_of_batch(p, 1),
@@ -113,7 +115,8 @@ char *hd_plan_batch_hint(const struct hd_plan *p)
 
 	if (!p->train || p->micros >= stages)
 		return NULL;
-	for (int in_rounds = 1; in_rounds >= 0 && !k; in_rounds--) /* some schedules need whole rounds */
+	/* Some schedules need complete rounds of the stages. */
+	for (int in_rounds = 1; in_rounds >= 0 && !k; in_rounds--)
 		for (k = p->micro_batch - 1; k > 0 && !fills_stages(p, k, in_rounds); k--)
 			;
 	if (k > 0)
@@ -127,7 +130,7 @@ char *hd_plan_batch_hint(const struct hd_plan *p)
 			 (long long)(stages * p->batch), (long long)p->micro_batch, (long long)stages);
 }
 
-/* Every size of the ramp must have an order of its units. */
+/* Checks that the units of every size of the ramp can be ordered. */
 static int schedule_ramp(struct hd_plan *p, const struct hd_ramp *r)
 {
 	for (int64_t k = 0; k < r->steps; k++) {
@@ -135,7 +138,7 @@ static int schedule_ramp(struct hd_plan *p, const struct hd_ramp *r)
 		if (hd_pass_schedule(p) < 0) {
 			const char *why = hd_plan_text(p, "%s", p->err->text);
 
-			p->err->code = 0; /* said anew, with the step */
+			p->err->code = 0; /* reported below, with the step */
 			return hd_train_fail(p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
 					     "step %lld of the ramp, %lld sequences: %s", (long long)k + 1,
 					     (long long)hd_ramp_size(r, k), why);
@@ -145,7 +148,7 @@ static int schedule_ramp(struct hd_plan *p, const struct hd_ramp *r)
 	return HD_OK;
 }
 
-/* The graph was built with what these rules said when they were asked. */
+/* Checks that the rules ask for the batch for which the graph was built. */
 static int check_again(struct hd_plan *p)
 {
 	struct hd_step_batch b;
@@ -168,6 +171,6 @@ int hd_plan_batch(struct hd_plan *p)
 	if (p->train)
 		HD_TRY(schedule_ramp(p, &p->config.batch));
 	p->micros = !p->train ? 1 : p->options->micros ? p->options->micros : global / p->batch;
-	D(hd_dim_get(p, "batch", 0))->padded = p->batch; /* each member has whole sequences of its own */
+	D(hd_dim_get(p, "batch", 0))->padded = p->batch; /* each member has complete sequences */
 	return HD_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a plan reads of the INI: [model], [train], and an instance of a plugin for each [strategy NAME] and [plugin NAME].
+ * What a plan reads from the INI: [model], [train], and an instance of a plugin for each [strategy NAME] and [plugin
+ * NAME].
  */
 #include <config.h>
 #include "engine/config/output_config.h"
@@ -22,7 +23,8 @@ const struct hd_key_table hd_strategy_keys = { strategy_options, HD_LEN(strategy
 const struct hd_key_table hd_extension_keys = { extension_options, HD_LEN(extension_options),
 						sizeof(extension_options[0]) };
 
-/* NAME is the axis' in all output, NAME.row of a plugin with several, a+b of a group, and NAME.key of --set. */
+/* Checks NAME, which appears in other names.  It is the axis in all output, NAME.row one axis of a plugin with several,
+ * a+b a group, and NAME.key a key of --set. */
 static int check_name(struct hd_plan *p, struct hd_section *s)
 {
 	const char *name = hd_section_name(s);
@@ -37,7 +39,8 @@ static int check_name(struct hd_plan *p, struct hd_section *s)
 	return HD_OK;
 }
 
-/* What claims axes, cuts dims or orders units is a strategy, and stands in the mesh's order; what is none cannot stand there. */
+/* Checks that strategies are in [strategy NAME], and other plugins in [plugin NAME].  A plugin that claims axes, shards
+ * dims or orders units is a strategy, and has a place in the order of the mesh. */
 static int check_role(struct hd_plan *p, struct hd_section *s, const struct hd_plugin_entry *e, int extension)
 {
 	if (extension && e->strategy_slot)
@@ -113,7 +116,8 @@ int hd_plan_conf(struct hd_plan *p)
 	HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, "model"), &hd_model_keys, 1, p->err));
 	HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, "data"), &hd_data_keys, 1, p->err));
 	HD_TRY(hd_train_config_read(p->conf, &p->config, p->err));
-	HD_TRY(hd_checkpoint_config_read(p->conf, &checkpoint, p->err)); /* of these two only what is wrong */
+	/* These two are read only to find errors in them. */
+	HD_TRY(hd_checkpoint_config_read(p->conf, &checkpoint, p->err));
 	HD_TRY(hd_log_config_read(p->conf, &log, p->err));
 	while ((s = hd_conf_next(p->conf, NULL, s)))
 		if (hd_section_is(s, "strategy") || hd_section_is(s, "plugin"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Slot mesh: each section is told its size, one of them by what the others leave over, and the axes must be all ranks.
+ * Slot mesh: each section gets its size, one of them what the others leave over.  The axes must cover all ranks.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -23,7 +23,7 @@ static int size_of(struct hd_plan *p, struct inst *in, int64_t *size)
 	return HD_OK;
 }
 
-/* size: of each instance, 0 where it is auto; given: their product. */
+/* Reads the size of each instance, 0 if it is auto, and their product. */
 static int read_sizes(struct hd_plan *p, int64_t *size, int64_t *given, int *automatic)
 {
 	*given = 1;
@@ -76,8 +76,8 @@ static int claims_no_axis(struct hd_plan *p, int who, int64_t left)
 			       p->inst[who].plugin->name);
 }
 
-/* A size that the INI says is that of all axes of the section: of what holds the model, or with the servers.  With auto the
- * ranks that there are decide. */
+/* Checks a size given in the INI against all axes of the section: with or without servers.  auto accepts any size
+ * here. */
 static int claims_size(struct hd_plan *p, int who, int64_t size)
 {
 	int64_t model = 1, all = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The way of a plan: build the model's graph, let strategies take part slot by slot, place, lower.
- * The order of calls is the drawing in heddle/strategy.h.
+ * Builds a plan: creates the model's graph, lets strategies take part slot by slot, places and lowers.
+ * heddle/strategy.h has a drawing of the order of calls.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -45,7 +45,8 @@ static int model(struct hd_plan *p)
 	return hd_model_graph(p, p->options->generate);
 }
 
-/* A product has two backward, and an attention 5 of its size for 2.  Before a layout repeats or a strategy splits them. */
+/* Counts the model's FLOPs before a layout repeats or a strategy splits any.  With backward, a product counts 3 times
+ * (2 products in backward), an attention 3.5 times (5 products instead of 2). */
 static void count_flops(struct hd_plan *p)
 {
 	struct hd_cost c;
@@ -69,8 +70,8 @@ static int slot_open(struct hd_plan *p)
 static int slot_rewrite(struct hd_plan *p)
 {
 	HD_TRY(hd_slot_rewrite(p));
-	HD_TRY(hd_pass_toposort(p)); /* autodiff goes by program order */
-	return hd_pass_precision(p); /* of what plugins have put there */
+	HD_TRY(hd_pass_toposort(p)); /* autodiff follows program order */
+	return hd_pass_precision(p); /* for nodes that plugins added */
 }
 
 static int drop_dead(struct hd_plan *p)
@@ -79,7 +80,7 @@ static int drop_dead(struct hd_plan *p)
 	return p->err->code;
 }
 
-/* For plugins that put nodes together. */
+/* Sets the stage of each node, for plugins that combine nodes. */
 static void set_sites(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n; n = n->next)
@@ -93,7 +94,7 @@ static int slot_lower(struct hd_plan *p)
 	return drop_dead(p);
 }
 
-/* What has neither kernels nor been lowered to what has would be missing when a run begins. */
+/* Checks that each node has kernels to record or is communication: any other would be missing when a run begins. */
 static int check_recorded(struct hd_plan *p)
 {
 	const struct node *n = p->first;
@@ -130,9 +131,9 @@ static int check(struct hd_plan *p)
 }
 
 enum {
-	GRAPH = 1, /* needs a graph and its rules, and nothing of an INI */
-	TRAIN = 2, /* not of a plan that is forward only */
-	RULES = 4, /* on the way to what the rules say of the batch */
+	GRAPH = 1, /* needs only a graph and its rules, no INI */
+	TRAIN = 2, /* skipped in a plan that is forward only */
+	RULES = 4, /* needed to find out which batch the rules ask for */
 };
 static const struct pass {
 	const char *name;
@@ -183,7 +184,7 @@ static size_t pass_index(const char *name)
 	return i;
 }
 
-/* Each begins with the cursor behind all nodes, and leaves it to the next as it was. */
+/* Runs a pass with the cursor after all nodes, and restores the cursor. */
 static int run_pass(struct hd_plan *p, const struct pass *pass)
 {
 	struct cursor was = p->cursor;
@@ -289,8 +290,8 @@ static int build(struct hd_plan *p, const struct hd_step_batch *b, const char *l
 	return rc;
 }
 
-/* What the rules say of the batch.  They can be asked only of a graph, which should be built with what they say: so they are
- * asked of one with another batch, which is thrown away. */
+/* Finds out which batch the rules ask for.  They can be evaluated only on a graph, and the graph needs the batch.  So
+ * they are evaluated on the graph of a preliminary batch, which is then discarded. */
 static int ask_rules(struct hd_conf *c, const struct hd_plan_options *o, struct hd_step_batch *b, struct hd_err *err)
 {
 	struct hd_plan *p = new_plan(c, o);

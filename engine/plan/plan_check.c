@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What can be wrong with a plan although each of its steps was right, and what nobody can have meant.
+ * Errors that a plan may have although each of its steps was right, and layouts that nobody can have intended.
  */
 #include <config.h>
 #include "engine/graph/placement.h"
@@ -21,8 +21,8 @@ static int is_between_stages(const struct hd_plan *p, const struct node *n)
 	return 0;
 }
 
-/* A node of a unit runs on its block's stage.  An operand on another stage would be read where it is not, and what moves it
- * would be sent by a rank that does not have it: the others would wait for ever. */
+/* Checks that the operands of a unit's node are on its block's stage.  On a different stage, an operand would be read
+ * where it is not.  A rank that does not have the tensor would send it, and the other ranks would wait forever. */
 static int check_unit_stage(struct hd_plan *p, const struct node *n)
 {
 	int64_t here = hd_node_stage(p, n);
@@ -40,7 +40,7 @@ static int check_unit_stage(struct hd_plan *p, const struct node *n)
 	return HD_OK;
 }
 
-/* A node runs where all its inputs are, so two of them on two stages would be a node that runs nowhere right. */
+/* Checks that no node joins two stages.  A node runs where all its inputs are, so it could run on neither. */
 int hd_check_stages(struct hd_plan *p)
 {
 	for (struct node *n = p->first; p->stages && n; n = n->next) {
@@ -63,7 +63,7 @@ int hd_check_stages(struct hd_plan *p)
 	return HD_OK;
 }
 
-/* What runs in some steps has nothing to give to what runs in others. */
+/* Checks that a node that runs only in some steps is not read in others. */
 int hd_check_periods(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n; n = n->next)
@@ -91,8 +91,9 @@ static const struct tensor *leaf_that_takes(const struct hd_plan *p, const struc
 	return NULL;
 }
 
-/* The update begins with the first leaf that changes, and whether there is one depends on the norm. What changes before it
- * would stay changed, and a rank that has such a leaf would come to the norm later than one without. */
+/* Checks that no leaf changes before the norm is known.  The update begins with the first leaf that changes, and only
+ * if the norm is finite.  A leaf that changes earlier would stay changed.  A rank with such a leaf would also reach the
+ * norm later than one without. */
 int hd_check_norm_first(struct hd_plan *p)
 {
 	const struct hd_node *norm = p->norm ? p->norm->v.node : NULL;
@@ -111,8 +112,9 @@ int hd_check_norm_first(struct hd_plan *p)
 	return HD_OK;
 }
 
-/* Updates, and what needs their results, on any rank: what servers update, workers get, and the other way round.  A rank that
- * waits for these before it looks at the norm would wait for ever if the others see that there is no update. */
+/* Marks updates, and all nodes that need their results, even those on a different rank (pushes to servers, pulls by
+ * workers).  If a rank waited for one of these before it checks the norm, it could wait forever: the others may find
+ * that the update is skipped. */
 int hd_mark_update(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n; n = n->next) {
@@ -124,14 +126,15 @@ int hd_mark_update(struct hd_plan *p)
 	return HD_OK;
 }
 
-/* Only an update, and what takes its operands there and back, knows the host's memory. */
+/* Checks that only updates, and the transfers of their operands and results, use host memory. */
 int hd_check_spaces(struct hd_plan *p)
 {
 	for (const struct node *n = p->first; n && p->own_memory; n = n->next) {
 		int host = 0, device = 0;
 
+		/* Its second input only says where the update runs, and is not read. */
 		for (uint32_t i = 0; i < n->v.nin + n->v.nout && n->is->role != OP_ROLE_TRANSFER; i++)
-			if (n->is->role != OP_ROLE_SYNC || i != 1) /* its second input says where, and is not read */
+			if (n->is->role != OP_ROLE_SYNC || i != 1)
 				(i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin])->v.space == HD_SPACE_HOST ? host++
 													     : device++;
 		p->about = n;
@@ -144,7 +147,7 @@ int hd_check_spaces(struct hd_plan *p)
 	return HD_OK;
 }
 
-/* What an op of a plugin costs is a number that may be added up. */
+/* Checks that the costs of a plugin's op can be added up: they are finite, and not negative. */
 static int check_cost(struct hd_plan *p, const struct node *n)
 {
 	const char *const names[] = { "matmul_flops", "other_flops", "bytes" };
@@ -172,7 +175,8 @@ int hd_is_idle_axis(const struct hd_plan *p, int a)
 	return !used;
 }
 
-/* Correct, and a waste that cannot be intended: a rule for a dim that the model does not have looks like this. */
+/* Such a layout is correct, but wasteful, which cannot be intended.  A rule for a dim that the model does not have is a
+ * usual cause. */
 static void warn_of_idle_axes(const struct hd_plan *p)
 {
 	for (int a = 0; a < p->naxes; a++)
@@ -182,7 +186,7 @@ static void warn_of_idle_axes(const struct hd_plan *p)
 			       p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
 }
 
-/* -- values of members' own ----------------------------------------------------------------------------------------- */
+/* -- values that differ between members ----------------------------------------------------------------------------- */
 static uint32_t axes_of_group(const struct group *g)
 {
 	uint32_t axes = 0;
@@ -192,7 +196,7 @@ static uint32_t axes_of_group(const struct group *g)
 	return axes;
 }
 
-/* The axes along which a node's results differ from member to member, though they are called replicated. */
+/* Returns the axes along which a node's results differ between members, although their placement is replicated. */
 static uint32_t differs_along(const struct hd_plan *p, const struct node *n, const uint32_t *differs)
 {
 	uint32_t axes = 0;
@@ -208,8 +212,8 @@ static uint32_t differs_along(const struct hd_plan *p, const struct node *n, con
 		       : axes;
 }
 
-/* Legal where a state begins as something: a constant of the plugin's.  One that begins as 0 stays 0, and a plugin of any minor may
- * have one, so it is no reason to refuse the layout. */
+/* Returns whether a state is 0 in all steps.  A state that begins as another value is a legal constant of the plugin.
+ * One that begins as 0 stays 0.  Plugins of any minor version may have one, so the layout is not refused. */
 static int is_always_zero(const struct tensor *t)
 {
 	return t->v.what == HD_TENSOR_STATE && t->init == HD_INIT_ZERO && !t->assign;
@@ -226,7 +230,8 @@ const struct tensor *hd_constant_state(const struct hd_plan *p, int inst, int64_
 
 		if (t->inst != inst + 1 || !is_always_zero(t))
 			continue;
-		reads = reads ? reads : hd_count_readers(p); /* of all nodes, and hardly a plugin has such a state */
+		/* It visits all nodes, and hardly any plugin has such a state. */
+		reads = reads ? reads : hd_count_readers(p);
 		if (!reads[t->id])
 			continue;
 		first = first ? first : t;
@@ -250,7 +255,8 @@ void hd_warn_of_constant_states(const struct hd_plan *p)
 	}
 }
 
-/* The update assigns what has a gradient.  A rewrite that loses one trains the rest, and the loss hardly shows it. */
+/* Returns whether a parameter gets no update.  An update assigns each parameter that has a gradient.  If a rewrite
+ * loses one, the rest still trains, and the loss hardly shows it. */
 static int is_untrained(const struct tensor *t)
 {
 	return t->v.what == HD_TENSOR_PARAM && !t->v.node && !t->source && !t->no_gradient && !t->assign;
@@ -273,7 +279,8 @@ void hd_warn_of_untrained(const struct hd_plan *p)
 		       first->v.name, (long long)n - 1);
 }
 
-/* A checkpoint has one value of a state that is replicated.  If each member has another one, all but one would be lost. */
+/* Refuses a replicated state whose members are assigned different values: a checkpoint holds one value, so the others
+ * would be lost. */
 int hd_check_own_states(struct hd_plan *p)
 {
 	uint32_t *differs;
@@ -310,7 +317,8 @@ static int is_in_micro_batches(const struct node *n)
 	return n->v.phase == HD_UNIT_F || n->v.phase == HD_UNIT_B || n->v.phase == HD_UNIT_W;
 }
 
-/* A state takes its value once a step.  Of a value that each micro-batch has anew, the last one's would stay. */
+/* A state takes its value once a step.  If the value differs between micro-batches, only that of the last would
+ * remain. */
 int hd_check_summed_states(struct hd_plan *p)
 {
 	char *anew = hd_plan_alloc(p, p->ntensors + 1);
@@ -346,7 +354,7 @@ static int is_kind(const struct hd_plan *p, const char *kind)
 	return n || hd_op_find(kind);
 }
 
-/* The model has nodes of the rule's kind, and the op of each says that the dim cannot be sharded. */
+/* Returns whether the model has nodes of the rule's kind, and the op of each says that the dim cannot be sharded. */
 static int is_refused(const struct hd_plan *p, const struct rule *r)
 {
 	int refused = 0;
@@ -360,7 +368,7 @@ static int is_refused(const struct hd_plan *p, const struct rule *r)
 	return refused;
 }
 
-/* A rule that can never apply does nothing, and the layout works all the same, in another way than was meant. */
+/* A rule that can never apply does nothing.  The layout still works, but not as intended. */
 static void warn_of_idle_rules(const struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->nrules; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/plan/plan_impl.h - the steps of a plan that need an INI or its plugins; plan.c has their order.
+ * engine/plan/plan_impl.h - the planning steps that need an INI or its plugins; plan.c has their order.
  */
 #ifndef HD_ENGINE_PLAN_IMPL_H
 #define HD_ENGINE_PLAN_IMPL_H
@@ -22,26 +22,28 @@ struct hd_step_batch {
 };
 int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b);
 int hd_plan_batch(
-	struct hd_plan *p); /* micro-batches of a step; refuses rules that say another batch than the graph has */
+	struct hd_plan
+		*p); /* micro-batches of a step; refuses rules that ask for a different batch than the graph has */
 
-/* -- plan_check.c: what is wrong with the plan that became of it ------------------------------------------------------------- */
+/* -- plan_check.c: errors that only the resulting plan shows ----------------------------------------------------------------- */
 int hd_check_placed(struct hd_plan *p);
 int hd_check_periods(struct hd_plan *p);
 int hd_check_norm_first(struct hd_plan *p);
-int hd_mark_update(struct hd_plan *p); /* in_update of all nodes */
+int hd_mark_update(struct hd_plan *p); /* sets in_update of all nodes */
 int hd_check_spaces(struct hd_plan *p);
-int hd_check_summed_states(struct hd_plan *p); /* a state takes no value that each micro-batch makes anew */
-int hd_check_own_states(struct hd_plan *p);    /* a state whose members have values of their own says so */
+/* A state is not assigned a value that differs between micro-batches. */
+int hd_check_summed_states(struct hd_plan *p);
+int hd_check_own_states(struct hd_plan *p); /* a state with a value per member is declared so */
 void hd_warn_of_constant_states(const struct hd_plan *p);
 void hd_warn_of_untrained(const struct hd_plan *p);
 int hd_check_stages(struct hd_plan *p);
 
-/* -- views.c: what plugins are shown is the engine's own memory, and theirs to read ---------------------------------------- */
+/* -- views.c: the views that plugins get are the engine's own memory, and read-only ----------------------------------------- */
 struct hd_views;
 struct hd_views *hd_views_take(const struct hd_plan *p);
-int hd_views_check(struct hd_plan *p, struct hd_views *v); /* refuses what was written since, and forgets it */
+int hd_views_check(struct hd_plan *p, struct hd_views *v); /* fails if a plugin wrote to a view since; frees v */
 
-/* -- slots.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
+/* -- slots.c: slots open and mesh for plugins without them, called for the current instance --------------------------------- */
 int hd_basic_open(struct hd_plan *p);
 int hd_basic_mesh(struct hd_plan *p, int64_t n);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The slots of plugins but mesh and schedule: each is called for all instances, in the order of the INI.
+ * Calls the slots of plugins, except mesh and schedule: each slot for all instances, in the order of the INI.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -79,7 +79,7 @@ int hd_slot_lower(struct hd_plan *p)
 	return each(p, "lower", call_lower);
 }
 
-/* -- what a plugin gets that leaves out slot open or mesh: the host's table, and one axis of as many members as the INI says ---- */
+/* -- slots open and mesh of a plugin without them: it gets the host's table, and one axis of the size that the INI says ----- */
 int hd_basic_open(struct hd_plan *p)
 {
 	struct hd_basic *b = hd_plan_alloc(p, sizeof(*b));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins are shown is the engine's own memory: a view that was written to is refused when the slot ends.
+ * The views that plugins get are the engine's own memory.  If a plugin wrote to one, this is reported when its slot
+ * ends.
  */
 #include <config.h>
 #include "engine/host/host.h"
@@ -102,7 +103,7 @@ static int check_mesh(struct hd_plan *p, const struct hd_views *v)
 	return HD_OK;
 }
 
-/* The engine changes what a tensor is, of and called itself; and sizes of leaves in slot storage. */
+/* The engine itself changes the fields what, of and name of a tensor, and in slot storage the local sizes of leaves. */
 static int check_tensors(struct hd_plan *p, const struct hd_views *v)
 {
 	for (size_t i = 0; i < v->ntensors; i++) {

@@ -4,10 +4,9 @@
  * p coordinates of an axis hold the model's stages, at most v chunks each.  Each coordinate runs a list of units (F, B
  * or W of one chunk and micro-batch) in order.  Here, a stage is the position of one chunk in the model's order.
  *
- * For the same micro-batch, F of a stage needs the result of F of the stage before, and B that of B of the stage after.
- * Between two coordinates that is a message.  Sending does not wait, and a unit waits for what it receives.  The
- * messages in one direction (forward or backward) from one coordinate to another arrive in the order in which they were
- * sent.
+ * For the same micro-batch, F needs the result of F of the stage before, and B that of B of the stage after.  Between
+ * two coordinates that is a message.  Sending does not wait, and a unit waits for what it receives.  The messages in
+ * one direction (forward or backward) from one coordinate to another arrive in the order in which they were sent.
  */
 #ifndef HD_ENGINE_SCHEDULE_CHECK_H
 #define HD_ENGINE_SCHEDULE_CHECK_H
