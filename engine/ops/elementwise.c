@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ops that treat every element alike: add, map (an expression as text), cast, fill, gelu, swiglu, dropout, rope.
- * Inputs with fewer dims are broadcast by name; their gradients are summed back.
+ * Inputs with fewer dims are broadcast by dim name; their gradients are summed over the missing dims.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -10,7 +10,7 @@
 
 static const int8_t first[] = { 0 }, second[] = { 1, -1 }, first_last[] = { -1, 0 };
 
-/* The result has the dims of the first input. */
+/* Checks that the first input has the dims of all others; the result has them too. */
 static int broadcasts(struct hd_plan *p, const char *op, struct hd_tensor *const *ins, uint32_t nin)
 {
 	for (uint32_t i = 1; i < nin; i++)
@@ -122,7 +122,8 @@ static int cast_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* Contributions of a micro-batch, added up over the step's. */
+/* Places the accumulator, which adds up contributions over the micro-batches of a step, where slot storage put it.
+ * Otherwise it is where the contributions can be added up. */
 static int accumulate_place(HD_PLACE_ARGS)
 {
 	(void)self;
@@ -148,7 +149,8 @@ static int gelu_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* What hd_pass_recompute makes of gelu and gelu_d, after autodiff: the slope is made with the result, and read instead of x. */
+/* hd_pass_recompute replaces gelu and gelu_d after autodiff.  gelu_slope also computes the slope, and gelu_slope_d
+ * reads that instead of x. */
 static int slope_shape(HD_SHAPE_ARGS)
 {
 	(void)self;
@@ -161,7 +163,7 @@ static int slope_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* out=: its sums over all other dims too (hd_pass_fuse). */
+/* With out= (hd_pass_fuse), it also sums its result over all dims not listed there. */
 static int slope_d_shape(HD_SHAPE_ARGS)
 {
 	(void)self;
@@ -196,7 +198,8 @@ static int swiglu_d_shape(HD_SHAPE_ARGS)
 static int swiglu_vjp(HD_VJP_ARGS)
 {
 	struct tensor *ins[] = { T(n->ins[0]), T(n->ins[1]), T(dout[0]) };
-	int gelu = (int)hd_attr_int(n->attr, "gelu", 0); /* all else there is of rows that are counted */
+	/* The other attributes are about row counts, which hd_node_new adds again. */
+	int gelu = (int)hd_attr_int(n->attr, "gelu", 0);
 	struct node *d = hd_node_make(p, "swiglu_d", ins, 3, gelu ? "gelu=%d" : "", gelu);
 
 	(void)self;
@@ -215,7 +218,7 @@ static int elementwise_cost(struct hd_strategy *self, const struct hd_node *n, s
 	return HD_OK;
 }
 
-/* -- dropout, rope: linear; keyed by global index, so backward makes the same mask again ------------------------------------ */
+/* -- dropout, rope: linear, and they depend only on the global index, so backward repeats the same mask --------------------- */
 static int dropout_vjp(HD_VJP_ARGS)
 {
 	struct tensor *g = T(dout[0]);
@@ -227,7 +230,7 @@ static int dropout_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* The same turn the other way: the attributes, with inverse=1 behind them or without it. */
+/* Backward rotates in the opposite direction: with inverse=1 appended to the attributes, or removed from them. */
 static int rope_vjp(HD_VJP_ARGS)
 {
 	const char *back = strstr(n->attr, " inverse=1");
@@ -241,7 +244,7 @@ static int rope_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* Told while planning: kernels see head_dim only when a run has begun. */
+/* Reported while planning, because kernels see head_dim only when a run has begun. */
 static int rope_shape(HD_SHAPE_ARGS)
 {
 	const struct hd_tensor *x = ins[0];

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Experts. route chooses, dispatch brings each token to a slot of each of its experts. combine brings back what they made
- * (GShard 2006.16668; Switch 2101.03961; Mixtral 2401.04088).
+ * Experts.  route chooses experts for each token.  dispatch copies each token to a slot of each of its experts, and
+ * combine adds up the experts' results (GShard 2006.16668; Switch 2101.03961; Mixtral 2401.04088).
  *
- *   route (logits[, bias] -> gates, slots, sums)   slots: expert * capacity + index, or -1 - expert: none was left
- *   route_bias (bias, sums -> bias)          once a step: a little more for experts that had fewer choices than the mean
+ *   route (logits[, bias] -> gates, slots, sums)   slots: expert * capacity + index, or -1 - expert if none was free
+ *   route_bias (bias, sums -> bias)          once a step: increases it for experts that were chosen less than the mean
  *   dispatch (x, slots[, gates] -> d)        d (expert, batch, slot, embed): slots without a token are zero
  *   combine (y, slots[, gates] -> x)         the sum of a token's slots, times its gates
  *   combine_dg (dx, y, slots -> dgates)
  *
- * Without a limit (rows=1) route also counts the rows of each expert and sample, and d is these rows, one behind the
- * other, by expert and then by sample.  Every op on such rows has their numbers as its last input, placed as the rows are.
+ * Without a capacity limit (rows=1), route also counts the rows of each expert and sample.  d is then ragged: it
+ * consists of these rows, ordered by expert, then by sample.  Each op on ragged tensors has the row counts as its last
+ * input, placed as the rows are.
  *
- * dispatch and combine are each other's gradient.  They list expert and seq as unshardable: which slots a token gets depends on
- * the tokens before it, and any slot may be any token's.  So an axis that holds experts shards their batch instead, the
- * matmuls between them want it sharded along expert, and two all-to-alls follow, forward and backward.
+ * dispatch and combine are each other's gradient.  They list expert and seq as unshardable: which slots a token gets
+ * depends on the tokens before it, and any slot may be any token's.  So an axis that holds experts shards the batch in
+ * these ops.  The matmuls between them need it sharded along expert, and two all-to-alls follow, forward and
+ * backward.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -26,7 +28,7 @@ static int three_dims(struct hd_plan *p, const char *op, const struct hd_tensor 
 	return x->ndim == 3 ? HD_OK : hd_plan_fail(p, HD_EINVAL, "%s: (%s) must be (batch, seq, ...)", op, x->spec);
 }
 
-/* (batch, seq, topk) like x's first two dims */
+/* Sets the shape (batch, seq, topk), with the first two dims of x. */
 static int choices(struct hd_plan *p, struct hd_shape *s, const struct hd_tensor *x, uint32_t dtype)
 {
 	hd_shape_like(s, x);
@@ -79,7 +81,7 @@ static int route_cost(struct hd_strategy *self, const struct hd_node *n, struct 
 	return HD_OK;
 }
 
-/* Where the bias lives, which the sums of all tokens are brought to. */
+/* Places the update where the bias lives; the sums over all tokens move there. */
 static int route_bias_place(HD_PLACE_ARGS)
 {
 	(void)self;
@@ -143,7 +145,8 @@ static struct hd_tensor *out0(struct tensor *t)
 	return t ? &t->v : NULL;
 }
 
-/* group= and capacity= of another op on the same slots; graph.c adds the numbers of rows where an operand has them */
+/* Returns group= and capacity= for another op on the same slots.  node.c adds the row counts if an operand is
+ * ragged. */
 static const char *same_slots(struct hd_plan *p, const char *attr)
 {
 	return hd_plan_text(p, "group=%lld capacity=%lld", (long long)hd_attr_num(attr, "group", 0),
@@ -160,7 +163,7 @@ static int dispatch_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* Of combine with gates, which is what models have. */
+/* The gradient of combine with gates, the form that models use. */
 static int combine_vjp(HD_VJP_ARGS)
 {
 	struct tensor *dy[] = { T(dout[0]), T(n->ins[1]), T(n->ins[2]), T(n->ins[n->nin - 1]) };

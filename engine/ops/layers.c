@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The transformer's own ops: norm (layer norm and RMS norm), attention, embedding, position, select.
- * Each lists the dims that it may not cut; the rest of its placement is the general rule's.
+ * The ops of transformers: norm (layer norm and RMS norm), attention, embedding, position, select.  Each lists the dims
+ * that it may not shard; the general rule does the rest of its placement.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -33,7 +33,7 @@ static int norm_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* Gradients of the weight and, with bias=1, of the bias -> how many */
+/* Sets the shapes of the gradients of the weight and, with bias=1, of the bias.  Returns how many. */
 static uint32_t shape_weights(struct hd_shape *outs, const char *attr, const struct hd_tensor *x, uint32_t dtype)
 {
 	uint32_t n = hd_attr_num(attr, "bias", 0) != 0 ? 2 : 1;
@@ -52,11 +52,11 @@ static int norm_dw_shape(HD_SHAPE_ARGS)
 	(void)self;
 	(void)p;
 	(void)nin;
-	*nout = shape_weights(outs, attr, ins[0], ins[1]->dtype); /* rstd's */
+	*nout = shape_weights(outs, attr, ins[0], ins[1]->dtype); /* the dtype of rstd */
 	return HD_OK;
 }
 
-/* Of norm_d_add too. */
+/* For norm_d and norm_d_add. */
 static int norm_d_shape(HD_SHAPE_ARGS)
 {
 	(void)self;
@@ -88,7 +88,7 @@ static int norm_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* The last dim is summed over in a way that is no plain sum. */
+/* A norm reduces its last dim, but not by a plain sum. */
 static const char *const norm_uncut[] = { "embed", "head_dim", NULL };
 
 /* -- attention ---------------------------------------------------------------------------------------------------------------- */
@@ -138,7 +138,8 @@ static int attention_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* Keys of a query, in the mean: causal sees half of them. A window w of s all but the s (1 - w / s)^2 / 2 that it has passed */
+/* Returns the mean number of keys per query.  A causal mask hides half of the s keys.  A window w also hides those that
+ * a query has passed: (1 - w / s)^2 / 2 of all. */
 static double mean_keys(const struct hd_node *n)
 {
 	double keys = (double)n->ins[1]->local[1], window = hd_attr_num(n->attr, "window", 0), passed;
@@ -147,7 +148,8 @@ static double mean_keys(const struct hd_node *n)
 	return keys * (hd_attr_num(n->attr, "causal", 1) != 0 ? 0.5 - passed * passed / 2 : 1);
 }
 
-/* q kT and p v: 2 products forward, 5 backward.  A cap takes tanh of each score, as many as pairs of tokens and heads */
+/* Products: 2 forward (q kT and p v), 5 backward.  A cap computes a tanh for each score, one per pair of tokens and per
+ * head. */
 static int attention_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	const struct hd_tensor *q = n->ins[0];
@@ -171,8 +173,9 @@ static int cuts(const struct hd_place *w, const struct hd_dim *d)
 	return w->kind == HD_PLACE_SHARD && w->dim == d;
 }
 
-/* Whether the axis cuts the key heads with their query heads. All axes together divide them, and none of the others cuts query
- * heads alone. Else a rank would have query heads whose keys are on another. */
+/* Returns whether axis a shards the key heads together with their query heads.  That is possible if all such axes
+ * together divide the key heads, and no axis shards query heads alone.  Otherwise a rank would have query heads whose
+ * keys are on another. */
 static int cuts_keys(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_dim *q,
 		     const struct hd_dim *kv)
 {
@@ -188,9 +191,9 @@ static int cuts_keys(const struct hd_plan *p, const struct node *n, const struct
 	return hd_dim_has_rule(p, n, a, kv) && D(kv)->padded % all == 0;
 }
 
-/* Heads that an axis cuts only here (elsewhere it cuts something else) are cut inside the pieces that they come in, so
- * that nothing that is cut already moves.  Where the key heads cannot be cut alike, each member has all of them, and its
- * gradient of k and v is a partial sum. */
+/* Shards heads along an axis that shards something else outside of attention.  It becomes the innermost axis of the
+ * heads, so that shards that exist already do not move.  If the key heads cannot be sharded with them, each member has
+ * all of them, and its gradients of k and v are partial sums. */
 static void cut_inside(struct hd_plan *p, const struct hd_node *n, const struct hd_dim *q, const struct hd_dim *kv,
 		       const struct axis *a, struct hd_place *need, struct hd_place *out)
 {
@@ -212,9 +215,9 @@ static void cut_inside(struct hd_plan *p, const struct hd_node *n, const struct 
 	}
 }
 
-/* An axis that cut the query heads and the key heads alike (grouped-query attention) leaves every group of query heads
- * with its own key head.  Where the key heads are not cut (there are fewer), each rank reads all of them and its gradient
- * of k and v is a partial sum: the general rule. */
+/* If an axis shards query heads and key heads alike (grouped-query attention), each group of query heads has its key
+ * head on the same rank.  If the key heads are not sharded, since they are fewer, each rank reads all of them, and its
+ * gradients of k and v are partial sums: the general rule does that. */
 static int attention_place(HD_PLACE_ARGS)
 {
 	const struct hd_dim *q = n->ins[0]->dims[2], *kv = n->ins[1]->dims[2];
@@ -234,7 +237,7 @@ static int attention_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* -- attention of new tokens over those that came before, whose keys and values are leaves that it changes ------------------- */
+/* -- attention of new tokens over all before; the op updates the leaves that hold their keys and values ---------------------- */
 static int cached_shape(HD_SHAPE_ARGS)
 {
 	(void)self;
@@ -248,7 +251,7 @@ static int cached_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* As attention: the caches are where new keys are; positions are whole. */
+/* As attention_place.  The caches are placed like the new keys; positions are replicated. */
 static int cached_place(HD_PLACE_ARGS)
 {
 	const struct hd_dim *q = n->ins[0]->dims[2];
@@ -263,8 +266,8 @@ static int cached_place(HD_PLACE_ARGS)
 	return rc;
 }
 
-/* Of the axes that cut the query heads, the outer ones must cut the key heads. Else a rank has query heads
- * whose keys are on another. */
+/* Checks that the axes that shard the key heads are the outermost of those that shard the query heads.  Otherwise a
+ * rank has query heads whose keys are on another. */
 int hd_attention_check(struct hd_plan *p, const struct node *n)
 {
 	const struct tensor *q = n->ins[0], *k = n->ins[1];
@@ -295,7 +298,7 @@ static int attention_record(struct hd_strategy *self, struct hd_record *r, const
 	return hd_record_plain(self, r, n);
 }
 
-/* A token reads its cache once; on the average half of it is there. */
+/* A token reads its cache once, and on average the cache is half full. */
 static int cached_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	const struct hd_tensor *q = n->ins[0], *k = n->ins[3];
@@ -396,7 +399,8 @@ static const int8_t first[] = { 0, -1, -1, -1 };
 	}
 OP(norm, IS(NORM, OP_FLAG_CHEAP, 6), .unshardable = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
 OP(norm_d, IS(NORM_D, 0), .kind = "norm", .unshardable = norm_uncut, .shape = norm_d_shape);
-/* The input, then those of norm_d: what hd_pass_fuse makes of a sum with norm_d, where it is made of whole rows. */
+/* Inputs: the tensor to add, then those of norm_d.  hd_pass_fuse builds it from an addition and norm_d, unless rows are
+ * sharded. */
 OP(norm_d_add, IS(NORM_D_ADD, 0), .kind = "norm", .unshardable = norm_uncut, .inplace = first, .shape = norm_d_shape);
 OP(norm_dw, IS(NORM_DW, 0), .kind = "norm", .shape = norm_dw_shape);
 #define ATTENTION(id, traits, ...) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/ops/list.h - the engine's ops, one a line.
+ * engine/ops/list.h - the engine's ops, one per line.
  */
 OP(einsum)
 OP(sum)

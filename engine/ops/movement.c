@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ops that move elements and compute nothing: within a rank (chunk, join, pick, pack, unpack, view, block, unblock) and
- * between ranks (comm; reshard is what comm nodes are made from).  Most cost nothing: where the memory plan can let two
- * tensors share their bytes (engine/program/alias.c), no copy is made.
+ * between ranks (comm, into which reshard is lowered).  Most cost nothing: no copy is made if the memory plan lets the
+ * two tensors share bytes (engine/program/alias.c).
  *
- * Their shapes need more than the text of an attribute, so the builders here fill the node themselves.
+ * Their shapes need more than the text of an attribute, so the builders here fill in the nodes themselves.
  */
 #include <config.h>
 #include "engine/graph/placement.h"
@@ -20,10 +20,11 @@ static int no_record(struct hd_strategy *self, struct hd_record *r, const struct
 	(void)self;
 	(void)r;
 	(void)n;
-	return HD_OK; /* engine/run/record.c knows these by name: they depend on the memory plan */
+	return HD_OK; /* engine/run/record.c records these itself, because they depend on the memory plan */
 }
 
-/* The update's view of a gradient: where the state (input 1) lives, unless it was given a home of its own. */
+/* Places the gradient that the update reads where the state (input 1) lives, unless slot storage placed it
+ * elsewhere. */
 static int sync_place(HD_PLACE_ARGS)
 {
 	const struct tensor *y = T(n->outs[0]);
@@ -35,8 +36,8 @@ static int sync_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* A permutation, the one movement that may be made before placement. What is sharded changes members, what is replicated or
- * a term of a sum is where it was. */
+/* Places a permutation, the only communication that may be built before placement.  The pieces of a sharded tensor
+ * change members.  A replicated tensor, or a term of a sum, stays where it was. */
 static int comm_place(HD_PLACE_ARGS)
 {
 	(void)self, (void)p, (void)n, (void)axis;
@@ -78,7 +79,8 @@ OP(block, IS(BLOCK, OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
 OP(unblock, IS(UNBLOCK, OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
 OP(sync, IS(SYNC, OP_FLAG_NAMES), .place = sync_place);
 
-/* Made of what is there once a step, but in a unit: it comes and goes with the micro-batch. */
+/* Returns whether the result exists once a step.  A result of a unit exists once per micro-batch, even if its operand
+ * does not. */
 static int once(const struct node *n, const struct tensor *x)
 {
 	return x->step && !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W));
@@ -125,7 +127,7 @@ const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n)
 	return hd_dim_get(p, name, n);
 }
 
-/* chunk, block, unblock: which pieces of the whole a member's is made of. */
+/* For chunk, block and unblock: sets the order of the members' pieces. */
 static void set_order(struct hd_plan *p, struct node *n, int order)
 {
 	n->order = order;
@@ -228,7 +230,7 @@ struct tensor *hd_build_either(struct hd_plan *p, const struct hd_members *who, 
 	return y;
 }
 
-/* Nothing before dim i has more than one entry, from dim `from` on. So pieces of i lie one behind the other. */
+/* Returns whether all dims from `from` up to i have one entry.  Pieces along dim i are then contiguous. */
 static int leads(const struct tensor *x, int from, int i)
 {
 	while (from < i && x->local[from] == 1)
@@ -236,7 +238,8 @@ static int leads(const struct tensor *x, int from, int i)
 	return from == i;
 }
 
-/* (…, n k, …) -> (member, …, k, …) and back: what a collective cuts or joins is leading and contiguous. */
+/* Reshapes (…, n k, …) to (member, …, k, …); hd_build_unblock does the inverse.  So the pieces that a collective splits
+ * or joins are leading and contiguous. */
 struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n, int order)
 {
 	struct hd_shape s;
@@ -264,7 +267,7 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 	return y;
 }
 
-/* Padded pieces that lie one behind the other end in what pads them: the result is what stands before it. */
+/* If padded pieces are contiguous, all padding is at the end, so the result is a view of what precedes it. */
 struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int order, int64_t whole)
 {
 	struct hd_shape s;
@@ -301,7 +304,7 @@ static struct tensor *comm_node(struct hd_plan *p, uint32_t kind, struct group *
 	return y;
 }
 
-/* The contiguous collective on x whose pieces, if any, are x's leading entries. */
+/* Builds a collective on x, whose pieces, if it splits, are x's leading entries. */
 static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, int64_t index)
 {
 	struct hd_shape s;
@@ -309,7 +312,7 @@ static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *
 	if (!x)
 		return NULL;
 	hd_shape_of(&s, x);
-	if (hd_comm_is_joined(kind) || kind == HD_COMM_GATHER) { /* a new leading dim, one entry a member */
+	if (hd_comm_is_joined(kind) || kind == HD_COMM_GATHER) { /* a new leading dim with one entry per member */
 		memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
 		memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
 		s.dims[0] = hd_member_dim(p, g->v.n);
@@ -376,7 +379,7 @@ struct tensor *hd_build_permute(struct hd_plan *p, struct group *g, struct tenso
 	return y;
 }
 
-/* What is pushed is at the spare coordinates then, and what is pulled at those that hold the model. */
+/* Builds a push, whose result is at the spare coordinates, or a pull, whose result is at those that hold the model. */
 static struct tensor *served(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
 			     const struct hd_dim *dim, int64_t index)
 {
@@ -439,7 +442,7 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) does not have the dim that is sharded",
 					    hd_comm_kind_name(kind), x->spec),
 			       NULL;
-		if (dim != hd_member_dim(p, g->v.n)) /* or it is in blocks already */
+		if (dim != hd_member_dim(p, g->v.n)) /* otherwise x is blocked already */
 			x = hd_build_block(p, x, dim, g->v.n, HD_ORDER_CONTIGUOUS);
 		return flat_comm(p, kind, g, x, index);
 	case HD_COMM_ALL_TO_ALL:

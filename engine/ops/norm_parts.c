@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * norm over a dim that is cut, in phases, as cross entropy is (xent.c). engine/passes/decompose.c puts them in place of norm
- * and norm_d where a rule cuts what they read.
+ * norm over a dim that is sharded, in phases, like cross entropy (xent.c).  engine/passes/decompose.c puts them in
+ * place of norm and norm_d if a rule shards that dim.
  *
- *   norm_part      of a slice of n elements: sum s, and sum of squares v around the slice's own mean s / n
+ *   norm_part      of a shard of n elements: sum s, and sum of squares v around the shard's own mean s / n
  *   norm_combine   v + n (s / n - S / N)^2, where S is the sum of all N elements: now the squares can be added
  *   norm_apply     (x - S / N) rstd w + b, with rstd = 1 / sqrt(V / N + eps)
- *   norm_d_part    sums of w dy and of w dy (x - mean) rstd over a slice
+ *   norm_d_part    sums of w dy and of w dy (x - mean) rstd over a shard
  *   norm_d_apply   rstd (w dy - A / N - (x - mean) rstd B / N)
- * Two numbers a token are added each way.  V is not made from the sum of x^2: in low precision that difference of two large
- * numbers cancels.  RMS norm has no mean, so v alone, and no combination.
+ * In each direction, two numbers per token are reduced.  V is not computed from the sum of x^2, because the difference
+ * of two large numbers cancels in low precision.  RMS norm has no mean, so it needs only v, and no combination.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -22,7 +22,7 @@ static int is_rms(const char *attr)
 	return hd_attr_num(attr, "rms", 0) != 0;
 }
 
-/* A number a row, in full precision. */
+/* One number per row, in full precision. */
 static void row_shape(struct hd_shape *s, const struct hd_tensor *x)
 {
 	hd_shape_like(s, x);
@@ -30,7 +30,7 @@ static void row_shape(struct hd_shape *s, const struct hd_tensor *x)
 	s->dtype = HD_BITS(x->dtype) < 32 ? HD_DTYPE_F32 : x->dtype;
 }
 
-/* The terms of a row's sum: nothing reads them. */
+/* The terms of a row's sum, an output that only these kernels use. */
 static void terms_shape(struct hd_shape *s, const struct hd_tensor *x)
 {
 	hd_shape_like(s, x);
@@ -63,8 +63,8 @@ static int apply_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* -- where ------------------------------------------------------------------------------------------------------------------ */
-/* (S, s, v, x): the slice's own sums are read as they are; x says how long the slice is. */
+/* -- placement -------------------------------------------------------------------------------------------------------------- */
+/* (S, s, v, x): the shard's own sums are read unreduced; x gives the length of the shard. */
 static int combine_place(HD_PLACE_ARGS)
 {
 	(void)self;
@@ -78,7 +78,7 @@ static int combine_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* What has the dim is cut, and a row's numbers are whole: they are no sums over it. */
+/* Tensors with the dim are sharded.  The numbers of a row are replicated: they are no sums over the dim. */
 static int apply_place(HD_PLACE_ARGS)
 {
 	const struct hd_dim *d = last_dim(n->ins[0]);
@@ -94,7 +94,7 @@ static int apply_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* -- kernels: those of map and sum --------------------------------------------------------------------------------------------- */
+/* -- recording: the kernels of map and sum ------------------------------------------------------------------------------------- */
 static int add_up(struct hd_record *r, struct hd_tensor *const *terms, struct hd_tensor *const *sum)
 {
 	return r->api->launch(r, "sum", terms, 1, sum, 1, "%s", "");

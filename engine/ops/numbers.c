@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ops of plugins' builders that no model has.  Tensors that are made of nothing: numbers of the run, constants, indices, random
- * numbers.  rename: another name for a dim, so that a product can have both.  And entries along a dim by index: topk, gather,
- * scatter; along that dim nothing can be sharded, along others everything can.
+ * Ops for plugins' builders, which no model uses.  Some have no operands: numbers of the run, constants, indices,
+ * random numbers.  rename gives a dim a different name, so that a product can have both.  topk, gather and scatter move
+ * entries along a dim by index.  That dim cannot be sharded, all others can.
  */
 #include <config.h>
 #include "engine/ops/movement.h"
@@ -35,7 +35,7 @@ static int scalar_record(struct hd_strategy *self, struct hd_record *r, const st
 	return r->api->launch(r, "fill", NULL, 0, n->outs, 1, "value=%.17g", value);
 }
 
-/* A node without operands is everywhere; in slot lower it is where the cursor's node is, on that stage. */
+/* A node without operands is everywhere.  In slot lower, it is on the stage of the cursor's node. */
 static void settle(struct hd_plan *p, struct node *n)
 {
 	const struct node *a = p->cursor.before;
@@ -110,7 +110,7 @@ static int rename_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* Sharded as x is, but for the dim that changes its name: that is whole. */
+/* Placed as x is, except that the dim that is renamed is not sharded, and a partial operand is reduced. */
 static int rename_place(HD_PLACE_ARGS)
 {
 	uint32_t at = (uint32_t)hd_attr_int(n->attr, "at", 0);
@@ -178,7 +178,8 @@ struct tensor *hd_build_rename(struct hd_plan *p, struct tensor *x, const struct
 /* -- topk, gather, scatter ------------------------------------------------------------------------------------------------ */
 static const struct hd_place replicated = { .kind = HD_PLACE_REPLICATED };
 
-/* Sharded as the operand is that is, unless that is along the dim of the index. */
+/* Placed like the first operand that is not replicated, unless that is sharded along the dim of the index, or
+ * partial. */
 static int index_place(HD_PLACE_ARGS)
 {
 	uint32_t at = (uint32_t)hd_attr_int(n->attr, "along", 0), first = 0;
@@ -199,7 +200,7 @@ static int index_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* The dims of x with another one in place of dim `at`. */
+/* Sets the shape of x with d in place of dim `at`. */
 static void with_dim(struct hd_shape *s, const struct tensor *x, uint32_t at, const struct hd_dim *d, uint32_t dtype)
 {
 	hd_shape_like(s, &x->v);
@@ -217,7 +218,7 @@ static uint32_t index_of(const struct tensor *t, const struct hd_dim *d)
 	return i;
 }
 
-/* What a node of this name has been given: dim `from` of x, another one that x does not have, and both whole. */
+/* Checks the operands of op: x has dim `from` and not dim `to`, and `from` is not sharded. */
 static int check(struct hd_plan *p, const char *op, const struct tensor *x, const struct hd_dim *from,
 		 const struct hd_dim *to)
 {
@@ -267,7 +268,7 @@ struct node *hd_build_topk(struct hd_plan *p, struct tensor *x, const struct hd_
 			  s, 2);
 }
 
-/* index has the dims of x but for one, in its place. */
+/* Checks that the index has the dims of x, except for at most one, and dtype i32. */
 static int check_index(struct hd_plan *p, const char *op, const struct tensor *x, const struct tensor *index)
 {
 	uint32_t other = 0;
@@ -315,7 +316,7 @@ struct tensor *hd_build_scatter(struct hd_plan *p, struct tensor *x, struct tens
 	return n ? n->outs[0] : NULL;
 }
 
-/* Each is the other's gradient; an index has none. */
+/* gather and scatter are each other's gradients; an index has none. */
 static int topk_vjp(HD_VJP_ARGS)
 {
 	uint32_t at = (uint32_t)hd_attr_int(n->attr, "along", 0);

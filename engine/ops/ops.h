@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/ops/ops.h - the engine's own ops, described by the same struct as a plugin's (heddle/op.h): shape, what may be
- * cut, vjp, place, cost, record.  One family of ops per file; doc/extending.md shows how to add one.
+ * engine/ops/ops.h - the engine's own ops, described by the same struct as a plugin's (heddle/op.h): shape, dims that
+ * may be sharded, vjp, place, cost, record.  There is one family of ops per file; doc/extending.md shows how to add
+ * one.
  */
 #ifndef HD_ENGINE_OPS_H
 #define HD_ENGINE_OPS_H
@@ -20,17 +21,17 @@
 	struct hd_strategy *self, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis, \
 		const struct hd_place *have, struct hd_place *need, struct hd_place *out
 
-/* Output like an input; output with the dims of attr "out=a,b". */
+/* Set the shape of an output: like an input, or with the dims of attribute "out=a,b". */
 void hd_shape_like(struct hd_shape *s, const struct hd_tensor *t);
 int hd_shape_attr(struct hd_plan *p, const char *attr, struct hd_shape *s, uint32_t dtype);
-int hd_same_as_first(HD_SHAPE_ARGS); /* one output like input 0 */
-/* Kernel of the op's name. */
+int hd_same_as_first(HD_SHAPE_ARGS); /* one output, like input 0 */
+/* Records the kernel that has the op's name. */
 int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n);
-/* Sums over the dims that `like` does not have. */
+/* Sums x over the dims that `like` does not have. */
 struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct tensor *like);
-/* Where terms can be added up: where the first is that is no partial sum, or as partial sums where all are. */
+/* Returns the place where terms can be added up: that of the first that is no partial sum, or partial if all are. */
 const struct hd_place *hd_together(const struct hd_place *have, uint32_t n);
-/* Local elements; of rows that are counted: if experts are chosen equally. */
+/* Returns the local elements; for ragged tensors, those that a rank has if the tokens choose experts equally. */
 double hd_count(const struct hd_tensor *t);
 
 /* Each op is a struct op, hd_op_NAME, in one of the files here, and a line of list.h. */

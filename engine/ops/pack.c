@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensors as one flat tensor and back: pack and unpack, whole tensors or their pieces member by member.
+ * Packs tensors into one flat tensor, and unpacks them: complete tensors, or their pieces member by member.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -33,7 +33,8 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has another dtype than input 0", i), NULL;
 		total += packed(xs[i]);
 	}
-	unit *= aligned(xs[0]->v.dtype); /* as each piece's end, so that pieces follow each other in copies too */
+	/* A whole number of 64-byte lines, so that pieces stay aligned in copies that follow each other. */
+	unit *= aligned(xs[0]->v.dtype);
 	total = (total + unit - 1) / unit * unit;
 	snprintf(name, sizeof(name), "flat%lld", (long long)total);
 	s.dtype = xs[0]->v.dtype;
@@ -72,7 +73,7 @@ int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const
 	return p->err->code;
 }
 
-/* Elements of a piece along dim k, in whole lines. */
+/* Returns the elements of a piece along dim k, rounded up to whole lines of 64 bytes. */
 static int64_t packed_piece(const struct tensor *x, int k, int64_t parts)
 {
 	int64_t each = aligned(x->v.dtype), n = hd_piece(x->local[k], parts);

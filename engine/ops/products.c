@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * einsum: the product of two tensors, summed over the dims that the result does not have; sum: the same with one operand.
- * Both are linear in each operand, so a partial sum there may travel on; a contraction over a cut dim leaves one.
- * After placement a product may take a bias and a tensor to be added (engine/passes/fuse.c).
+ * einsum: the product of two tensors, summed over the dims that the result does not have; sum: the same with one
+ * operand.  Both are linear in each operand, so a partial sum may pass through; a contraction over a sharded dim
+ * creates one.  After placement, a product may get a bias and a tensor to add as operands (engine/passes/fuse.c).
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -35,7 +35,7 @@ static int einsum_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* 2 x the product of all distinct dims; bias and add are in the noise */
+/* 2 x the product of all distinct dims; bias and addition are negligible */
 static int einsum_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	double flops = 2;
@@ -63,7 +63,7 @@ static int sum_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* Products of rows that are counted are made expert by expert. */
+/* Products of ragged tensors are computed expert by expert. */
 static int einsum_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	if (hd_attr_num(n->attr, "rows", 0) == 0)
@@ -71,7 +71,8 @@ static int einsum_record(struct hd_strategy *self, struct hd_record *r, const st
 	return r->api->launch(r, "grouped", n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
 
-/* What hd_pass_fuse makes of a product and a gelu, after placement: keep=1: the second output is what gelu read. */
+/* hd_pass_fuse builds this from a product and a gelu, after placement.  With keep=1, the second output is the input of
+ * the gelu. */
 static int gelu_shape(HD_SHAPE_ARGS)
 {
 	HD_TRY(product_shape(self, p, attr, ins, nin, outs, nout));

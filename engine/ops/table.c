@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The engine's ops by name, nodes of them (for models, passes and the ops' own gradients), and what several of them share.
+ * Finds the engine's ops by name, builds nodes of them (for models, passes and the ops' own gradients), and has what
+ * several of them share.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -21,7 +22,7 @@ const struct op *hd_op_find(const char *name)
 	return NULL;
 }
 
-/* Of a plugin's op its kind says whether it updates leaves: what comes before and after is ordered by that. */
+/* For a plugin's op, its kind says whether it updates leaves; that decides what it is ordered before and after. */
 const struct op_traits *hd_op_traits(const struct hd_op *op)
 {
 	static const struct op_traits plain = { OP_ROLE_NONE, OP_FLAG_PLUGIN, 0 },
@@ -36,7 +37,7 @@ const struct op_traits *hd_op_traits(const struct hd_op *op)
 	return HD_HAS(op, flags) && op->flags & HD_OP_CHEAP ? &cheap : &plain;
 }
 
-/* Those that a plugin may make nodes of by name. */
+/* The ops of which a plugin may create nodes by name. */
 #define TAKES(id, least, most, dims) \
 	{ \
 		&hd_op_##id.v, \

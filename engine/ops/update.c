@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Once a step: the global gradient norm (every element counted once, by one owner), the clip factor and the update.
- * It runs where the optimizer's state lives. And what goes to the host's memory for it, and comes back
+ * What runs once a step: the global gradient norm (each element counted once, by one owner), the clip factor, and the
+ * update, where the optimizer's state lives.  Also the copies to and from host memory, or a server, for that
  * (engine/passes/autodiff.c).
  */
 #include <config.h>
 #include "engine/ops/ops.h"
 
-/* The parts of one gradient (all inputs but the last, which is the parameter), added up on the parameter's stage. */
+/* Adds up the parts of one gradient on the parameter's stage.  The last input is the parameter; all others are
+ * parts. */
 static int total_place(HD_PLACE_ARGS)
 {
 	(void)self;
@@ -23,9 +24,9 @@ static int total_record(struct hd_strategy *self, struct hd_record *r, const str
 	return r->api->launch(r, "add", n->ins, n->nin - 1, n->outs, 1, "%s", "");
 }
 
-/* Sum of squares of all gradients.  An axis along which any of them is cut, or lives at one coordinate only, leaves a
- * partial sum, and so does one with spare coordinates, over all of them; there the whole ones are counted by coordinate 0
- * alone (engine/run/record.c). */
+/* Sum of squares of all gradients.  The result is partial on an axis along which a gradient is sharded or pinned.  It
+ * is also partial on an axis with spare coordinates, over all coordinates.  There, only coordinate 0 counts a gradient
+ * that is replicated (engine/run/record.c). */
 static int norm2_shape(HD_SHAPE_ARGS)
 {
 	(void)self;
@@ -72,7 +73,7 @@ static int clip_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* With low=1 the last output is a copy of the new value in low precision. */
+/* With low=1, the last output is a copy of the new value in low precision. */
 static uint32_t low_copy(const struct hd_plan *p, const char *attr, const struct hd_tensor *w, struct hd_shape *low)
 {
 	if (hd_attr_num(attr, "low", 0) == 0)
@@ -102,8 +103,8 @@ static int sgd_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* Everything comes to where the state (adamw: m) lives, or where there is none, to where the gradient was brought; the clip
- * factor is everywhere. */
+/* All operands move to where the state (adamw: m) lives.  Without a state, that is where sync moved the gradient.  The
+ * clip factor is everywhere. */
 static int update_place(HD_PLACE_ARGS)
 {
 	uint32_t lives = n->nin == 5 ? 2 : 1;
@@ -118,7 +119,7 @@ static int update_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* From one memory of a rank to the other, in the place where it is. */
+/* A copy between the two memories of a rank; its placement does not change. */
 static int transfer_place(HD_PLACE_ARGS)
 {
 	(void)self, (void)p, (void)n, (void)axis;
@@ -132,7 +133,7 @@ static int transfer_record(struct hd_strategy *self, struct hd_record *r, const 
 	return HD_OK; /* engine/run/bind.c */
 }
 
-/* What a server sends of a master: its value, rounded to what the parameter is, where the master is. */
+/* The value that a server sends of a master: rounded to the parameter's dtype, where the master is. */
 static int served_shape(HD_SHAPE_ARGS)
 {
 	(void)self, (void)p, (void)nin;
@@ -148,7 +149,7 @@ static int served_record(struct hd_strategy *self, struct hd_record *r, const st
 	return r->api->launch(r, "cast", n->ins, 1, n->outs, 1, "%s", n->attr);
 }
 
-/* The parameter takes what has come: where the parameter lives. */
+/* The new value of a parameter, where the parameter lives. */
 static int pulled_place(HD_PLACE_ARGS)
 {
 	(void)self, (void)p;

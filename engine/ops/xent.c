@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cross entropy over a vocabulary that may be cut, in phases; the logits are never gathered.
+ * Cross entropy over a vocabulary that may be sharded, in phases; the logits are never gathered.
  *
- *   xent          local statistics of a slice: max m, sum s of exp(z - m), the target's logit t (0 if elsewhere)
- *   xent_combine  s exp(m - M), where M is the maximum of all slices: now the sums can be added
- *   nll           log S + M - T per token; its gradient (xent_d) is (softmax - onehot) of each slice, local
- * Where nothing is cut, M is m and the middle step multiplies by one.  There xent_both makes the gradient with m, s and t, in one
- * pass over the logits (engine/passes/loss/once.c).
+ *   xent          local statistics of a shard: max m, sum s of exp(z - m), the target's logit t (0 if elsewhere)
+ *   xent_combine  s exp(m - M), where M is the maximum over all shards: now the sums can be added
+ *   nll           log S + M - T per token; its gradient (xent_d) is (softmax - onehot) of each shard, local
+ * If the vocabulary is not sharded, M is m, and the second phase multiplies by one.  Then xent_both computes the
+ * gradient together with m, s and t, in one pass over the logits (engine/passes/loss/once.c).
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -24,7 +24,7 @@ static int xent_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* The gradient, and what xent makes. */
+/* The outputs are the gradient, then those of xent. */
 static int both_shape(HD_SHAPE_ARGS)
 {
 	HD_TRY(xent_shape(self, p, attr, ins, nin, outs + 1, nout));
@@ -33,7 +33,7 @@ static int both_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* nll or xent follow the general rule, but m and s of one slice are read as they are. */
+/* m and s of a shard are read unreduced; the rest is the general rule's. */
 static int combine_place(HD_PLACE_ARGS)
 {
 	(void)self;
@@ -47,7 +47,7 @@ static int combine_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* (M, S, T, logits, targets): the logits are there for the gradient alone, wherever they are cut. */
+/* (M, S, T, logits, targets): the logits are an operand only for the gradient, and stay sharded as they are. */
 static int nll_place(HD_PLACE_ARGS)
 {
 	const struct hd_tensor *logits = n->ins[3];
@@ -62,7 +62,7 @@ static int nll_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* Its statistics are the ones that xent makes of the same logits and targets. */
+/* Returns whether its statistics are those that xent computed from the same logits and targets. */
 static int has_statistics_of_logits(const struct hd_node *n)
 {
 	struct tensor *const *ins = N(n)->ins;
@@ -73,7 +73,7 @@ static int has_statistics_of_logits(const struct hd_node *n)
 	       c->ins[2] == x->outs[1];
 }
 
-/* What a plugin put between, at nll or at xent: no layout makes it right. */
+/* Refuses nodes that a plugin inserted before nll or xent.  The plugin is at fault: no layout would help. */
 static int refuse_other_statistics(struct hd_plan *p, const struct hd_node *n)
 {
 	const struct node *readers[] = { N(n), hd_maker(N(n)->ins[0]) };
@@ -106,7 +106,7 @@ static int nll_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* m, s and t of each token, and its loss; a logit is not read. */
+/* It reads m, s and t of each token, and writes its loss; it does not read the logits. */
 static int nll_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	double tokens = hd_count(n->outs[0]);
