@@ -43,7 +43,8 @@ static inline int64_t hd_piece(int64_t n, int64_t parts)
 	return (n + parts - 1) / parts;
 }
 /* A rank's share of a dim: one piece, or two.  The second begins at local index fold, and its global indices are larger
- * by skip than if it followed the first directly. */
+ * by skip than if it followed the first directly.  Example: of 16 elements in zigzag order, member 1 of 4 has 2, 3 and
+ * 12, 13: off is 2, fold 2, skip 8. */
 struct hd_pieces {
 	int64_t off, fold, skip;
 };

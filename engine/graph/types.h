@@ -14,7 +14,7 @@
 #include "engine/plugin/registry.h"
 
 struct hd_family;
-/* How a leaf is initialized.  VALUE and PARAMETER are for plugins' states.  struct tensor, init_std, holds the standard
+/* How a leaf is initialised.  VALUE and PARAMETER are for plugins' states.  struct tensor, init_std, holds the standard
  * deviation or the value. */
 enum hd_init { HD_INIT_NORMAL, HD_INIT_ZERO, HD_INIT_ONE, HD_INIT_VALUE, HD_INIT_PARAMETER };
 
@@ -55,7 +55,7 @@ struct dim {
 struct axis {
 	struct hd_axis v;
 	int id, inst;
-	int64_t stride; /* distance in ranks between neighbors on this axis */
+	int64_t stride; /* distance in ranks between neighbours on this axis */
 };
 struct group {
 	struct hd_group v;

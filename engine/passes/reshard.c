@@ -150,8 +150,9 @@ static int next_step(const struct hd_plan *p, const struct placement *now, const
 }
 
 /* Returns the same placement with other levels, which give the same order of axes.  Where the lists of a dim in `at`
- * and `need` begin alike, axes get the levels of `need`.  The axes after that, which must leave, get higher levels.  So
- * an axis that enters with the level of `need` is the innermost of those that stay, as the movement makes it. */
+ * and `need` begin alike, axes get the levels of `need`.  The axes after that, which must leave, get the highest
+ * levels.  Example: batch is sharded by a with level 1, and needed by a with level -1, then b with level 0.  If a kept
+ * level 1, b would count as outer when it enters, although it divides the pieces of a. */
 static struct placement relabelled(const struct hd_plan *p, const struct placement *at, const struct placement *need)
 {
 	struct placement now = *at;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Restores program order: every node after the nodes that compute its operands.
  *
- * A plugin may replace a tensor by one that is computed later.  Example: a bucket comes after the last of its
- * gradients, but replaces the first of them too, whose reader comes before the bucket.  Sharing of memory, lifetimes
- * and fusing rely on program order.  So such readers move back, to after what they read; nothing else moves.
+ * A plugin may replace a tensor by one that is computed later.  Example: nodes g1, r1, g2, bucket in this order, where
+ * bucket reads g1 and g2.  If its result replaces g1, then r1, which read g1, now reads the bucket and must follow it.
+ * Sharing of memory, lifetimes and fusing rely on program order.  So such readers move back, to after what they read;
+ * nothing else moves.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
