@@ -80,7 +80,7 @@ OP(unblock, IS(UNBLOCK, OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS))
 OP(sync, IS(SYNC, OP_FLAG_NAMES), .place = sync_place);
 
 /* Returns whether the result exists once a step.  A result of a unit exists once per micro-batch, even if its operand
- * does not. */
+ * exists once a step. */
 static int once(const struct node *n, const struct tensor *x)
 {
 	return x->step && !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W));

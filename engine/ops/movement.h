@@ -31,7 +31,7 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n,
 		    struct tensor **out);
 /* pack_pieces packs the pieces of each xs[i] along dims[i] into one flat tensor, member by member.  unpack_pieces is
- * the inverse:  each like[i] is a piece, and each out[i] complete.  If `parts` does not divide a dim, its pieces are
+ * the inverse: each like[i] is a piece, and each out[i] complete.  If `parts` does not divide a dim, its pieces are
  * padded with zeros. */
 struct tensor *hd_build_pack_pieces(struct hd_plan *p, struct tensor *const *xs, const struct hd_dim *const *dims,
 				    uint32_t n, int64_t parts);

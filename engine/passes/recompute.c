@@ -5,8 +5,9 @@
  * Dropout keeps its mask, because the mask depends on the element's global index.
  *
  *   always     swiglu, norm, casts: one pass over memory, and their inputs are kept anyway for their own backward
- *   selective  also the core of attention (Korthikanti et al. 2205.05198), from q, k and v; and gelu with its slope.
- *              Of 20 tensors (batch, seq, embed), a GPT-2 layer keeps 14 without this and 9 with it
+ *   selective  also the core of attention (Korthikanti et al. 2205.05198), from q, k and v; and gelu, of which the
+ *              slope or the input is kept otherwise.  Of 20 tensors (batch, seq, embed), a GPT-2 layer keeps 14
+ *              without this, and 9 with it
  *   full       everything in the block: a layer keeps only its input (Chen et al. 1604.06174).  The copies are at the
  *              start of the block's backward, so they run while its gradient is still on its way
  *

@@ -118,7 +118,7 @@ static int step_allowed(const struct hd_plan *p, const struct placement *now, co
 }
 
 /* Finds a dim whose axes are in the wrong order, and returns its innermost axis, which leaves first even if it comes
- * back; -1:  there is none.  Example: batch is sharded by a, then b, and needed by b, then a.  Gather along b, gather
+ * back; -1: there is none.  Example: batch is sharded by a, then b, and needed by b, then a.  Gather along b, gather
  * along a, slice along b, slice along a. */
 static int unwind(const struct hd_plan *p, const struct placement *now, const struct placement *need)
 {

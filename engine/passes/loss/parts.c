@@ -147,7 +147,7 @@ static void look_in_front(struct logit_parts *s, const struct node *n)
 }
 
 /* Finds the nodes that read or compute a large tensor (one over the vocabulary), and the nodes between two of them.
- * Example:  xent and xent_d read the logits, and xent_combine, which has only small tensors, is between the two. */
+ * Example: xent and xent_d read the logits, and xent_combine, which has only small tensors, is between the two. */
 static void find_inside(struct logit_parts *s)
 {
 	for (struct node *n = s->p->first; n; n = n->next)
