@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A step's time is a constant, so much a layer, so much a micro-batch, and so much a layer and micro-batch: four probes give
- * the four.  Kernels and collectives add up, so for them that is exact, and a layout on stages has them to do on some of
- * its ranks: the stage with most layers has at least the layers divided by the stages, rounded up.  What hides behind
- * what is not known, so a step is bounded by what its ranks compute, and by what its queues carry, not by the sum.
+ * Lower bounds and guesses for a whole layout, from its probe.
  *
- * All probes and the whole model begin with the same dense layers.  So the constants contain what those take less or more than
- * the layers that repeat, and are negative where it is less.  The sum of all stages is exact with it.  The stage with most of the
- * layers that repeat may have no dense one: these are not among the layers that are divided by the stages there.
+ * A step's time is the sum of four terms. One is constant; the others grow with the layers, with the micro-batches, and
+ * with the product of both. Four small plans give the four. Times of kernels and collectives add up, so for these the
+ * sum over all stages is exact. The stage with most layers has at least the layers divided by the stages, rounded up.
+ * How much of the communication overlaps with kernels is not known. So a step is bounded by what its ranks compute, and
+ * by what its queues carry, but not by the sum of both.
+ *
+ * All probes and the whole model begin with the same dense layers. The constants contain how much more or less these
+ * take than the layers that repeat, and are negative if it is less. With that the sum of all stages is exact. But the
+ * stage with most of the repeating layers may have no dense one. So its bound divides only the repeating layers by the
+ * stages.
  */
 #include <config.h>
 #include "engine/search/evaluate.h"
@@ -37,8 +41,9 @@ static double least(double a)
 	return a > 0 ? a : 0;
 }
 
-/* Layers that repeat, of the stage that has most, in whole periods: how those between are spread is not known.  Of layers that are all
- * alike it has at least the mean, rounded up; of others not, since chunks of a stage need not be neighbours. */
+/* Returns how many repeating layers the stage with most of them has at least, in whole periods. How the layers of a
+ * partial period are distributed is not known. If all layers are alike, that stage has at least the mean, rounded up.
+ * If not, the mean is not rounded up, since the chunks of a stage need not be neighbours. */
 static double most_layers(const struct probe_shape *s)
 {
 	int64_t l = (s->layers - s->dense + (s->period > 1 ? 0 : s->stages - 1)) / s->stages;
@@ -46,7 +51,8 @@ static double most_layers(const struct probe_shape *s)
 	return (double)(l / s->period * s->period);
 }
 
-/* Of a stage in the mean, in whole periods: the layers behind the last one may be the cheaper ones. */
+/* Returns the mean of all stages, counting whole periods only: the layers after the last period may be
+ * the cheaper ones. */
 static double even(const struct affine *f, const struct probe_shape *s)
 {
 	double m = (double)s->micros, l = (double)(s->dense + (s->layers - s->dense) / s->period * s->period);
@@ -54,7 +60,7 @@ static double even(const struct affine *f, const struct probe_shape *s)
 	return (f->a + f->b * l + m * (f->e + f->d * l)) / (double)s->stages;
 }
 
-/* Of the stage that has most of it. */
+/* Returns a lower bound for the stage that has most of it. */
 static double at_least(const struct affine *f, const struct probe_shape *s)
 {
 	double most = most_layers(s) * (least(f->b) + (double)s->micros * f->d);
@@ -62,7 +68,8 @@ static double at_least(const struct affine *f, const struct probe_shape *s)
 	return least(larger_of(even(f, s), most));
 }
 
-/* Ranks that share cores: all that they do is done on these (hd_machine_busy), and while one waits another works. */
+/* Returns the time that ranks which share cores need at least, or 0 if they do not share any. All their work is done on
+ * these cores (hd_machine_busy), and while one rank waits another works. */
 static double shared_out(const struct probe *p, double even)
 {
 	return p->crowd > 1 ? p->crowd * least(even) : 0;
@@ -82,7 +89,8 @@ double hd_bound_memory(const struct probe *p, const struct probe_shape *s)
 	return least(p->memory[1] - p->memory[0]) / (double)s->period * most_layers(s);
 }
 
-/* Of a micro-batch on the slowest stage, and on one of average work.  What belongs to no layer is mostly the last stage's. */
+/* Returns the time of a micro-batch on the slowest stage: one with most layers, or the last one. Work that belongs to
+ * no layer (rest) is mostly in the last stage. */
 static double slowest_stage(double layer, double rest, double l, double n)
 {
 	return larger_of(layer * ceil(l / n), layer * floor(l / n) + rest);
@@ -98,7 +106,8 @@ double hd_guess_step(const struct probe *p, const struct probe_shape *s, const s
 			 shared_out(p, even(&f, s)));
 }
 
-/* Chunks of micro-batches that a stage keeps: as measured, or growing with the micro-batches of a step. */
+/* Returns the chunks of micro-batches that a stage keeps. Their number is constant, or it grows linearly with the
+ * micro-batches of a step. */
 static double in_flight(const struct order_probe *o, double micros)
 {
 	double more = o->in_flight_more_of - o->in_flight_of;
@@ -108,7 +117,9 @@ static double in_flight(const struct order_probe *o, double micros)
 	return o->in_flight + (o->in_flight_more - o->in_flight) * (micros - o->in_flight_of) / more;
 }
 
-/* Probes k and k + 1: so many times what a layer keeps of a micro-batch, and `states` of what it keeps whatever is in flight. */
+/* Guesses the memory of a stage from plans k and k + 1 of the probe, which differ by a period of layers. kept_times:
+ * how many times the activations count that a layer keeps of one micro-batch. states: the share that counts of the
+ * layer's other memory, which does not depend on the micro-batches in flight. */
 static double guess_memory(const struct probe *p, const struct probe_shape *s, int k, double kept_times, double states)
 {
 	double q = (double)s->period, layers = ceil((double)s->layers / (double)s->stages);

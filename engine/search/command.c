@@ -125,7 +125,7 @@ static int none_fits(const struct search_result *r, struct hd_err *err)
 	return err->code;
 }
 
-/* The reasons go where the error goes. */
+/* Prints why nothing was found to stderr, where the error is printed too. */
 static int nothing(const struct search_result *r, struct hd_err *err)
 {
 	fprintf(stderr, "%lld layouts: %lld planned whole; why the others were not:\n", (long long)r->layouts,
@@ -151,7 +151,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	hd_warn_of_peak(m, o.plan.compute_dtype);
 	o.conf = *conf;
 	o.plan.quiet = 1;
-	if (o.tries < 0) /* a plan takes as long as it has layers */
+	if (o.tries < 0) /* the time of a plan grows with its layers */
 		o.tries = tries_of(hd_section_int(hd_conf_section(*conf, NULL, "model"), "layers"));
 	o.unbounded = getenv("HD_TEST_SEARCH_ALL") != NULL;
 	is_done = hd_search(&o, &r, err) >= 0;
@@ -161,7 +161,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 		write_best(c, &r, m, err);
 	if (!err->code)
 		draw_best(c, &o, &r, err);
-	/* The object says why there is nothing, too. */
+	/* If nothing was found, the JSON object says why, too. */
 	if (is_done && hd_cli_has(c, "json") && (!err->code || !r.nfits))
 		print_json(&r, &o, hd_cli_has(c, "top") ? top : r.nfound);
 	else if (!err->code)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plans of a search.  A child process makes each: a plugin's crash is that layout's, and memory is given back.
+ * The plans of a search. Each is made in a child process, so a plugin's crash costs only that layout, and all memory is
+ * given back.
  */
 #include <config.h>
 #include "engine/process/beside.h"
@@ -11,18 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SECONDS 120 /* of one plan */
+#define MOST_SECONDS 120 /* processor time of one plan */
 
 struct jobs {
 	const struct evaluator *e;
 	const struct space_layout *layouts;
 	const struct order_wanted *orders;
 	struct hd_conf *given;
-	void *out; /* shared */
+	void *out; /* shared memory */
 	int whole;
 };
 
-/* "conf/x.ini:12: [strategy t] size: ..." without the file, whose lines are not the user's. */
+/* Stores an error as the reason of a refusal. The file and line in front ("conf/x.ini:12: ") are removed, since the
+ * user has no such file. */
 static void refuse(struct judged *j, const struct space *s, const struct hd_err *err)
 {
 	const char *text = err->text;
@@ -34,7 +36,7 @@ static void refuse(struct judged *j, const struct space *s, const struct hd_err 
 		text += strspn(text, ": ");
 	}
 	j->code = err->code ? err->code : HD_EBUG;
-	snprintf(j->why, sizeof(j->why), "%.*s", (int)sizeof(j->why) - 1, text); /* the beginning of a long one */
+	snprintf(j->why, sizeof(j->why), "%.*s", (int)sizeof(j->why) - 1, text); /* a long text is cut */
 }
 
 unsigned hd_search_evaluate_staged(const struct space *s)
@@ -55,14 +57,15 @@ static int64_t ranks_of(const struct space *s, const struct space_layout *l, uns
 	return n;
 }
 
-/* -- whole layouts ------------------------------------------------------------------------------------------------------------ */
+/* -- whole layouts ------------------------------------------------------------------------------------------------- */
 struct predicted {
 	struct hd_prediction times; /* to be released if there was no error */
 	int64_t micros;             /* of a step of the whole global batch */
 	int groups;
 };
 
-/* part: only a part of the job is planned, whose ranks have what those of the whole job have. */
+/* Plans and prices an INI. part: it is only a part of the job, whose ranks get the same share of the machine as those
+ * of the whole job. */
 static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd_plan_options *o, int part,
 		   struct predicted *r, struct hd_err *err)
 {
@@ -119,7 +122,8 @@ static struct judged lost_job(void)
 	return (struct judged){ HD_EBUG, "its plan ended the process, or took more than two minutes of a processor" };
 }
 
-/* Runs job for all i < n, which write into `bytes` that begin as `out` and end there.  -> which were lost, malloc'ed. */
+/* Runs job(j, i) for all i < n. They change the `bytes` bytes at out, through a shared copy. Returns which jobs were
+ * lost: a 1 for each that was. The caller frees it. */
 static char *run_shared(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *out, size_t bytes)
 {
 	char *lost = hd_alloc((size_t)n + 1);
@@ -132,7 +136,8 @@ static char *run_shared(struct jobs *j, void (*job)(void *, int64_t), int64_t n,
 	return lost;
 }
 
-/* Runs job for all i; out: n of so many bytes, which begin with a struct judged. */
+/* Runs job(j, i) for all i < n. out: n results of `each` bytes. Each result begins with a struct judged, which tells if
+ * its job was lost. */
 static void run(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *out, size_t each)
 {
 	char *lost;
@@ -159,7 +164,7 @@ void hd_search_evaluate(const struct evaluator *e, const struct space_layout *l,
 	run(&j, evaluate_job, n, out, sizeof(*out));
 }
 
-/* -- probes -------------------------------------------------------------------------------------------------------------------- */
+/* -- probes -------------------------------------------------------------------------------------------------------- */
 static int probe_conf(const struct evaluator *e, const struct space_layout *l, int64_t layers, struct hd_conf **c,
 		      struct hd_err *err)
 {
@@ -172,8 +177,10 @@ static int probe_conf(const struct evaluator *e, const struct space_layout *l, i
 	return rc;
 }
 
-/* A probe has its groups on neighbouring ranks, within a node where they fit; stages between them may place them across nodes.
- * Where the network is the faster in anything, that may take less, and what collectives take in a probe bounds nothing. */
+/* Returns whether links within a node are at least as good as the network in bandwidth and latency. A probe has its
+ * groups on neighbouring ranks, within a node where they fit. In the whole layout, stages between them may place them
+ * across nodes. If the network is better in either respect, that may take less time. Then the collectives of a probe
+ * give no bound. */
 static int nodes_are_closer(const struct hd_machine *m)
 {
 	const struct hd_link *node = &m->links[HD_LINK_NODE], *network = &m->links[HD_LINK_NETWORK];
@@ -181,7 +188,7 @@ static int nodes_are_closer(const struct hd_machine *m)
 	return m->ranks_per_node <= 1 || (node->bandwidth >= network->bandwidth && node->latency <= network->latency);
 }
 
-/* Seconds of the forward and backward units of a rank. */
+/* Returns the seconds that a rank spends in forward and backward units. */
 static double in_units(const struct hd_unit_spans *s)
 {
 	double sum = 0;
@@ -192,7 +199,7 @@ static double in_units(const struct hd_unit_spans *s)
 	return sum;
 }
 
-/* Bytes that a rank keeps from forward to backward of a micro-batch. */
+/* Returns the most bytes that a rank keeps from forward to backward. */
 static double most_kept(const struct hd_unit_spans *s)
 {
 	double most = 0;
@@ -249,8 +256,8 @@ void hd_search_evaluate_probes(const struct evaluator *e, const struct space_lay
 	run(&j, probe_job, n, out, sizeof(*out));
 }
 
-/* -- orders of units -------------------------------------------------------------------------------------------------------------- */
-/* Nothing but the strategies of stages, each micro-batch one sequence. */
+/* -- orders of units ----------------------------------------------------------------------------------------------- */
+/* Plans only the strategies of stages, up to the schedule, with micro-batches of one sequence. */
 static int order_plan(const struct evaluator *e, const struct space_layout *l, int64_t micros, struct hd_plan **p,
 		      struct hd_conf **c, struct hd_err *err)
 {
@@ -277,7 +284,7 @@ static double most_in_flight(const struct hd_plan *p)
 	return most;
 }
 
-/* The order of so many micro-batches, on a plan that has one of others. */
+/* Computes the order for `micros` micro-batches, on a plan that has one for a different number. */
 static int order_again(struct hd_plan *p, int64_t micros)
 {
 	hd_schedule_report_release(&p->timing);
@@ -286,7 +293,9 @@ static int order_again(struct hd_plan *p, int64_t micros)
 	return hd_pass_schedule(p);
 }
 
-/* So many more micro-batches change nothing but the steady part between the ends; both divide as the layout's own do. */
+/* Describes the order of m micro-batches by the orders of two smaller numbers. Beyond two or three times the stages,
+ * more micro-batches only lengthen the steady part in the middle. Both numbers leave the same remainder as m when
+ * divided by the stages. */
 static void order_of_micros(struct hd_plan *p, int64_t stages, int64_t m, struct order_probe *out)
 {
 	int64_t rest = m % stages, few = 2 * stages + rest, more = 3 * stages + rest;
@@ -305,7 +314,7 @@ static void order_of_micros(struct hd_plan *p, int64_t stages, int64_t m, struct
 	out->chunks = (double)p->chunks;
 }
 
-/* The stages of a layout are planned once, for all numbers of micro-batches. */
+/* Plans the stages of a layout once, and computes their order for each number of micro-batches. */
 static void order_job(void *ctx, int64_t i)
 {
 	struct jobs *j = ctx;
@@ -346,8 +355,9 @@ void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wan
 	free(lost);
 }
 
-/* -- strategies by themselves --------------------------------------------------------------------------------------------------------- */
-/* A batch that whatever divides the ranks divides; all layers, or as few as in a probe. */
+/* -- strategies by themselves -------------------------------------------------------------------------------------- */
+/* Plans a strategy alone on `size` ranks. Its batch is divisible by everything that divides the ranks. It has all
+ * layers if j->whole is set, else as few as the smallest probe. */
 static int alone_plan(const struct jobs *j, const struct space_layout *l, int64_t size, struct hd_plan **p,
 		      struct hd_conf **c, struct hd_err *err)
 {
@@ -398,7 +408,7 @@ static void add_alone(const struct space *s, struct space_strategy *of)
 		}
 }
 
-/* Those from..to - 1. */
+/* Evaluates entries from .. to - 1 of strategy i's list `alone`. */
 static void evaluate_some_alone(const struct evaluator *e, const struct space *s, int i, int from, int to, int whole)
 {
 	struct space_alone *at = &s->strategies[i].alone[from];
@@ -421,8 +431,9 @@ static void evaluate_some_alone(const struct evaluator *e, const struct space *s
 	free(l), free(lost);
 }
 
-/* The smallest sizes say whether blocks are dealt to the strategy's axis.  That takes all layers, and no more members than layers.  If
- * they are not, the layers of the smallest probe say what is refused. */
+/* Plans the smallest sizes with all layers until one is possible. That shows whether blocks are distributed along the
+ * strategy's axis; if they are, sizes above the number of layers are removed. If they are not, the layers of the
+ * smallest probe show which of the other sizes are refused. */
 void hd_search_evaluate_alone(const struct evaluator *e, struct space *s, int i)
 {
 	struct space_strategy *of = &s->strategies[i];

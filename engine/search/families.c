@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Families of layouts: which there are, and which are worth opening.  A family differs from another in sizes, in the order of the
- * axes or in keys of strategies; two small plans say what one of its layers costs.  Families that differ in one strategy's
- * choice alone are relatives. One of them is probed; the others follow when it is their turn, as if they were as fast.
+ * Families of layouts: lists them, and finds those that are worth opening. Families differ in sizes, in the order of
+ * the axes or in keys of strategies. Two small plans show what a layer of a family costs. Families that differ only in
+ * the choice of one strategy are relatives. One of them is probed; the others wait for their turn, and count as equally
+ * fast until then.
  */
 #include <config.h>
 #include "engine/search/queue.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 512 /* probes at once */
-#define MANY 4096 /* families of which all orders on the mesh are tried at once */
+#define BLOCK 512 /* families that are probed at once */
+#define MANY 4096 /* all orders on the mesh are tried from the start if the families are no more than this */
 
 struct probe_shape hd_search_shape(const struct search_state *s, const struct space_layout *l, int64_t micros)
 {
@@ -47,7 +48,7 @@ static int64_t members(const struct search_state *s, const struct space_layout *
 	return n;
 }
 
-/* Families that differ in its choice alone are relatives. */
+/* Families that differ only in the choice of this strategy are relatives. */
 int hd_search_last_used(const struct space *of, const struct space_layout *l)
 {
 	int last = -1;
@@ -83,7 +84,7 @@ static void add_choices_of(const struct search_state *s, const struct space_layo
 	}
 }
 
-/* The only strategy of stages; -1: there is none, or several. */
+/* Returns the only strategy of stages, or -1 if there is none or several. */
 static int only_staged(const struct space *of)
 {
 	int found = -1;
@@ -97,14 +98,16 @@ static int only_staged(const struct space *of)
 	return found;
 }
 
-/* Whether families that differ in numbers of stages and replicas are relatives: a layer and micro-batch costs the same in all.  Not if all
- * orders on the mesh are tried, since sizes decide which orders are alike. */
+/* Returns whether families with different numbers of stages and replicas are relatives, too. A layer of a micro-batch
+ * costs the same in all of them. They are not relatives if all orders on the mesh are tried, since sizes decide which
+ * orders are alike. */
 static int are_split(const struct search_state *s, int last, int staged)
 {
 	return !s->all_orders && staged >= 0 && s->e.space->strategies[last].replicas;
 }
 
-/* l is one of them; the first needs least memory.  v is malloc'ed. */
+/* Lists the relatives of l, l among them. Those with most stages come first, since they need the least memory. The
+ * caller frees v. */
 static struct relatives relatives_of(const struct search_state *s, const struct space_layout *l)
 {
 	const struct space *of = s->e.space;
@@ -150,7 +153,8 @@ static int is_first_relative(const struct search_state *s, const struct space_la
 	return first;
 }
 
-/* All are counted; the first of relatives is probed, the others if it is promising, or impossible. */
+/* Counts the families with all orders on the mesh. Of relatives, only the first is probed. The others follow if it is
+ * promising, or impossible. */
 static void add_orders(struct search_state *s, const struct space_layout *l)
 {
 	int n = 1;
@@ -168,7 +172,8 @@ const char *hd_search_refused(const struct search_state *s, const struct space_l
 	return hd_layout_used(l, i) ? hd_space_refuses(s->e.space, i, l->size[i], l->choice[i]) : NULL;
 }
 
-/* why: l is refused already; NULL: it is not. */
+/* Adds the families with each choice of strategy i and those after it. why: the reason why l is already
+ * refused, or NULL. */
 static void add_choices(struct search_state *s, struct space_layout *l, int i, const char *why)
 {
 	const struct space *of = s->e.space;
@@ -223,7 +228,7 @@ void hd_search_add_families(struct search_state *s)
 	add_sizes(s, &l, 0, s->e.space->ranks);
 }
 
-/* What is not possible with this one may be with the next. */
+/* Adds the next relative of l as a family, since it may be possible where l is not. */
 static void try_relative(struct search_state *s, const struct space_layout *l)
 {
 	struct relatives r = relatives_of(s, l);
@@ -234,8 +239,8 @@ static void try_relative(struct search_state *s, const struct space_layout *l)
 	free(r.v);
 }
 
-/* What a family's best layout may take, beside the guess of the one that was probed: without recomputation, three quarters.  And what a
- * relative's layouts may take, beside the same guess. */
+/* OPTIMISM: how much of the guess for the layout that was probed the family's best layout may take. Without
+ * recomputation it is three quarters. RELATIVE: how much of the same guess a relative's layouts may take. */
 #define OPTIMISM 0.75
 #define RELATIVE 0.95
 
@@ -248,7 +253,7 @@ static int64_t members_from(const struct search_state *s, const struct relatives
 	return n;
 }
 
-/* The micro-batches of a relative, by those of the one that was probed. */
+/* Returns the micro-batches of relative l, given those of the family that was probed. */
 static int64_t micros_of(const struct space *of, const struct space_layout *l, const struct space_layout *probed,
 			 int64_t micros)
 {
@@ -258,7 +263,8 @@ static int64_t micros_of(const struct space *of, const struct space_layout *l, c
 	return n > 1 ? n : 1;
 }
 
-/* p: of the first values, which need least memory; another: of others, since those were refused. */
+/* Queues a family with its relatives, or drops it if it has no room. p: its probe with the first values of the keys,
+ * which need the least memory. another: the probe has other values, since the first were refused. */
 static void judge_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another)
 {
 	struct probe_shape shape = hd_search_shape(s, l, p->micros);
@@ -280,7 +286,8 @@ static void judge_family(struct search_state *s, const struct space_layout *l, c
 	free(r.v);
 }
 
-/* Probes of families; those that were refused stay in v.  -> how many. */
+/* Probes n families and queues those that are possible. Moves those that were refused to the front of v and p.
+ * Returns their number. */
 static int64_t probe_families(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p, int another)
 {
 	int64_t refused = 0;
@@ -301,7 +308,8 @@ static int64_t probe_families(struct search_state *s, struct space_layout *v, in
 	return refused;
 }
 
-/* Of those that were refused some would not be with another value of one key. */
+/* Probes refused families again with each other value of one key, since some are possible with it. Returns how many
+ * are still refused. */
 static int64_t probe_others(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p)
 {
 	const struct space *of = s->e.space;
@@ -331,10 +339,10 @@ static void judge_some(struct search_state *s, struct space_layout *v, int64_t n
 	free(p);
 }
 
-/* -- families to begin with -------------------------------------------------------------------------------------------------------- */
-#define WORTH_A_LOOK 2 /* beside the most promising family of all */
+/* -- families to begin with ---------------------------------------------------------------------------------------- */
+#define WORTH_A_LOOK 2 /* times the guess of the most promising family */
 
-/* Which strategies it uses. */
+/* Returns a bit for each strategy that l uses. */
 static uint64_t class_of(const struct space *of, const struct space_layout *l)
 {
 	uint64_t used = 0;
@@ -344,7 +352,7 @@ static uint64_t class_of(const struct space *of, const struct space_layout *l)
 	return used;
 }
 
-/* Each relative by itself, before all that is queued by a guess. */
+/* Queues each relative by itself, ahead of all that is queued by a guess. */
 static void open_first(struct search_state *s, const struct queued *it)
 {
 	struct relatives r = relatives_of(s, &it->layout);
@@ -361,8 +369,9 @@ static void open_first(struct search_state *s, const struct queued *it)
 	free(r.v);
 }
 
-/* A guess of one choice says little of another where what moves decides, as with replicas alone.  So of the families that use the
- * same strategies the most promising is looked at in any case, with each of its choices, if it is not hopeless. */
+/* Puts the most promising family of each class first, with each of its choices, unless it is hopeless. A class is the
+ * families that use the same strategies. Where communication decides the time, as with replicas alone, a guess for one
+ * choice says little about another. */
 static void begin_with_each_class(struct search_state *s)
 {
 	struct queued *all = s->items;
@@ -410,7 +419,7 @@ void hd_search_judge_families(struct search_state *s)
 		begin_with_each_class(s);
 }
 
-/* -- families that are opened ------------------------------------------------------------------------------------------------------ */
+/* -- families that are opened -------------------------------------------------------------------------------------- */
 static int64_t value_count(const struct space *of)
 {
 	int64_t n = 1;
@@ -428,12 +437,13 @@ static void set_values(const struct space *of, struct space_layout *l, int64_t n
 	}
 }
 
-/* p: of l, or of `probed`, a relative. */
+/* Queues l with its values of the keys. p: the probe of `probed`, which is l or a relative of it. */
 static void queue_values(struct search_state *s, const struct space_layout *l, const struct space_layout *probed,
 			 const struct probe *p)
 {
 	int own = hd_layout_same(s->e.space, l, probed), last = hd_search_last_used(s->e.space, l);
-	double states = own || l->choice[last] == probed->choice[last] ? 1 : 1 / (double)l->size[last]; /* at least */
+	/* A relative with a different choice may shard its states; this share of them remains at least. */
+	double states = own || l->choice[last] == probed->choice[last] ? 1 : 1 / (double)l->size[last];
 	struct probe_shape shape = hd_search_shape(s, l, micros_of(s->e.space, l, probed, p->micros));
 	struct queued it = { .layout = *l, .kind = QUEUED_VALUES, .layouts = hd_search_staged_choices(s, l) };
 
@@ -449,7 +459,8 @@ static void queue_values(struct search_state *s, const struct space_layout *l, c
 	hd_search_push(s, &it);
 }
 
-/* Of a family's n values.  What was refused may be possible for a relative: as promising as the first that was not. */
+/* Queues a family and its relatives with each of n values, whose probes are p. A value that was refused may be possible
+ * for a relative. There it counts as equally promising as the first value that was not refused. */
 static void open_family(struct search_state *s, const struct queued *family, const struct space_layout *l,
 			const struct probe *p, int64_t n)
 {

@@ -11,7 +11,7 @@ int hd_layout_used(const struct space_layout *l, int i)
 	return l->size[i] > 1;
 }
 
-/* "form=2.5d depth=2" as lines. */
+/* Appends a choice ("form=2.5d depth=2"), one key on each line. */
 static void append_choice(char **text, const char *choice)
 {
 	char *copy = hd_strdup(choice), *rest = copy, *word;
@@ -92,7 +92,7 @@ char *hd_layout_line(const struct space *s, const struct space_layout *l)
 	return text;
 }
 
-/* The order counts among strategies that are used. */
+/* Compares the orders of the strategies that are used. */
 static int same_order(const struct space *s, const struct space_layout *a, const struct space_layout *b)
 {
 	int i = 0, j = 0;
@@ -120,7 +120,8 @@ int hd_layout_same(const struct space *s, const struct space_layout *a, const st
 	return same_order(s, a, b);
 }
 
-/* Members of an axis on one node; of one that does not fill nodes evenly, minus its stride: it is like no other. */
+/* Returns the members of an axis on one node. If the axis does not fill nodes evenly, returns minus its stride, which
+ * no evenly filled axis equals. */
 static int64_t near_members(const struct space *s, const struct space_layout *l, int strategy)
 {
 	int64_t stride = 1, n = l->size[strategy];
@@ -138,7 +139,7 @@ static int64_t near_members(const struct space *s, const struct space_layout *l,
 
 int hd_layout_orders_alike(const struct space *s, const struct space_layout *a, const struct space_layout *b)
 {
-	if (s->ranks <= s->node) /* all are near each other */
+	if (s->ranks <= s->node) /* all are on one node */
 		return 1;
 	for (int i = 0; i < s->n; i++)
 		if (hd_layout_used(a, i) && near_members(s, a, i) != near_members(s, b, i))
@@ -162,7 +163,7 @@ static void swap(int *v, int i, int j)
 	v[j] = t;
 }
 
-/* The next permutation; 0: it was the last. */
+/* Changes order to the next permutation. Returns 0 if it was the last. */
 static int next_order(int *order, int n)
 {
 	int i = n - 2, j = n - 1;
@@ -189,7 +190,7 @@ struct space_layout *hd_layout_orders(const struct space *s, const struct space_
 	for (int i = 0; i < s->n; i++)
 		if (hd_layout_used(l, i))
 			used[m++] = i;
-	for (int i = 0; i < s->n; i++) /* those that are not used stand behind */
+	for (int i = 0; i < s->n; i++) /* unused ones come last */
 		if (!hd_layout_used(l, i))
 			now.order[m + k++] = i;
 	v = hd_grow(v, 0, &cap, sizeof(*v));

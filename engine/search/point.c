@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the layout of an INI is in a space.
+ * Finds the layout of an INI in a space.
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys that the section gives and the alternative says, if all of them are the same; else -1. */
+/* Returns how many keys both the section and the alternative set, or -1 if they set one of them differently. */
 static int agreement(const struct hd_section *at, const char *choice)
 {
 	char *copy = hd_strdup(choice), *rest = copy, *word;
@@ -26,7 +26,7 @@ static int agreement(const struct hd_section *at, const char *choice)
 	return n;
 }
 
-/* The alternative that says most of what the section gives. */
+/* Returns the alternative that sets most of the section's keys, or -1 if each sets one differently. */
 static int choice_of(const struct space_strategy *of, const struct hd_section *at)
 {
 	int best = -1, most = -1;
@@ -50,7 +50,8 @@ static int strategy_of(const struct space *s, const struct hd_section *at)
 	return -1;
 }
 
-/* Sizes, choices and order of the sections; the size that is left over, of the one that says auto. */
+/* Takes sizes, choices and order from the sections. The section with size auto gets the ranks that the others leave.
+ * Returns 0 if the layout is no point of the space. */
 static int point_strategies(const struct space *s, struct hd_conf *conf, struct space_layout *out, int *n)
 {
 	int64_t given = 1;
@@ -71,7 +72,8 @@ static int point_strategies(const struct space *s, struct hd_conf *conf, struct 
 		if (out->choice[i] < 0 || given < 1)
 			return 0;
 	}
-	if (automatic >= 0) /* of sizes that do not divide the ranks the product is another, which the caller sees */
+	/* If the other sizes do not divide the ranks, the product is not the number of ranks, which the caller sees. */
+	if (automatic >= 0)
 		out->size[automatic] = s->ranks / given;
 	return 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a search has found, as a table, as JSON and as an INI.
+ * Prints what a search has found, as a table, as JSON and as an INI.
  */
 #include <config.h>
 #include "engine/base/json.h"
@@ -11,7 +11,8 @@
 
 #define MOST_REASONS 12
 
-/* Behind layout i, which are in order: most often they differ in keys that change nothing in this layout. */
+/* Returns how many layouts directly after layout i have the same step and memory. Most often they differ in keys that
+ * change nothing in this layout. */
 static int64_t count_alike(const struct search_result *r, int64_t i)
 {
 	int64_t n = 0;

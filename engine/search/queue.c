@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The lists of a search: a heap of what it has yet to look at, and what became of the rest.
+ * The lists of a search: a heap of the entries that it has yet to look at, and the layouts that were found or dropped.
  */
 #include <config.h>
 #include "engine/human/human.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- the heap ------------------------------------------------------------------------------------------------------------------- */
+/* -- the heap ------------------------------------------------------------------------------------------------------ */
 static int before(const struct queued *a, const struct queued *b)
 {
 	if (a->key != b->key)
@@ -55,7 +55,7 @@ int hd_search_by_key(const void *va, const void *vb)
 {
 	const struct queued *a = va, *b = vb;
 
-	return before(a, b) ? -1 : before(b, a); /* the same on every processor */
+	return before(a, b) ? -1 : before(b, a); /* a total order: qsort gives the same result with any C library */
 }
 
 void hd_search_family(struct search_state *s, const struct space_layout *l)
@@ -71,8 +71,9 @@ int64_t hd_search_probe(struct search_state *s, const struct probe *p)
 	return s->nprobes++;
 }
 
-/* -- orders of units ------------------------------------------------------------------------------------------------------------- */
-/* The stages and choices of a layout alone, and of its micro-batches what an order depends on. */
+/* -- orders of units ----------------------------------------------------------------------------------------------- */
+/* Returns what a layout's order of units depends on: the stages and their choices, and the micro-batches. From three
+ * times the stages on, only the remainder of the micro-batches matters. */
 static struct known_order order_of(const struct search_state *s, const struct space_layout *l, int64_t micros)
 {
 	struct known_order k = { .layout = *l };
@@ -109,7 +110,8 @@ static void want(struct search_state *s, const struct space_layout *l, int64_t m
 	s->orders[s->norders++] = k;
 }
 
-/* Also of the numbers of micro-batches that other layouts on these stages have: a plan of the stages serves all of them. */
+/* Also requests the orders for the other numbers of micro-batches that layouts on these stages have. A plan of the
+ * stages serves all of them. */
 void hd_search_want_order(struct search_state *s, const struct space_layout *l, int64_t micros)
 {
 	struct known_order k = order_of(s, l, micros);
@@ -122,7 +124,8 @@ void hd_search_want_order(struct search_state *s, const struct space_layout *l, 
 			want(s, l, m);
 }
 
-/* Those that nobody has made, which stand behind the others: each layout's one after the other. */
+/* Computes the orders that were requested since the last call. They are the last in the list, and those of one
+ * layout are together. */
 void hd_search_make_orders(struct search_state *s)
 {
 	int64_t n = s->norders - s->made_orders, nlayouts = 0;
@@ -151,7 +154,7 @@ const struct order_probe *hd_search_order(struct search_state *s, const struct s
 	return &order_find(s, &k)->probe;
 }
 
-/* -- what was found ----------------------------------------------------------------------------------------------------------------- */
+/* -- what was found ------------------------------------------------------------------------------------------------ */
 int hd_search_known(const struct search_state *s, const struct space_layout *l)
 {
 	for (int64_t i = 0; i < s->out->nfound; i++)
@@ -160,8 +163,9 @@ int hd_search_known(const struct search_state *s, const struct space_layout *l)
 	return 0;
 }
 
-/* -- layouts that are the same ------------------------------------------------------------------------------------------------------ */
-/* The only strategy whose choice differs, or HD_SPACE_MOST and the number of the only key; -1: more differs than that. */
+/* -- layouts that are the same ------------------------------------------------------------------------------------- */
+/* Returns the only strategy whose choice differs, or HD_SPACE_MOST plus the index of the only key that does. Returns -1
+ * if more than that differs. */
 static int only_difference(const struct space *of, const struct space_layout *a, const struct space_layout *b)
 {
 	struct space_layout other = *b;
@@ -186,13 +190,15 @@ static int value_at(const struct space_layout *l, int k)
 	return k < HD_SPACE_MOST ? l->choice[k] : l->value[k - HD_SPACE_MOST];
 }
 
-/* The choice of replicas, if they are outermost, is the only one that may differ without a change of all others. */
+/* Returns whether strategy i gives replicas and is the outermost one. Only its choice may differ between layouts
+ * without affecting the others. */
 static int may_differ(const struct space *of, const struct space_layout *l, int i)
 {
 	return of->strategies[i].replicas && i == hd_search_last_used(of, l);
 }
 
-/* The same but for the choice or key k, that of replicas, and keys of other sections. */
+/* Returns whether a and b are the same except for the choice or key k, the choice of replicas, and keys
+ * of other sections. */
 static int same_but(const struct space *of, const struct space_layout *a, const struct space_layout *b, int k)
 {
 	struct space_layout x = *a, y = *b;
@@ -205,7 +211,8 @@ static int same_but(const struct space *of, const struct space_layout *a, const 
 	return hd_layout_same(of, &x, &y);
 }
 
-/* Whether two such layouts were planned that differ in k as a and b do, and are equal in time and memory. */
+/* Returns whether k changes nothing here. For that, two layouts must have been planned that differ in k as a and b do,
+ * and are otherwise like them. Their time and memory must be equal. */
 static int changes_nothing(const struct search_state *s, const struct space_layout *a, const struct space_layout *b,
 			   int k)
 {
@@ -277,8 +284,9 @@ void hd_search_found(struct search_state *s, const struct queued *it, const stru
 		s->best = r->step;
 }
 
-/* -- what was lost -------------------------------------------------------------------------------------------------------------------- */
-/* Numbers differ from layout to layout: of those whose reasons differ in nothing else, the first is told. */
+/* -- what was lost ------------------------------------------------------------------------------------------------- */
+/* Compares two reasons without their numbers, which differ from layout to layout. The first of equal reasons is
+ * kept. */
 static int alike_but_numbers(const char *a, const char *b)
 {
 	while (*a && *b) {
@@ -363,7 +371,7 @@ void hd_search_slower(struct search_state *s, const struct queued *it)
 	lose(s, &it->layout, it->layouts, slower);
 }
 
-/* -- the end ------------------------------------------------------------------------------------------------------------------------------ */
+/* -- the end ------------------------------------------------------------------------------------------------------- */
 static int by_merit(const void *va, const void *vb)
 {
 	const struct found_layout *a = va, *b = vb;
@@ -378,7 +386,7 @@ static int by_merit(const void *va, const void *vb)
 		return x < y ? -1 : 1;
 	if (a->keys != b->keys)
 		return a->keys - b->keys;
-	return memcmp(&a->layout, &b->layout, sizeof(a->layout)); /* the same on every processor */
+	return memcmp(&a->layout, &b->layout, sizeof(a->layout)); /* orders ties, too, with any C library */
 }
 
 static int by_layouts(const void *va, const void *vb)
@@ -401,7 +409,8 @@ static void details(struct search_state *s)
 	}
 }
 
-/* Layouts near the best are planned out of families that are still queued, or that were lost as a whole: these have them too. */
+/* Corrects the counts. Layouts near the best are planned although their families are still queued or were dropped as a
+ * whole, so they are counted there too. */
 static void count_once(struct search_result *r)
 {
 	int64_t more = r->nfound + r->left - r->layouts, taken;

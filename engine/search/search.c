@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The search.  Layouts that differ in the order of units and in keys of other sections only are a family.  Small plans, its probe, say
- * what a layer of it costs, and a micro-batch, and a step (families.c).  They serve its relatives too: families with another choice of
- * one strategy, or with other numbers of replicas and stages.  Families that cannot fit are dropped; the most promising is opened,
- * into its relatives with each value of the keys.  Those are probed themselves when it is their turn, and the most promising layout is
- * planned whole.  What that took beside its guess corrects the guesses of layouts like it.  The search ends when no other can be
- * faster than the best by its bound, when none is likely to come near it, or after so many plans.
- * Then what differs from one of the best in one point is probed. The most promising are planned too, as long as that helps.
- * The order of a layout's units takes a plan of all its layers: it is made when the layout is next.
+ * The search. Layouts that differ only in the order of units and in keys of other sections are a family. Small plans of
+ * it, its probe, show what a layer costs, a micro-batch, and a step (families.c). They serve its relatives too:
+ * families with another choice of one strategy, or with other numbers of replicas and stages.
  *
- * Rounds have a fixed size, so what is looked at does not depend on the number of processors.
+ * Families that cannot fit are dropped. The most promising family is opened: replaced by its relatives with each value
+ * of the keys. These are probed themselves when it is their turn, and the most promising layout is planned whole. The
+ * ratio of the planned time to the guess then corrects the guesses of similar layouts. The search ends when no other
+ * layout can be faster than the best by its bound, or when none is likely to come near it. It also ends after a given
+ * number of plans.
+ *
+ * Then the layouts that differ from one of the best in one point are probed. The most promising are planned too, as
+ * long as that helps. The order of a layout's units needs a plan with all its layers, so it is computed only when the
+ * layout is next.
+ *
+ * Rounds have a fixed size, so the layouts that are looked at do not depend on the number of processors.
  */
 #include <config.h>
 #include "engine/models/model.h"
@@ -20,16 +25,16 @@
 #include <string.h>
 
 #define ROUND 16
-#define ROUND_MOST 256 /* of the kinds that need no plan, or many small ones at once */
+#define ROUND_MOST 256 /* for kinds that need no plan, or many small ones at once */
 #define EAGER \
-	0.93 /* a layout likely to be the best is planned before what may take this much less by an optimistic guess */
-#define LONGEST_PERIOD 6  /* layers of a small plan */
-#define CLOSE 1.01        /* beside the best: of its neighbours what is guessed to take longer is not planned */
-#define MUCH_PATIENCE 1.3 /* as long as few layouts were planned whole */
+	0.93 /* factor of the key of a layout that is likely the best: it precedes optimistic guesses above this */
+#define LONGEST_PERIOD 6  /* most layers of a period in a small plan */
+#define CLOSE 1.01        /* times the best: its neighbours with a longer guess are not planned */
+#define MUCH_PATIENCE 1.3 /* in place of PATIENCE while few layouts have been planned whole */
 #define PATIENCE \
-	1.03 /* beside the best: what is guessed to take longer is not looked at, if there is a limit of tries */
+	1.03 /* times the best: with a limit of tries, the search does not look at layouts that have a longer guess */
 
-/* -- a family's layouts ------------------------------------------------------------------------------------------------------------ */
+/* -- a family's layouts -------------------------------------------------------------------------------------------- */
 static const char *staged_refused(const struct search_state *s, const struct space_layout *l)
 {
 	const char *why = NULL;
@@ -42,7 +47,7 @@ static const char *staged_refused(const struct search_state *s, const struct spa
 
 static const struct order_probe without_waits = { .bubble_of = 1, .chunks = 1 };
 
-/* As long as nobody knows its order of units, it is taken for one without waits. */
+/* Queues a layout. Until its order of units is known, it is assumed to have no waits. */
 static void queue_layout(struct search_state *s, const struct space_layout *l, int64_t probe)
 {
 	const struct probe *p = &s->probes[probe];
@@ -64,7 +69,7 @@ static void queue_layout(struct search_state *s, const struct space_layout *l, i
 	hd_search_push(s, &it);
 }
 
-/* All that differ from l in the choices of stages. */
+/* Queues all layouts that differ from l in the choices of stages, from strategy i on. */
 static void queue_staged(struct search_state *s, const struct space_layout *l, int64_t probe, int i)
 {
 	const struct space *of = s->e.space;
@@ -80,7 +85,7 @@ static void queue_staged(struct search_state *s, const struct space_layout *l, i
 		queue_staged(s, &mine, probe, i + 1);
 }
 
-/* In how many points they are alike; those of stages count twice. */
+/* Returns in how many points two layouts are alike; those of stages count twice. */
 static int likeness(const struct space *of, const struct space_layout *a, const struct space_layout *b)
 {
 	int n = 0;
@@ -96,7 +101,8 @@ static int likeness(const struct space *of, const struct space_layout *a, const 
 	return n;
 }
 
-/* The order of units decides by how much a guess of memory is off. */
+/* Returns whether the choices of stages are the same. They decide the order of units, and so by how much a guess of
+ * memory is off. */
 static int same_order_of_units(const struct space *of, const struct space_layout *a, const struct space_layout *b)
 {
 	for (int i = 0; i < of->n; i++)
@@ -107,7 +113,7 @@ static int same_order_of_units(const struct space *of, const struct space_layout
 	return 1;
 }
 
-/* The layout that was planned whole and is most like l; NULL: there is none that had been guessed. */
+/* Returns the layout most like l among those that were guessed and planned whole, or NULL if there is none. */
 static const struct found_layout *most_like(const struct search_state *s, const struct space_layout *l)
 {
 	const struct found_layout *best = NULL;
@@ -125,7 +131,8 @@ static const struct found_layout *most_like(const struct search_state *s, const 
 	return best;
 }
 
-/* What a layout is likely to take, by its guess and how far off that of a layout like it was.  What is unlikely to fit is later. */
+/* Sets the key of a layout: its guess, corrected by how far off the guess of a similar layout was. A layout that is
+ * unlikely to fit comes later. */
 static void set_key(struct search_state *s, struct queued *it)
 {
 	const struct found_layout *like = most_like(s, &it->layout);
@@ -141,7 +148,7 @@ static void set_key(struct search_state *s, struct queued *it)
 	it->seen = s->out->nfound;
 }
 
-/* -> 0, or an error's code: it is refused. */
+/* Returns 0, or an error code if the order is refused. */
 static int guess_ordered(struct search_state *s, struct queued *it)
 {
 	const struct probe *p = &s->probes[it->probe];
@@ -191,7 +198,7 @@ static void open_values(struct search_state *s, const struct queued *v, int64_t 
 	free(l), free(p);
 }
 
-/* -- rounds -------------------------------------------------------------------------------------------------------------------------- */
+/* -- rounds -------------------------------------------------------------------------------------------------------- */
 static void evaluate(struct search_state *s, const struct queued *v, int64_t n)
 {
 	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
@@ -205,7 +212,7 @@ static void evaluate(struct search_state *s, const struct queued *v, int64_t n)
 	free(l), free(r);
 }
 
-/* Nothing that is left is likely to be better: a limited search ends. */
+/* Returns whether nothing that is left is likely to be better, so that a limited search ends. */
 static int is_hopeless(const struct search_state *s, const struct queued *it)
 {
 	double patience = s->out->nfits < ROUND ? MUCH_PATIENCE : it->kind == QUEUED_ORDERED ? PATIENCE : 1;
@@ -213,7 +220,8 @@ static int is_hopeless(const struct search_state *s, const struct queued *it)
 	return s->o->tries && !s->o->patient && it->key > patience * s->best;
 }
 
-/* Of each kind so many at once: those that cost most are chosen by all that the others have told. */
+/* The most entries of each kind in a round. Kinds that cost more have fewer, so each entry is chosen with more results
+ * of the others. */
 static const int64_t most_of[QUEUED_KINDS] = { ROUND / 2, 2 * ROUND, ROUND_MOST, ROUND / 4 };
 
 struct round {
@@ -221,7 +229,8 @@ struct round {
 	int64_t n[QUEUED_KINDS];
 };
 
-/* One that small plans cannot tell from it is planned or about to be: it is likely to be the same in all. */
+/* Returns whether a layout that small plans cannot tell from it was planned, or is about to be. The two are likely to
+ * be the same in all. */
 static int has_twin(const struct search_state *s, const struct round *r, const struct queued *it)
 {
 	if (hd_search_has_twin(s, it))
@@ -232,12 +241,12 @@ static int has_twin(const struct search_state *s, const struct round *r, const s
 	return 0;
 }
 
-/* 1: it is dealt with, lost or queued again. */
+/* Returns 1 if an entry is not to be taken now: it is known, or was dropped or queued again. */
 static int is_settled(struct search_state *s, const struct round *r, struct queued *it)
 {
 	int late = it->kind == QUEUED_ORDERED && (it->late || has_twin(s, r, it));
 
-	if (it->kind >= QUEUED_LAYOUT && hd_search_known(s, &it->layout)) /* the INI's own */
+	if (it->kind >= QUEUED_LAYOUT && hd_search_known(s, &it->layout)) /* it is the INI's own */
 		return 1;
 	if (it->bound >= s->best && !s->o->unbounded) {
 		hd_search_slower(s, it);
@@ -256,7 +265,8 @@ static int is_settled(struct search_state *s, const struct round *r, struct queu
 	return 0;
 }
 
-/* The most promising items; layouts whose bound is over the best are lost on the way.  -> how many. */
+/* Takes the most promising entries. Drops layouts on the way whose bound is not below the best. Returns how
+ * many were taken. */
 static int64_t take(struct search_state *s, struct round *r)
 {
 	int64_t taken = 0;
@@ -266,7 +276,7 @@ static int64_t take(struct search_state *s, struct round *r)
 	while (hd_search_pop(s, &it)) {
 		if (is_settled(s, r, &it))
 			continue;
-		/* Of twins the second waits for a round: what the first takes may say that they are the same. */
+		/* The second of two twins waits a round: the result of the first may show that they are the same. */
 		if (is_hopeless(s, &it) || r->n[it.kind] == most_of[it.kind] || (it.late && r->n[QUEUED_ORDERED])) {
 			hd_search_push(s, &it);
 			break;
@@ -281,7 +291,7 @@ static void rounds(struct search_state *s)
 {
 	struct round *r = hd_alloc(sizeof(*r));
 
-	int64_t before = s->out->nfound; /* the INI's own is no try */
+	int64_t before = s->out->nfound; /* the INI's own layout does not count as a try */
 
 	while ((!s->o->tries || s->out->nfound - before < s->o->tries) && take(s, r) > 0) {
 		if (r->n[QUEUED_FAMILY])
@@ -296,7 +306,7 @@ static void rounds(struct search_state *s)
 	free(r);
 }
 
-/* -- what is near the best ------------------------------------------------------------------------------------------------------------- */
+/* -- near the best ------------------------------------------------------------------------------------------------- */
 struct nearby { /* layouts, each once */
 	struct queued *v;
 	int64_t n;
@@ -340,7 +350,7 @@ static int is_allowed(const struct search_state *s, const struct space_layout *l
 	return hd_space_allows(s->e.space, i, l->size[i]) && !hd_search_refused(s, l, i);
 }
 
-/* A factor of two or three goes from one strategy to another. */
+/* Adds the layouts in which a factor of two or three moves from one strategy's size to another's. */
 static void near_sizes(struct search_state *s, const struct space_layout *best, struct nearby *to)
 {
 	const struct space *of = s->e.space;
@@ -359,7 +369,7 @@ static void near_sizes(struct search_state *s, const struct space_layout *best, 
 			}
 }
 
-/* All that differ from l in one point. */
+/* Adds all layouts that differ from l in one point. */
 static void near_one(struct search_state *s, const struct space_layout *l, struct nearby *to)
 {
 	struct space_layout *orders;
@@ -373,7 +383,7 @@ static void near_one(struct search_state *s, const struct space_layout *l, struc
 	near_sizes(s, l, to);
 }
 
-/* Those that small plans and their bounds do not exclude stay, with the numbers of their probes. */
+/* Probes the layouts of x, and keeps those that the small plans and their bounds do not exclude. */
 static void probe_near(struct search_state *s, struct nearby *x)
 {
 	struct space_layout *l = hd_alloc(((size_t)x->n + 1) * sizeof(*l));
@@ -399,7 +409,7 @@ static void probe_near(struct search_state *s, struct nearby *x)
 	free(l), free(p);
 }
 
-/* The most promising of them are planned whole. */
+/* Plans the most promising layouts of x whole. */
 static void plan_near(struct search_state *s, struct nearby *x)
 {
 	int64_t some = 0;
@@ -429,7 +439,8 @@ static int by_step(const void *va, const void *vb)
 	return a < b ? -1 : a > b; /* in the order in which they were found */
 }
 
-/* Of those that fit the fastest, at most `most`; of several that take as long, one.  -> how many. */
+/* Copies the fastest layouts that fit, at most `most`, and only one of several that take as long.
+ * Returns their number. */
 static int64_t fastest(const struct search_state *s, struct space_layout *to, int64_t most)
 {
 	const struct found_layout **v = hd_alloc(((size_t)s->out->nfound + 1) * sizeof(*v));
@@ -446,7 +457,8 @@ static int64_t fastest(const struct search_state *s, struct space_layout *to, in
 	return some;
 }
 
-/* Several of the best, since the way to a better one may begin at the second. */
+/* Plans the neighbours of the best layouts, as long as that finds a better one. It starts from several, since the way
+ * to a better layout may begin at the second best. */
 static void climb(struct search_state *s)
 {
 	enum { TIMES = 6, BEST = 3 };
@@ -465,8 +477,9 @@ static void climb(struct search_state *s)
 	}
 }
 
-/* -- the whole ------------------------------------------------------------------------------------------------------------------------- */
-/* As it is, if it has a layout; and as a point of the space, if it is one. What is found is at least as fast. */
+/* -- the whole ----------------------------------------------------------------------------------------------------- */
+/* Evaluates the INI as it stands, if it has a layout, and as a point of the space, if it is one. So the best found is
+ * at least as fast. */
 static void given(struct search_state *s)
 {
 	struct queued it = { .layouts = 1 };
@@ -478,7 +491,7 @@ static void given(struct search_state *s)
 		evaluate(s, &it, 1);
 }
 
-/* Nothing fits: how much is missing is known of the one that is guessed to need least when it is planned. */
+/* Nothing fits: plans the layout that is guessed to need the least memory, to know how much is missing. */
 static void plan_nearest(struct search_state *s)
 {
 	struct queued it = { .layout = s->nearest, .layouts = 1 };
@@ -497,7 +510,7 @@ static int is_period(const char *letters, size_t n, size_t layers, size_t period
 	return n % period == 0 || layers <= n;
 }
 
-/* Layers after which those with a window and those without repeat. */
+/* Returns the number of layers after which the pattern of layers with and without a window repeats. */
 static int64_t window_period(const struct hd_model *m)
 {
 	size_t n = m->window && m->window < m->seq && m->window_layers ? strlen(m->window_layers) : 0, period = 1;
@@ -516,9 +529,9 @@ static int64_t common(int64_t a, int64_t b)
 	return n;
 }
 
-/* How layers repeat: those with experts stand at intervals, behind those that have none, and so do those with a window.  Layers of a
- * pattern that is too long for a small plan count as if all had the window, which takes less: bounds stay bounds.  Of a model
- * that is refused plans say so. */
+/* Finds how layers repeat. Layers with experts are at intervals, after those at the beginning without experts, and so
+ * are layers with a window. If the pattern is too long for a small plan, all layers count as if they had the window.
+ * That takes less time, so bounds remain bounds. If the model is refused, its plans report it. */
 static void set_period(struct evaluator *e, struct hd_conf *conf)
 {
 	struct hd_model m = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/search/search.h - the fastest layout of a model on a machine, among those of a space.
+ * engine/search/search.h - finds the fastest layout of a model on a machine, among those of a space.
  */
 #ifndef HD_ENGINE_SEARCH_SEARCH_H
 #define HD_ENGINE_SEARCH_SEARCH_H
@@ -8,52 +8,55 @@
 #include <stdio.h>
 
 struct search_options {
-	const char *space;           /* its file, or the name of one that comes with heddle */
+	const char *space;           /* a file, or the name of a space that is installed with Heddle */
 	struct hd_conf *conf;        /* the INI; [train] and [model] are checked */
 	struct hd_plan_options plan; /* of a layout */
 	const struct hd_machine *machine;
 	const struct hd_style *style;
-	int64_t memory; /* bytes of a rank; 0: as the machine's file says, and if it does not, no limit */
-	int64_t tries;  /* layouts that are planned whole, at most; 0: all that bounds leave */
-	int patient;    /* so many, even if none is likely to be better than what was found */
-	int unbounded;  /* bounds leave all: for tests */
+	int64_t memory; /* bytes of a rank; 0: as the machine file says; if it says nothing, no limit */
+	int64_t tries;  /* the most layouts that are planned whole; 0: all that the bounds leave */
+	int patient;    /* uses up the tries, even if none is likely to be better than the best so far */
+	int unbounded;  /* bounds exclude nothing: for tests */
 };
 
 struct found_layout { /* a layout that was planned whole */
 	struct space_layout layout;
 	struct evaluated result;
-	double bound;                 /* what its step could not be shorter than */
-	double guess, guessed_memory; /* by small plans; 0: there was none */
+	double bound;                 /* lower bound of its step */
+	double guess, guessed_memory; /* from small plans; 0: there was no guess */
 	int fits, keys;               /* keys: hd_layout_keys */
 };
-struct lost_layouts { /* layouts that were not, and why */
+struct lost_layouts { /* layouts that were not planned whole, and why */
 	char why[240], example[200];
 	int64_t layouts;
 };
 #define HD_SEARCH_REASONS 40
 struct search_result {
 	struct space space;
-	struct found_layout *found; /* those that fit first, the fastest before others; then the others, by memory */
+	struct found_layout *found; /* first those that fit, the fastest first; then the others, by memory */
 	int64_t nfound, nfits;
-	struct lost_layouts lost[HD_SEARCH_REASONS]; /* the largest number first */
+	struct lost_layouts lost[HD_SEARCH_REASONS]; /* the reason with the most layouts first */
 	int nlost;
-	int64_t layouts, left;  /* all; those that nobody looked at, since there were more than tries */
-	struct evaluated given; /* of the INI as it is; its code is not 0 if there is none such */
+	int64_t layouts, left;  /* left: those not looked at, because there were more than tries */
+	struct evaluated given; /* the INI's own layout; its code is not 0 if there is none */
 	double limit;           /* of memory; 0: none */
-	double floor; /* bytes that all layouts need that were not planned for want of memory; 0: there is none such */
+	/* The smallest memory bound, in bytes, of the layouts that were dropped for lack of memory. 0:
+	 * there are none. */
+	double floor;
 };
 
-/* The same options give the same result, however many processors look for it.  Release out in either case. */
+/* Searches as the options say. The result does not depend on the number of processors. Release out in either case. */
 int hd_search(const struct search_options *o, struct search_result *out, struct hd_err *err);
 void hd_search_release(struct search_result *r);
 
-/* print.c: the table of the best, and why the others are not among them. */
+/* print.c: prints the table of the best, and why the others are not among them. */
 void hd_search_print(const struct search_result *r, int64_t top);
-/* [{"ini","step_seconds","memory_bytes","bound_seconds","reason"}], found ones in their order; a bound of 0: none was made. */
-json_t *hd_search_json(const struct search_result *r, int64_t top); /* the best so many */
-json_t *hd_search_lost_json(const struct search_result *r);         /* [{"reason","layouts","example"}] */
-void hd_search_print_lost(FILE *f, const struct search_result *r);  /* the same as a table */
-/* The INI of the best, with a line about how it was found. */
+/* Returns [{"ini","step_seconds","memory_bytes","bound_seconds","reason"}], the best `top` layouts in order. A
+ * bound_seconds of 0: no bound was computed. */
+json_t *hd_search_json(const struct search_result *r, int64_t top);
+json_t *hd_search_lost_json(const struct search_result *r);        /* returns [{"reason","layouts","example"}] */
+void hd_search_print_lost(FILE *f, const struct search_result *r); /* prints the same as a table */
+/* Returns the INI of layout l, malloc'ed, after a comment line with the text `about`, unless that is NULL. */
 char *hd_search_ini(const struct search_result *r, const struct space_layout *l, const char *about);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The file of a space, and what the user's INI says beside it.
+ * Reads the file of a space, and takes from the user's INI all that the search does not choose.
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -20,7 +20,7 @@ static const struct hd_option vary_keys[] = {
 	{ "values", HD_OPT_STR, 0, NULL, NULL, "with commas between them; the one that needs least memory first" },
 };
 
-/* Text with commas as a list of its parts, behind those of v. */
+/* Appends the parts of a text, between commas, to the *n strings of v. Returns the list. */
 static char **add_parts(char **v, const char *text, int *n)
 {
 	char *copy = hd_strdup(text), *rest = copy, *part;
@@ -50,7 +50,7 @@ static int sizes_of(struct hd_conf *c, struct hd_section *s, struct space_strate
 	return bad ? hd_section_fail(c, s, "size", err, HD_EINVAL, "%s is not LEAST..MOST", text) : HD_OK;
 }
 
-/* Whether an alternative of a choice says this key. */
+/* Returns whether an alternative sets this key, which has n characters. */
 static int says(const char *choice, const char *key, size_t n)
 {
 	const char *at = choice;
@@ -76,10 +76,11 @@ static int chosen(const struct space_strategy *s, const char *line)
 	return 0;
 }
 
-/* The user's sections: `base` gets the lines of all but strategies, and each strategy those that are not chosen. */
+/* Where the user's INI is being read. `base` gets all lines outside strategies. Each strategy gets the lines of its
+ * section whose keys are not chosen. */
 struct user_line {
 	struct space *space;
-	struct space_strategy *of; /* whose section it is in */
+	struct space_strategy *of; /* strategy whose section it is in, or NULL */
 	int strategy;
 };
 
@@ -148,7 +149,7 @@ static int strategy(struct hd_conf *c, struct hd_section *at, struct space *s, s
 	return HD_OK;
 }
 
-/* Which value an INI has without the search. */
+/* Returns the index of the value that the INI has without the search, or -1 if it is none of them. */
 static int plain_value(const struct space_key *k, struct hd_conf *user)
 {
 	char *section = hd_strdup(k->name), *dot = strrchr(section, '.');

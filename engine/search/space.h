@@ -1,77 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/search/space.h - what a search may vary: the strategies that a layout may use with their sizes, keys and order, and
- * keys of other sections.  It is data (conf/spaces/), so a strategy of one's own is searched like those that come along.
+ * engine/search/space.h - what a search may vary: the strategies that a layout may use with their sizes, keys and
+ * order, and keys of other sections. A space is data (conf/spaces/), so a user's own strategy is searched like those
+ * that come with Heddle.
  */
 #ifndef HD_ENGINE_SEARCH_SPACE_H
 #define HD_ENGINE_SEARCH_SPACE_H
 #include "engine/config/conf.h"
 
-#define HD_SPACE_MOST 8 /* strategies; and keys of other sections */
+#define HD_SPACE_MOST 8 /* most strategies, and most keys of other sections */
 
-struct space_alone { /* a strategy of this size and choice, and nothing else */
+struct space_alone { /* a strategy with this size and choice, used alone */
 	int64_t size;
-	int choice, refused, stages; /* stages: blocks are dealt to its axis */
-	int replicas;                /* each of its members has other sequences */
+	int choice, refused, stages; /* stages: blocks are distributed along its axis */
+	int replicas;                /* each member of its axis has different sequences */
 	char why[200];
 };
 struct space_strategy {
-	char *name; /* of the section: the user's, if his INI has one of this plugin */
+	char *name; /* of its section: the user's name, if the INI has a section with this plugin */
 	char *plugin;
 	char *kept; /* lines of the user's section that the search leaves as they are */
 	int64_t least, most;
-	char **choices;       /* "form=2.5d depth=2"; one that is empty, if there is nothing to choose */
-	int nchoices, nfirst; /* nfirst: those before what is tried with the best layouts alone */
+	char **choices;       /* such as "form=2.5d depth=2"; a single empty one if there is nothing to choose */
+	int nchoices, nfirst; /* nfirst: the first ones; the others are tried with the best layouts only */
 	int stages, replicas;
-	struct space_alone *alone; /* all sizes that divide the ranks, and all choices */
+	struct space_alone *alone; /* one for each size that divides the ranks and each choice */
 	int nalone;
 };
-struct space_key {     /* of another section */
+struct space_key {     /* a key of another section */
 	char *name;    /* "train.micro_batch" */
 	char **values; /* the first needs least memory */
-	int n, plain;  /* plain: the INI's, or the default; -1: none of them */
+	int n, plain;  /* plain: index of the INI's own value or of the default; -1: not among them */
 };
 struct space {
-	struct space_strategy strategies[HD_SPACE_MOST]; /* in the mesh order that is tried first */
+	/* Innermost first, in the order on the mesh that is tried first. */
+	struct space_strategy strategies[HD_SPACE_MOST];
 	struct space_key keys[HD_SPACE_MOST];
 	int n, nkeys;
 	int64_t ranks, layers; /* layers: of the model */
 	int64_t node;          /* ranks of a node */
-	char *name;            /* of the INI, for errors */
-	char *base;            /* it, without strategies */
+	char *name;            /* path of the INI, for errors */
+	char *base;            /* text of the INI without its strategies */
 };
 
-/* path: of a file, or the name of one of conf/spaces/.  conf: the user's, its [model] checked. */
+/* Reads a space. path: a file, or the name of one in conf/spaces/. conf: the user's INI, whose [model] is checked. */
 int hd_space_read(const char *path, struct hd_conf *conf, struct space *s, struct hd_err *err);
 void hd_space_release(struct space *s);
 
 /* One layout: a point of the space. */
 struct space_layout {
-	int64_t size[HD_SPACE_MOST]; /* 1: without this strategy */
+	int64_t size[HD_SPACE_MOST]; /* 1: this strategy is not used */
 	int choice[HD_SPACE_MOST];
-	int value[HD_SPACE_MOST]; /* of keys */
+	int value[HD_SPACE_MOST]; /* by key: index of its value */
 	int order[HD_SPACE_MOST]; /* strategies, innermost first: all of them, used or not */
 };
 
-/* NULL: that strategy is possible by itself with this size and choice; else why not. */
+/* Returns NULL if that strategy, used alone, is possible with this size and choice, else why it is not. */
 const char *hd_space_refuses(const struct space *s, int strategy, int64_t size, int choice);
 
-/* Whether the space has that strategy with this size. */
+/* Returns whether the space has that strategy with this size. */
 int hd_space_allows(const struct space *s, int strategy, int64_t size);
 
-/* The layout of an INI as a point of the space; 0: it is none. */
+/* Sets *out to the point of the space that is the layout of an INI. Returns 0 if there is none. */
 int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_layout *out);
 
-/* layout.c: its INI, malloc'ed, of the strategies that `with` has a bit for.  Key sets ("train.steps=1") come over it. */
+/* layout.c: Creates the INI of a layout with the strategies whose bits are set in `with`. The entries of sets
+ * ("train.steps=1") override its keys. */
 int hd_layout_conf(const struct space *s, const struct space_layout *l, unsigned with, const char *const *sets,
 		   int nsets, struct hd_conf **out, struct hd_err *err);
-int hd_layout_keys(const struct space *s, const struct space_layout *l);   /* that it chooses and that are not plain */
-char *hd_layout_line(const struct space *s, const struct space_layout *l); /* "t 8 form=2d, q 4; micro_batch=2" */
+/* Counts the keys that the layout sets: those of its choices, and varied keys that differ from the INI. */
+int hd_layout_keys(const struct space *s, const struct space_layout *l);
+/* Such as "t 8 form=2d, q 4; micro_batch=2". */
+char *hd_layout_line(const struct space *s, const struct space_layout *l);
 int hd_layout_same(const struct space *s, const struct space_layout *a, const struct space_layout *b);
-/* Whether each axis has as many members on a node as in the other: then nothing but the numbers of ranks differs. */
+/* Returns whether each axis has the same number of members on a node in both. Then they differ only in the numbers
+ * of their ranks. */
 int hd_layout_orders_alike(const struct space *s, const struct space_layout *a, const struct space_layout *b);
-int hd_layout_used(const struct space_layout *l, int i); /* it uses strategy i */
+int hd_layout_used(const struct space_layout *l, int i); /* returns whether it uses strategy i */
 
-/* Orders of the strategies that a layout uses, each but one of those that are alike: malloc'ed, *n of them, its own first. */
+/* Returns the orders of the strategies that a layout uses, malloc'ed, *n of them. Its own is first, and of orders that
+ * are alike there is one. */
 struct space_layout *hd_layout_orders(const struct space *s, const struct space_layout *l, int *n);
 
 #endif
