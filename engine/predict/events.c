@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The entries of a rank's program as events (events.h).
+ * Turns the entries of a rank's program into events (events.h).
  */
 #include <config.h>
 #include "engine/base/hash.h"
@@ -12,22 +12,22 @@
 #include <string.h>
 
 struct priced {
-	int64_t program; /* what follows is of the program of this number; another: it is of no use */
+	int64_t program; /* number of the program for which this is the price; for any other it is stale */
 	double seconds, more_flops;
 	double sent[HD_LINKS];
-	int32_t kind, number; /* of a movement */
+	int32_t kind, number; /* kind: HD_EVENT_ of a movement, HD_WORK_ of a kernel; number: a movement's price */
 };
 
-/* What was put off until all backwards have ended: begins where the update does. */
+/* Sums of gradients that the style puts off until all backwards have ended. They begin where the update does. */
 struct late {
 	double seconds;
 	int32_t queue;
 };
-struct wait_list { /* requests that are waited for at an entry, in their order; 0: none, else one more than the number */
+struct wait_list { /* requests that an entry waits for, in order, each as its number + 1; 0: none */
 	int32_t first, last;
 };
 struct wait_next {
-	int32_t to; /* of a request: the next in its list, or of those that are free */
+	int32_t to; /* the next request in its list, or in the list of free ones */
 };
 struct making {
 	struct event_source *s;
@@ -35,16 +35,16 @@ struct making {
 	struct events *to;
 	struct hd_stage_price *sum;
 	struct hd_unit_spans *spans;
-	struct hd_memory_use *use; /* by entry, with spans */
+	struct hd_memory_use *use; /* by entry; only with spans */
 	struct hd_again *again;
 	struct wait_list *waits; /* by entry */
 	struct wait_next *next;  /* by request */
 	size_t cap_next;
-	int32_t spare; /* the first request that is free, as in wait_list */
+	int32_t spare; /* the first free request, as in wait_list */
 	struct late late;
-	double compute;  /* since the last event */
-	uint32_t *known; /* by hash: one more than the number of such a length */
-	size_t room;     /* in `known`, a power of two */
+	double compute;  /* seconds of kernels since the last event */
+	uint32_t *known; /* hash table of kernel times: index in to->seconds + 1 */
+	size_t room;     /* size of `known`, a power of two */
 };
 
 void hd_event_source_begin(struct event_source *s, struct hd_plan *p, const struct hd_machine *m)
@@ -70,7 +70,7 @@ void hd_events_release(struct events *e)
 	free(e->v), free(e->prices), free(e->seconds);
 }
 
-/* -- lengths of kernels: all micro-batches have the same ---------------------------------------------------------------------- */
+/* -- lengths of kernels: all micro-batches have the same ----------------------------------------------------------- */
 static size_t place_of(const struct making *b, double seconds)
 {
 	uint64_t bits;
@@ -151,7 +151,7 @@ static struct event *event_start(struct making *b, int kind, int32_t number)
 	return e;
 }
 
-/* Within this stage, at once. */
+/* Starts a movement within this stage. Returns its request. */
 static int32_t start(struct making *b, double seconds, int32_t queue, int waits)
 {
 	struct event_price p = { .seconds = seconds, .queue = queue, .waits = waits };
@@ -159,7 +159,7 @@ static int32_t start(struct making *b, double seconds, int32_t queue, int waits)
 	return event_start(b, HD_EVENT_START, price_new(b, &p))->request;
 }
 
-/* -- movements --------------------------------------------------------------------------------------------------------------- */
+/* -- movements ----------------------------------------------------------------------------------------------------- */
 static int kind_of(const struct hd_plan *p, const struct node *n)
 {
 	if (!hd_over_stages(p, n->comm.group))
@@ -197,7 +197,8 @@ static const struct priced *movement_price(struct making *b, const struct node *
 	return at;
 }
 
-/* The first pull comes after the servers' update; sums of gradients may be put off.  -> the number of its price. */
+/* Returns the index of a movement's price, and its seconds in *took. The first pull waits for the servers' update, too.
+ * The style may put off sums of gradients. */
 static int32_t price_here(struct making *b, const struct node *n, const struct priced *at, double *took)
 {
 	struct event_price p = b->to->prices[at->number];
@@ -218,7 +219,7 @@ static int32_t price_here(struct making *b, const struct node *n, const struct p
 	return pull || late ? price_new(b, &p) : at->number;
 }
 
-/* -> its request; -1: none moves */
+/* Adds the event of a movement. Returns its request, or -1 if nothing moves. */
 static int32_t movement(struct making *b, const struct entry *x)
 {
 	const struct node *n = x->node, *maker = n->comm.kind == HD_COMM_RECV ? N(n->ins[0]->v.node) : n;
@@ -244,8 +245,8 @@ static int32_t movement(struct making *b, const struct entry *x)
 	return e->request;
 }
 
-/* Between the device's memory and the host's: beside kernels, and beside what ranks send each other.  Each way is a queue, behind
- * those of the groups. */
+/* Adds a transfer between the device's memory and the host's. Returns its request. It runs at the same time as kernels
+ * and as communication between ranks. Each direction has a queue; their numbers follow those of the groups. */
 static int32_t transfer(struct making *b, const struct node *n)
 {
 	int to_host = n->outs[0]->v.space == HD_SPACE_HOST;
@@ -295,7 +296,7 @@ static void wait_here(struct making *b, size_t entry)
 	}
 }
 
-/* -- kernels --------------------------------------------------------------------------------------------------------------------- */
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
 static const struct priced *kernel_price(struct making *b, const struct entry *x)
 {
 	int adds = x->type == HD_ENTRY_ACC;
@@ -320,7 +321,7 @@ static void compute(struct making *b, const struct entry *x)
 	b->sum->more_flops += at->more_flops;
 }
 
-/* A layer that is recomputed whole: before its backward. */
+/* Adds the recomputation of a whole layer before its backward. */
 static void again(struct making *b, const struct entry *x)
 {
 	struct hd_again *a = b->again;
@@ -340,13 +341,13 @@ static void again(struct making *b, const struct entry *x)
 	}
 }
 
-/* -- the program ------------------------------------------------------------------------------------------------------------------- */
+/* -- the program --------------------------------------------------------------------------------------------------- */
 static int same_unit(const struct hd_schedule_unit *a, const struct hd_schedule_unit *b)
 {
 	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
 }
 
-/* Entry i begins a unit, or is another one of it. */
+/* Records entry i in the spans: it begins a unit, or belongs to the last one. */
 static void mark(struct making *b, size_t i)
 {
 	struct hd_unit_spans *spans = b->spans;
@@ -379,7 +380,7 @@ static void add_entry(struct making *b, size_t i)
 		compute(b, x);
 }
 
-/* Nothing is added to it any more. */
+/* Frees the unused room, since nothing more is added. */
 static void shrink(struct events *to)
 {
 	to->v = realloc(to->v, to->n * sizeof(*to->v));

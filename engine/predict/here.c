@@ -40,7 +40,7 @@ static int64_t job_ranks(const struct hd_machine *m, const struct hd_plan *p)
 	return m->job ? m->job : p->ranks;
 }
 
-/* On one host. */
+/* Returns the ranks on one host. */
 static int64_t of_a_host(const struct hd_machine *m, int64_t ranks)
 {
 	return m->ranks_per_node < ranks ? m->ranks_per_node : ranks;
@@ -97,7 +97,8 @@ void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct
 		r->stages[i].idle = fmax(r->step - r->stages[i].compute - r->stages[i].exposed, 0);
 }
 
-/* What a rank's threads read of each other: nothing with one thread, `launch` with as many as there are cores. */
+/* Returns the additional seconds of a launch in which a rank's threads read what others of them wrote. That is 0 with
+ * as many threads as a measuring rank had, and `launch` with all cores. */
 static double of_team(const struct hd_machine *m)
 {
 	const struct hd_rates *r = m->rates;
@@ -106,7 +107,7 @@ static double of_team(const struct hd_machine *m)
 	return here > alone && all > alone ? r->launch * fmin((1 - alone / here) / (1 - alone / all), 1) : 0;
 }
 
-/* Rates are those of a GPU's first second: later it has less power for the same. */
+/* A GPU's rates are those of its first second. Later its products are slower, since its power is limited. */
 static double seconds(const struct hd_pricing *x, const struct hd_work *w, const char *name)
 {
 	double s = hd_work_seconds(x->m->rates, w, name, x->m->threads);
@@ -125,7 +126,7 @@ double hd_known_kernel(const struct hd_pricing *x, const struct node *n)
 	return hd_work_of(x->g, n, &w) ? seconds(x, &w, n->v.op->name) : 0;
 }
 
-/* A kernel that makes t in the accumulator adds as it goes, and was measured so. */
+/* A kernel that computes t in the accumulator adds as it computes, and was measured so. */
 double hd_known_added(const struct hd_pricing *x, const struct tensor *t, const struct tensor *to)
 {
 	struct hd_work w;
@@ -135,14 +136,14 @@ double hd_known_added(const struct hd_pricing *x, const struct tensor *t, const 
 		return -1;
 	if (x->g->at[t->id].root == x->g->at[to->id].root || !hd_work_added(t, &w))
 		return 0;
-	/* Most accumulators are added to by the kernels that make what is added.  So `accumulate` may have been measured of the loss
+	/* Most terms are added by the kernels that compute them. So `accumulate` may have been measured for the loss
 	 * alone, and a sum of two tensors moves the same bytes. */
 	s = seconds(x, &w, "accumulate");
 	add = seconds(x, &w, "add");
 	return add > 0 && (add < s || s <= 0) ? add : s;
 }
 
-/* Ranks that share a core take turns in each movement. */
+/* Returns the additional seconds of a movement between ranks that share a core: they take turns. */
 static double of_turns(const struct hd_machine *m)
 {
 	return m->ranks_per_node * m->threads > m->rates->cores ? m->rates->turn : 0;

@@ -27,8 +27,8 @@ void hd_pricing_end(struct hd_pricing *x)
 	x->layers = NULL;
 }
 
-/* -- kernels ---------------------------------------------------------------------------------------------------------------- */
-/* Of a node that runs in some steps alone: its part of each. */
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
+/* Returns the share of a node that counts for each step: less than 1 if it runs only every few steps. */
 static double of_steps(const struct node *n)
 {
 	return n->period > 1 ? 1 / (double)n->period : 1;
@@ -43,7 +43,8 @@ double hd_price_elements(const struct tensor *t)
 	return n;
 }
 
-/* Products of dims: those of the result that the first operand brings, those that the second does, and those summed over. */
+/* Returns the smallest extent of a product: of its rows, its columns, or what is summed over. Rows are the dims that
+ * only the first operand has, columns those that only the second has. Dims of all three tensors do not count. */
 static double smallest_extent(const struct node *n)
 {
 	const struct tensor *a = n->ins[0], *b = n->ins[1], *y = n->outs[0];
@@ -82,9 +83,10 @@ double hd_price_scores(const struct node *n)
 	return hd_price_elements(n->ins[0]) / (double)n->ins[0]->local[3] * (double)n->ins[1]->local[1];
 }
 
-/* Attention by kernels of their own, of all scores, also those that the causal mask hides: two products, the mask and softmax,
- * the dropout; in backward four products, the dropout, the softmax.  Bytes of a score that the products write and read, and that
- * the others do: forward write + read, 4 + 5; backward twice write + read, 5 + 6. */
+/* Returns the seconds of attention with separate kernels, for all scores, even those that the causal mask hides.
+ * Forward has two products, the mask with the softmax, and the dropout; backward has four products, the dropout and the
+ * softmax. Each product writes or reads 2 bytes a score. The other two kernels together move 4 + 5 bytes a score in
+ * forward, and 5 + 6 in backward. */
 static double scores_seconds(const struct hd_pricing *x, const struct node *n, int backward)
 {
 	double scores = hd_price_scores(n), width = (double)n->ins[0]->local[3], products = backward ? 4 : 2;
@@ -95,23 +97,26 @@ static double scores_seconds(const struct hd_pricing *x, const struct node *n, i
 	       2 * (x->m->kernel_latency + x->style->kernels * memory_seconds(x, (backward ? 5.5 : 4.5) * scores));
 }
 
-/* Bytes that the style's kernels move besides Heddle's own. */
+/* Returns the bytes that the style's kernels move in addition to Heddle's. */
 static double style_bytes(const struct hd_pricing *x, const struct node *n)
 {
 	int forward = n->v.phase & HD_UNIT_F || n->recompute_of;
 
 	if (x->style->norms_twice && (n->is->role == OP_ROLE_NORM || n->is->role == OP_ROLE_NORM_D))
 		return hd_work_bytes(x->g, n) - (double)hd_local_bytes(n->outs[0]);
+	/* forward: a mask; backward: the mask, and the gradient read and written */
 	if (x->style->dropout && n->is->role == OP_ROLE_ADD && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
-		return (forward ? 1 : 5) *
-		       hd_price_elements(n->outs[0]); /* a mask; or mask, gradient read and written */
-	/* the residual and what is added, and the sum; the masks of both ways */
+		return (forward ? 1 : 5) * hd_price_elements(n->outs[0]);
+	/* 6 bytes: the residual and the addend read, the sum written. With dropout also the masks of forward and
+	 * backward, and in backward the gradient read and written. */
 	if (x->style->epilogues_apart && forward && n->is->role == OP_ROLE_EINSUM && hd_attr_num(n->attr, "add", 0) > 0)
 		return (6 + (x->style->dropout ? (n->recompute_of ? 1 : 6) : 0)) * hd_price_elements(n->outs[0]);
-	/* in fp32: made, its maximum, less that, its exponential and sum, and all of it again for the gradient */
+	/* In fp32: the logits computed, their maximum, the difference to it, its exponential and sum, and all of it
+	 * again for the gradient. */
 	if (x->style->loss_apart && n->is->role == OP_ROLE_XENT)
 		return 40 * hd_price_elements(n->ins[0]);
-	/* made whole again, checked, clipped; cleared for the next step; 16 bits made of the master */
+	/* Gradients scaled back, checked, clipped, and cleared for the next step; 16-bit weights copied from the
+	 * master. */
 	if (x->style->optimizer_apart && n->is->role == OP_ROLE_UPDATE)
 		return 26 * hd_price_elements(n->ins[0]);
 	return 0;
@@ -122,8 +127,9 @@ static int is_attention(const struct node *n)
 	return n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_ATTENTION_D;
 }
 
-/* Beside its products a fused attention scales, compares, sums and rounds each score and takes its exponential, at a quarter of
- * the rate: 24 FLOPs, and 28 with its gradient.  It does so between the products, on the same data. */
+/* Returns the seconds that a fused attention takes in addition to its products. It scales, compares, sums and rounds
+ * each score and takes its exponential, which runs at a quarter of the rate. That is 24 FLOPs, or 28 in backward. It
+ * does so between the products, on the same data, so the times add up. */
 static double softmax_seconds(const struct hd_pricing *x, const struct node *n, double product_flops)
 {
 	int backward = n->is->role == OP_ROLE_ATTENTION_D;
@@ -132,7 +138,8 @@ static double softmax_seconds(const struct hd_pricing *x, const struct node *n, 
 	return (backward ? 28 : 24) * scores / x->m->flops_fp32;
 }
 
-/* A style's own fused attention reaches a share of the peak, which was measured of the whole kernel. */
+/* Returns the seconds of a fused attention. If the style has a share of the peak, that was measured for
+ * the whole kernel. */
 static double attention_seconds(const struct hd_pricing *x, const struct node *n, double flops)
 {
 	double share = x->style->attention_share[n->is->role == OP_ROLE_ATTENTION_D];
@@ -187,7 +194,8 @@ double hd_price_kernel(const struct hd_pricing *x, const struct node *n)
 	return of_steps(n) * kernel(x, n) + (is_attention(n) ? x->style->pass : 0);
 }
 
-/* A product adds to its accumulator as it goes; others read, add and write. */
+/* Returns the seconds of adding a term to an accumulator. A product adds as it computes; other terms are read,
+ * added and written. */
 double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e)
 {
 	const struct tensor *t = e->node->ins[e->input];
@@ -198,12 +206,12 @@ double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e)
 	if (t->v.node && N(t->v.node)->is->role == OP_ROLE_EINSUM) {
 		if (!x->style->apart)
 			return 0;
-		bytes = 10 * hd_price_elements(t); /* 16 bits read, 32 read and written */
+		bytes = 10 * hd_price_elements(t); /* 2 bytes read, 4 read and 4 written */
 	}
 	return x->style->kernels * (x->m->kernel_latency + memory_seconds(x, bytes));
 }
 
-/* -- movements -------------------------------------------------------------------------------------------------------------- */
+/* -- movements ----------------------------------------------------------------------------------------------------- */
 int hd_over_stages(const struct hd_plan *p, const struct group *g)
 {
 	for (uint32_t i = 0; i < g->n; i++)
@@ -242,7 +250,7 @@ static double rate(const struct hd_link *l, double bytes)
 	return l->bandwidth * hd_curve_at(&l->efficiency, bytes > 0 ? bytes : 1);
 }
 
-/* Of a rank's part of its node's cards. */
+/* Returns the rate of a rank's share of its node's cards. */
 static double card_rate(const struct hd_machine *m, double bytes)
 {
 	double share = (double)m->cards / (double)m->ranks_per_node;
@@ -250,7 +258,8 @@ static double card_rate(const struct hd_machine *m, double bytes)
 	return rate(&m->links[HD_LINK_NETWORK], bytes) * fmin(share, 1);
 }
 
-/* Bytes within a node and bytes out of it, at once. */
+/* Returns the price of sending bytes within a node and out of it at the same time. through: how many bytes the card's
+ * time is for: `out`, or more if several ranks send to one. */
 static struct hd_movement_price carried(const struct hd_machine *m, double within, double out, double through)
 {
 	struct hd_movement_price v = { .sent = { [HD_LINK_NODE] = within, [HD_LINK_NETWORK] = out } };
@@ -261,8 +270,8 @@ static struct hd_movement_price carried(const struct hd_machine *m, double withi
 	return v;
 }
 
-/* Rings, each of which passes through all members of a node and leaves it through another member's card.  Within the node
- * `sent` goes over each rank's link in any case. */
+/* Returns the price of rings. Each passes through all members of a node and leaves it through a different member's
+ * card. Within the node each rank's link carries `sent` in any case. */
 static struct hd_movement_price rings(const struct hd_pricing *x, struct hd_spread s, double sent)
 {
 	double out = s.nodes > 1 ? sent / (double)s.here : 0;
@@ -272,13 +281,14 @@ static struct hd_movement_price rings(const struct hd_pricing *x, struct hd_spre
 	return v;
 }
 
-/* From member to member: one of a node's sends all that it has to the next node. */
+/* Returns the price of sending from member to member. One member of each node sends all its bytes to the next node. */
 static struct hd_movement_price to_next(const struct hd_pricing *x, struct hd_spread s, double sent)
 {
 	return s.nodes > 1 ? carried(x->m, 0, sent, sent) : carried(x->m, sent, 0, 0);
 }
 
-/* Each to each, or all to one: those on other nodes through the card; several that send to one hinder each other. */
+/* Returns the price of sending from each member to each, or from all to one. Bytes for other nodes pass through the
+ * card. incast: all send to one, and so slow each other down. */
 static struct hd_movement_price to_all(const struct hd_pricing *x, struct hd_spread s, double members, double sent,
 				       double moved, int incast)
 {
@@ -292,7 +302,7 @@ static struct hd_movement_price to_all(const struct hd_pricing *x, struct hd_spr
 	return v;
 }
 
-/* What goes round passes n - 1 links, of which those between nodes are slower. */
+/* Returns the latency of a ring. It passes n - 1 links, and those between nodes are slower. */
 static double round_latency(const struct hd_pricing *x, double members, struct hd_spread s)
 {
 	double between = s.nodes > 1 ? fmin((double)s.nodes - (s.here > 1 ? 0 : 1), members - 1) : 0;
@@ -301,14 +311,16 @@ static double round_latency(const struct hd_pricing *x, double members, struct h
 	       (members - 1 - between) * x->m->links[HD_LINK_NODE].latency;
 }
 
-/* What goes up or down a tree: its lower levels are within nodes, and only those above are between them. */
+/* Returns the latency of a tree, up or down. Its lower levels are within nodes, and only those above are between
+ * them. */
 static double tree_latency(const struct hd_pricing *x, struct hd_spread s)
 {
 	return ceil(log2((double)s.here)) * x->m->links[HD_LINK_NODE].latency +
 	       ceil(log2((double)s.nodes)) * x->m->links[HD_LINK_NETWORK].latency;
 }
 
-/* Rings and trees of whole nodes, which hinder each other: at most what the machine was seen to reach. */
+/* Returns the least time of an all-reduce over whole nodes. Its rings and trees slow each other down, so the time is
+ * that of the highest rate that the machine was seen to reach. Returns 0 for other groups. */
 static double seconds_of_nodes(const struct hd_machine *m, struct hd_spread s, double sent)
 {
 	if (s.nodes < 2 || s.here < m->ranks_per_node)
@@ -330,8 +342,9 @@ static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const str
 	return faster;
 }
 
-/* A server's link carries what all workers send it, at once, or what it sends to each: the others wait for that one.  Tensors
- * are dealt to the servers by bytes and move in turns, so steadily the links of all servers work side by side. */
+/* Returns the price of a push to a parameter server, or of a pull. The server's link carries what all workers send to
+ * it at once, or what it sends to each; the others wait for it. Tensors are distributed to the servers by bytes and
+ * move one after the other. So in the steady state the links of all servers work in parallel. */
 static struct hd_movement_price of_server(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
 					  double sent)
 {
@@ -392,7 +405,7 @@ static struct hd_movement_price collective(const struct hd_pricing *x, const str
 	return v;
 }
 
-/* index 0 of a message's peer: the member it goes to. */
+/* Returns the price of a message between stages. n->comm.index is the coordinate of the stage that receives it. */
 static struct hd_movement_price message(const struct hd_pricing *x, const struct node *n, double sent)
 {
 	const struct hd_plan *p = x->g->plan;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The program of a rank, run on paper by one rank of each stage at once. Every entry has a price instead of a kernel.
+ * Simulates a step: runs the programs of one rank of each stage together, with a price in place of each entry's kernel.
  *
- * The other ranks of a stage do the same at the same time, so one stands for all of them: a collective within a stage
- * begins when it comes to it, and its queue is free.  What stages send to each other, and collectives over stages, are met
- * as in a run. A message is there when its sender has come to it and its links have carried it, a sum when the last member
- * has.  The entries are those of the run, in its order; waits stand where they stand there.
+ * The other ranks of a stage do the same at the same time, so one rank stands for all of them. A collective within a
+ * stage begins when this rank reaches it and its queue is free. Messages between stages and collectives over stages are
+ * matched as in a run. A message has arrived when its sender has reached it and its links have carried it. A collective
+ * begins when its last member has reached it. The entries are those of a run, in the same order, and so are the waits.
  *
- * Movements of a rank share its links, whatever their groups.  Kernels are slower while something moves, by the units that
- * moving takes.
+ * Movements of a rank share its links, whatever their groups. Kernels are slower while something moves, by the compute
+ * units that the movement takes.
  */
 #include <config.h>
 #include "engine/config/output_config.h"
@@ -37,16 +37,16 @@ struct sim {
 	struct hd_checkpoint_config saved;
 };
 
-/* -- the run --------------------------------------------------------------------------------------------------------------------- */
-struct replay { /* a stage's rank, on its way */
+/* -- the run ------------------------------------------------------------------------------------------------------- */
+struct replay { /* how far the rank of a stage has got */
 	const struct events *of;
 	size_t at;
 	double clock;
-	double *done;          /* by request: when the movement ends; < 0: it is met at key -done - 1 */
+	double *done;          /* by request: when the movement ends; < 0: it is a meeting with key -done - 1 */
 	double *queue;         /* by group id: when it is free */
 	double *length;        /* by request */
-	double busy[HD_LINKS]; /* until then a link carries what has been started */
-	double *until;         /* by link and group: of its part of it */
+	double busy[HD_LINKS]; /* when a link has carried all that has been started */
+	double *until;         /* by link and group: the same for the group's movements */
 };
 
 static struct stage_meeting *meeting_of(const struct sim *s, const struct event *e)
@@ -54,19 +54,20 @@ static struct stage_meeting *meeting_of(const struct sim *s, const struct event 
 	return &s->met[e->key];
 }
 
-/* Kernels that take so long alone: slower while a link is busy. */
+/* Returns when kernels end that take so long alone. They are slower while a link is busy. */
 static double computed(const struct sim *s, const struct replay *w, double compute)
 {
 	double until = w->clock, rate = 1 - s->m->overlap_cost, beside;
 
 	for (int i = 0; i < HD_LINKS; i++)
 		until = w->busy[i] > until ? w->busy[i] : until;
-	beside = (until - w->clock) * rate; /* as much is done until then */
+	beside = (until - w->clock) * rate; /* this much work is done until then */
 	return compute <= beside ? w->clock + compute / rate : until + compute - beside;
 }
 
-/* Groups share a link alike: what begins beside n others takes n + 1 times as long, and at most until the link has carried all
- * that has been started.  A group's own movements follow each other. */
+/* Puts a movement on a link. Returns by how much it is delayed there. Groups share a link equally: a movement that
+ * begins while n others are under way takes n + 1 times as long. It ends at the latest when the link has carried all
+ * that has been started. A group's own movements follow each other. */
 static double carried_at(struct replay *w, const struct event_price *e, int link, size_t ngroups, double from)
 {
 	double *until = &w->until[(size_t)link * ngroups], left = w->busy[link] > from ? w->busy[link] - from : 0,
@@ -128,7 +129,8 @@ static void begin(struct sim *s, struct replay *w, const struct event *e)
 	}
 }
 
-/* When the movement of a request ends, and when its last member came to it; < 0: somebody has yet to come. */
+/* Returns when the movement of a request ends, or < 0 if a member has yet to reach it. *met: when its last
+ * member reached it. */
 static double ends(const struct sim *s, const struct replay *w, const struct event *e, double *met)
 {
 	double done = w->done[e->request];
@@ -144,7 +146,7 @@ static double ends(const struct sim *s, const struct replay *w, const struct eve
 	return t->come < (all ? all : 1) ? -1 : t->last + w->length[e->request];
 }
 
-/* A unit begins, and the one before ends; key: which, or behind the last. */
+/* Records that the unit `key` begins and the one before it ends. After the last unit, key is the number of units. */
 static void mark_time(struct hd_unit_spans *spans, int64_t key, double clock)
 {
 	if (!spans)
@@ -163,7 +165,7 @@ static void mark_wait(struct hd_unit_spans *spans, double from, double to)
 	spans->waits[spans->nwaits++] = (struct hd_unit_span){ .from = from, .to = to };
 }
 
-/* -> 1: it went on. */
+/* Runs a rank until it waits for a rank that has yet to get there, or to the end. Returns 1 if it got any further. */
 static int advance(struct sim *s, struct replay *w, struct hd_stage_price *sum, struct hd_unit_spans *spans)
 {
 	int moved = 0;
@@ -178,14 +180,14 @@ static int advance(struct sim *s, struct replay *w, struct hd_stage_price *sum, 
 			if (until < 0)
 				return moved;
 			sum->compute += now - w->clock - before;
-			met = met > now ? met : now; /* up to there this rank waits for others, then for the links */
+			met = met > now ? met : now; /* until then this rank waits for others, and then for the links */
 			until = until > met ? until : met;
 			sum->idle += met - now;
 			sum->exposed += until - met;
 			mark_wait(spans, now, until);
 			w->clock = until;
 		} else {
-			sum->compute += now - w->clock - before; /* by what moved beside */
+			sum->compute += now - w->clock - before; /* the delay by movements under way */
 			w->clock = now;
 			if (e->kind == HD_EVENT_MARK || e->kind == HD_EVENT_END)
 				mark_time(spans, e->kind == HD_EVENT_END && spans ? (int64_t)spans->nunits : e->key,
@@ -231,7 +233,8 @@ static int walk_all(struct sim *s, struct hd_err *err)
 				       (long long)(n - ended), (long long)n);
 }
 
-/* Memory of a rank that nobody plans: of the device, of libraries, and of each communicator that it moves something over. */
+/* Returns the memory of a rank that is not planned: of the device, of libraries, and of each communicator
+ * that it uses. */
 static double beside_plan(const struct sim *s, const struct events *of)
 {
 	char *seen = hd_alloc(s->p->ngroups + 1);
@@ -246,7 +249,8 @@ static double beside_plan(const struct sim *s, const struct events *of)
 	return bytes;
 }
 
-/* Kernels of a device with memory of its own have theirs in what its machine says of libraries. */
+/* Adds the working memory of kernels on a host. On a device with its own memory, the machine file counts that
+ * with the libraries. */
 static int add_scratch(const struct sim *s, struct hd_program *g, struct hd_err *err)
 {
 	return hd_machine_is_host(s->m) ? hd_program_scratch(g, hd_device_cpu(), s->m->threads, err) : HD_OK;
@@ -257,7 +261,7 @@ static int is_slow(const struct sim *s, int64_t rank)
 	return s->m->slow > 0 && s->m->slow_rank == rank;
 }
 
-/* The servers of a stage: what they hold, send and compute; the one that takes longest holds all workers. */
+/* Prices the servers of a stage: what they hold, send and compute. The one that takes longest delays all workers. */
 static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 {
 	const struct axis *a = hd_spare_axis(s->p);
@@ -297,7 +301,7 @@ static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 	return HD_OK;
 }
 
-/* The rank of a stage that is slow stands for all of it: the others wait for it in every sum. */
+/* Slows down the stage of the slow rank, since all others wait for it in every sum. */
 static void slow_down(const struct sim *s, int64_t coord, struct hd_stage_price *sum)
 {
 	const struct hd_plan *p = s->p;
@@ -346,9 +350,9 @@ static int stage(struct sim *s, int64_t coord, struct hd_program *g, struct hd_e
 	return HD_OK;
 }
 
-#define MOST_THREADS 4 /* each has the program of a stage in memory */
+#define MOST_THREADS 4 /* each holds the program of a stage in memory */
 
-/* Programs are built beside each other, and priced in their order. */
+/* Builds the programs of all stages in parallel, and prices them in order. */
 static int stages(struct sim *s, struct hd_err *err)
 {
 	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
@@ -383,7 +387,7 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 				       .spans = out->want_spans ? hd_alloc((size_t)n * sizeof(*out->spans)) : NULL };
 	HD_TRY(hd_checkpoint_config_read(p->conf, &s.saved, err));
 	hd_event_source_begin(&s.source, p, &mine);
-	if ((s.source.meetings + 1) * (p->micros + 1) > UINT32_MAX) { /* keys of events */
+	if ((s.source.meetings + 1) * (p->micros + 1) > UINT32_MAX) { /* keys of events are 32 bits */
 		hd_event_source_end(&s.source);
 		return hd_err_set(err, HD_EINVAL, "plan: %lld messages between stages x %lld micro-batches: too many",
 				  (long long)s.source.meetings, (long long)p->micros);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The INI of a style: section [style].
+ * Reads the INI of a style: section [style].
  */
 #include <config.h>
 #include "engine/config/conf.h"
@@ -93,7 +93,7 @@ int hd_style_read(const char *name, struct hd_style *s, struct hd_err *err)
 	char *path;
 
 	*s = hd_style_heddle;
-	if (!name || !strcmp(name, hd_style_heddle.name)) /* whatever is called so here: the program itself, perhaps */
+	if (!name || !strcmp(name, hd_style_heddle.name)) /* never a file of that name, which may be the program */
 		return HD_OK;
 	path = hd_installed_find("styles", name, err);
 	if (!path)

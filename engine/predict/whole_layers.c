@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole layers of a style (whole_layers.h).
+ * Work, messages and memory of styles that treat a layer as a whole (whole_layers.h).
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -15,7 +15,7 @@ static const struct node *maker(const struct node *n)
 	return t->v.node ? N(t->v.node) : NULL;
 }
 
-/* Forward's time of each block less that of what the plan makes again of it. */
+/* Adds the work of a node of forward to its block, or subtracts that of one which the plan itself recomputes. */
 static void count(const struct hd_pricing *x, const struct node *n, struct hd_again *a)
 {
 	const struct node *of = n->comm.kind ? maker(n) : n;
@@ -35,7 +35,7 @@ static void count(const struct hd_pricing *x, const struct node *n, struct hd_ag
 	}
 }
 
-/* Of layers: the first and the last block are no layers, and are not made again. */
+/* Only layers are recomputed: the first and the last block are none. */
 struct hd_again *hd_again_find(const struct hd_pricing *x)
 {
 	const struct hd_program *g = x->g;
@@ -58,7 +58,7 @@ struct hd_again *hd_again_find(const struct hd_pricing *x)
 	return a;
 }
 
-/* -- what a layer's parameters send as one ------------------------------------------------------------------------------------ */
+/* -- parameters of a layer that are sent as one -------------------------------------------------------------------- */
 static int is_of_parameters(const struct node *n)
 {
 	const struct tensor *t = n->ins[0];
@@ -70,8 +70,9 @@ static int is_of_parameters(const struct node *n)
 	return n->comm.kind == HD_COMM_ALL_GATHER && (!t->v.node || n->v.phase & HD_UNIT_U);
 }
 
-/* By group, block, and whether it is gathered for forward, for backward, or scattered.  What is gathered after the update is of
- * no block, and goes as one. */
+/* Returns the index of a movement in the array of hd_layers_sent: by group, block and direction. The direction
+ * is a gather for forward, a gather for backward, or a scatter. Gathers after the update have no block, and are
+ * sent as one. */
 static size_t part_of(const struct node *n)
 {
 	int way = n->comm.kind == HD_COMM_REDUCE_SCATTER ? 2 : !(n->v.phase & HD_UNIT_F);
@@ -98,15 +99,15 @@ double hd_layer_sent(const struct hd_pricing *x, const struct node *n)
 	return x->layers && is_of_parameters(n) ? x->layers[part_of(n)] : 0;
 }
 
-/* -- memory ------------------------------------------------------------------------------------------------------------------ */
-/* Of a node of forward, what its weights' gradients read: the norm's output, which is recomputed here. */
+/* -- memory -------------------------------------------------------------------------------------------------------- */
+/* Returns the bytes of a forward node that weight gradients read: the norm's output, which Heddle recomputes. */
 static double saved_for_weights(const struct node *n)
 {
 	return n->is->role == OP_ROLE_NORM ? 2 * hd_price_elements(n->outs[0]) : 0;
 }
 
-/* And all that is kept: the mask of the dropout that ends each half of a layer too. Of scores the softmax, its mask and what is
- * left of it. */
+/* Returns all bytes of a forward node that are kept in addition. After a norm that includes the mask of the dropout
+ * that ends each half of a layer. For scores these are the softmax, its mask and the result of the dropout. */
 static double saved_of(const struct hd_pricing *x, const struct node *n)
 {
 	if (n->is->role == OP_ROLE_NORM)
@@ -117,7 +118,8 @@ static double saved_of(const struct hd_pricing *x, const struct node *n)
 	return 0;
 }
 
-/* With train.recompute = full these exist of one layer, while its backward runs. */
+/* Returns these bytes for the layer that has most of them. With train.recompute = full they exist only while a
+ * layer's backward runs. */
 static double of_one_layer(const struct hd_pricing *x)
 {
 	const struct hd_program *g = x->g;
@@ -148,7 +150,8 @@ double hd_saved_besides(const struct hd_pricing *x)
 	if (p->config.recompute == HD_RECOMPUTE_FULL)
 		return of_one_layer(x);
 	bytes = hd_alloc(2 * (size_t)(p->chunks + 1) * sizeof(*bytes));
-	longer = bytes + p->chunks + 1; /* of these, until weights' gradients are made in units of their own */
+	/* The part of them that is kept until W, where weight gradients have units of their own. */
+	longer = bytes + p->chunks + 1;
 	for (size_t i = 0; i < g->nmine; i++)
 		if (g->mine[i]->v.phase == HD_UNIT_F && g->mine[i]->block >= 0) {
 			bytes[p->blocks[g->mine[i]->block].chunk] += saved_of(x, g->mine[i]);

@@ -11,17 +11,19 @@ static int64_t bytes_elsewhere(const struct hd_program *g, const struct tensor *
 	return g->at[t->id].root == root ? 0 : hd_local_bytes(t);
 }
 
-/* What only puts together or takes apart, and is not where the memory plan has put it, is copied: read and written once. */
+/* Returns the bytes that are copied by a node that only joins or splits tensors. What is not yet where the memory plan
+ * places it is read and written once. */
 static double copied(const struct hd_program *g, const struct node *n)
 {
 	const struct tensor *root = g->at[n->outs[0]->id].root;
 	int64_t bytes = 0;
 
-	if (n->is->role == OP_ROLE_ACCUMULATE) /* its entries have added */
+	if (n->is->role == OP_ROLE_ACCUMULATE) /* its terms have entries of their own */
 		return 0;
 	if (n->chooses.group || n->is->role == OP_ROLE_PICK)
 		return 2 * (double)bytes_elsewhere(g, n->ins[hd_piece_index(g, n, 0)], root);
-	if (n->v.nin == 1 || n->is->role == OP_ROLE_SYNC) /* a piece; or a gradient, whose home the other input says */
+	/* A piece; or a gradient, whose place the other input gives. */
+	if (n->v.nin == 1 || n->is->role == OP_ROLE_SYNC)
 		return g->at[n->ins[0]->id].root == root ? 0 : 2 * (double)hd_local_bytes(n->outs[0]);
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		bytes += bytes_elsewhere(g, n->ins[i], root);
@@ -41,7 +43,8 @@ double hd_work_bytes(const struct hd_program *g, const struct node *n)
 	return bytes;
 }
 
-/* Rows and columns of the result, and what is summed over; dims of all three operands are so many products. */
+/* Sets the rows and columns of the result, and the extent that is summed over. Dims that
+ * all three tensors have only multiply the number of products. */
 static void extents(const struct node *n, struct hd_work *w)
 {
 	const struct tensor *a = n->ins[0], *b = n->ins[1], *c = n->outs[0];
@@ -82,7 +85,7 @@ int hd_work_of(const struct hd_program *g, const struct node *n, struct hd_work 
 	return n->v.op->cost || !(n->is->flags & OP_FLAG_NAMES) || w->bytes > 0;
 }
 
-/* A product adds to its accumulator as it goes; others read, add and write. */
+/* A product adds to its accumulator as it computes; other terms are read, added and written. */
 int hd_work_added(const struct tensor *x, struct hd_work *w)
 {
 	*w = (struct hd_work){ .product = -1,
