@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether a machine was busy while it was measured: a rate that falls steeply with size.  Caches cost less than that.
+ * Detects that a machine was busy while it was measured: a rate then falls steeply as sizes grow. Caches cause smaller
+ * falls.
  */
 #include <config.h>
 #include "engine/rates/rates.h"
 #include <stdlib.h>
 
-#define FALL 4.0 /* times less, */
-#define SIZE 4.0 /* of what is at most so many times as large */
+#define FALL 4.0 /* a rate falls if it is so many times smaller */
+#define SIZE 4.0 /* at a size that is at most so many times larger */
 
 double hd_rates_fall(const struct hd_rate_points *p, size_t *from, size_t *to)
 {

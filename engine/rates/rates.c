@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Between what was measured: kernels along a line, rate over size, both by their logarithms. Products among the shapes,
- * each by how near it is (Shepard, A two-dimensional interpolation function for irregularly-spaced data, 1968).
+ * Interpolates between measured rates. The rate of a kernel is interpolated over its size, both as logarithms. The rate
+ * of a product is a mean over all measured shapes, weighted by how near each is. See Shepard, A two-dimensional
+ * interpolation function for irregularly-spaced data, 1968.
  */
 #include <config.h>
 #include "engine/rates/rates.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR 0.7 /* of log 2 of the size: points within it are one */
+#define NEAR 0.7 /* in log2 of the size: points nearer than this are merged */
 
 void hd_rates_destroy(struct hd_rates *r)
 {
@@ -79,13 +80,13 @@ static int is_near(const struct hd_rate_point *a, const struct hd_rate_point *b)
 	return between(b->at, a->at) < NEAR;
 }
 
-/* Of points from ... to - 1 the middle one by rate, at the mean of their sizes. */
+/* Returns the median rate of points from .. to - 1, at the geometric mean of their sizes. */
 static struct hd_rate_point one_of(struct hd_rate_point *v, size_t from, size_t to)
 {
 	struct hd_rate_point x = v[from];
 	double size = 0, *rates = hd_alloc((to - from) * sizeof(*rates));
 
-	for (size_t i = from; i < to; i++) { /* put in order as they come */
+	for (size_t i = from; i < to; i++) { /* an insertion sort */
 		size_t k = i - from;
 
 		size += log(v[i].at > 0 ? v[i].at : 1) / (double)(to - from);
@@ -174,7 +175,7 @@ static double kernel_rate(const struct hd_rates *r, const struct hd_rate_work *w
 
 double hd_rates_seconds(const struct hd_rates *r, const struct hd_rate_work *w)
 {
-	/* as large on the threads that measured as it is on these */
+	/* Scales the work to the threads that measured, so that each has the same part. */
 	double part = (double)r->threads / (double)w->threads, rate;
 
 	rate = w->product >= 0 ? product_rate(r, w, part) : w->bytes > 0 ? kernel_rate(r, w, part) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Measured rates in a machine's file:
+ * Reads and prints the measured rates of a machine file:
  *
  *	[measured]
  *	processor = ...
@@ -8,7 +8,7 @@
  *	[movement all-reduce]
  *	rate = 1e6:5e9, ...		; bytes that a rank sends : bytes/s
  *	[kernel NAME]
- *	fp32 = 1e6:12e9, ...		; bytes : bytes/s; of attention FLOPs per byte : FLOP/s
+ *	fp32 = 1e6:12e9, ...		; bytes : bytes/s; for attention FLOPs per byte : FLOP/s
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -48,7 +48,7 @@ static const struct hd_option movement_keys[] = {
 };
 
 /* -- reading ---------------------------------------------------------------------------------------- */
-/* "1024x384x384" -> three extents */
+/* Reads three extents, such as "1024x384x384". Returns 0 if the text is something else. */
 static int extents(char *text, struct hd_rate_point *x)
 {
 	double *to[] = { &x->rows, &x->columns, &x->summed };
@@ -61,7 +61,7 @@ static int extents(char *text, struct hd_rate_point *x)
 	return n == 3 && !p;
 }
 
-/* "SIZE:RATE" */
+/* Reads "SIZE:RATE", where the size of a product is its three extents. Returns 0 if the text is something else. */
 static int read_point(char *text, int product, struct hd_rate_point *x)
 {
 	char *colon = strchr(text, ':');
