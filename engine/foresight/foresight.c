@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Predicted beside measured.
+ * Compares the predicted step with the measured one.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -20,8 +20,8 @@
 
 enum { COMMUNICATION = HD_WORK_KINDS, STAGES, PARTS };
 struct both_times {
-	double predicted[PARTS], measured[PARTS], step[2]; /* seconds; of the step: predicted, measured */
-	size_t best;                                       /* of the traced steps: the one that was measured */
+	double predicted[PARTS], measured[PARTS], step[2]; /* in seconds; step: predicted, measured */
+	size_t best;                                       /* index of the traced step that was measured */
 };
 
 static const char *name_of(int part)
@@ -29,7 +29,7 @@ static const char *name_of(int part)
 	return part == COMMUNICATION ? "communication" : part == STAGES ? "waiting for stages" : hd_work_name(part);
 }
 
-/* A command of the program, of which a trace has each once a step. */
+/* Returns the part of the step that a command belongs to. A trace contains each command once a step. */
 static int part_of(const struct hd_program *g, const struct trace_event *e, size_t command)
 {
 	const struct node *n = g->commands[command].node;
@@ -41,7 +41,7 @@ static int part_of(const struct hd_program *g, const struct trace_event *e, size
 	return n ? hd_work_kind(n) : HD_WORK_ELEMENTWISE;
 }
 
-/* The fastest of the traced steps: what else the host did is in the others. */
+/* Measures the fastest of the traced steps, since the others contain other work of the host. */
 static void measure(const struct hd_program *g, struct both_times *p)
 {
 	size_t steps = g->ncommands ? g->ntrace / g->ncommands : 0, best = 0;
@@ -63,7 +63,8 @@ static void measure(const struct hd_program *g, struct both_times *p)
 	}
 }
 
-/* A rank that leaves its core to another is within a kernel or a communication: a trace has that time there. */
+/* Spreads the time of shared cores over kernels and communication. A rank that leaves its core to another is inside one
+ * of these, and a trace counts the time there. */
 static void share_cores(struct both_times *p, double busy, double more)
 {
 	for (int k = 0; k < STAGES && busy > 0; k++)
@@ -139,14 +140,16 @@ int hd_foresight_check(struct hd_conf *c, struct hd_err *err)
 	return err->code;
 }
 
-/* Some hosts move the cores of a virtual machine: then a rank's threads take longer or less long than the file says. */
+/* Logs a message if the host has moved the cores of a virtual machine since it was measured. A rank's threads then take
+ * more or less time than the file predicts. */
 static void say_if_moved(const struct hd_job *j, const struct hd_machine *m)
 {
 	double then = hd_machine_is_host(m) ? m->rates->exchange : 0, now;
 	cpu_set_t mine;
 	int cores = sched_getaffinity(0, sizeof(mine), &mine) ? 0 : CPU_COUNT(&mine);
 
-	/* Only threads of one rank exchange lines, and of fewer cores than were measured some may be nearer. */
+	/* Only the threads of one rank exchange cache lines. If a rank has fewer cores than were measured, these may be
+	 * nearer to each other. */
 	if (!(then > 0) || hd_comm_max(j->threads > 1 ? 0 : 1) > 0 || hd_comm_max(cores < m->rates->cores ? 1 : 0) > 0)
 		return;
 	now = hd_bench_exchange(j);
@@ -168,7 +171,7 @@ int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_
 
 	*out = NULL;
 	measure(g, &p);
-	if (!(p.step[1] > 0)) /* no step was traced, on all ranks alike */
+	if (!(p.step[1] > 0)) /* no step was traced; it is the same on all ranks */
 		return HD_OK;
 	if (hd_machine_open(machine, &m, err) >= 0 &&
 	    hd_simulate(j->plan[HD_JOB_TRAIN], &m, &hd_style_heddle, &r, err) >= 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A step of each stage in time.  What goes into the metrics is as fine as it is drawn, so a step of a thousand units takes no more
- * room than one of ten.
+ * A step of each stage as a timeline. The metrics store it only as finely as it is drawn, so a thousand units take no
+ * more room than ten.
  */
 #include <config.h>
 #include "engine/foresight/timeline.h"
@@ -19,7 +19,8 @@ static enum hd_page_work work_of(const struct hd_schedule_unit *u)
 	}
 }
 
-/* What the step takes behind the units of all stages: of work on cores that are shared; of a host, and between nodes. */
+/* Appends the part of the step after the units of all stages: work on shared cores, then time of the host and between
+ * nodes. Returns the number of spans. */
 static size_t rest_of(const struct hd_prediction *r, struct hd_page_span *to)
 {
 	double shared = fmin(r->ended + r->sharing, r->step);
@@ -49,14 +50,14 @@ struct hd_page_span *hd_planned_spans(const struct hd_prediction *r, int64_t sta
 	return v;
 }
 
-/* One after the other; what lies between two belongs to the later. */
+/* The spans follow each other; a gap between two is added to the later one. */
 void hd_traced_close_gaps(struct hd_page_span *v, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
 		v[i].from = v[i - 1].to;
 }
 
-/* Communication is waited for, as a plan has it. */
+/* Returns the spans of traced events, malloc'ed. Communication counts as waiting, as in a plan. */
 static struct hd_page_span *traced_spans(const struct trace_event *e, size_t n, double zero)
 {
 	struct hd_page_span *v = hd_alloc((n + 1) * sizeof(*v));
@@ -68,7 +69,7 @@ static struct hd_page_span *traced_spans(const struct trace_event *e, size_t n, 
 	return v;
 }
 
-/* Seconds of this rank's clock at which all ranks meet; 0 where they have one clock. */
+/* Returns when all ranks meet, in seconds of this rank's clock, or 0 if the ranks share one clock. */
 static double met_at(const struct hd_job *j)
 {
 	if (j->world.hosts == 1)
@@ -89,7 +90,7 @@ static char *planned_text(const struct hd_prediction *r, int64_t stage, double t
 	return text;
 }
 
-/* The rows that ranks have sent, in their order: of each stage the first. */
+/* Returns the rows of all stages. all: the text that each rank has sent; the first of each stage is used. */
 static json_t *rows_of(const struct hd_prediction *r, char **all, int ranks, double to)
 {
 	json_t *rows = json_array();
