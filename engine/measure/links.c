@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Movements between ranks, each kind by itself, all ranks at once.  Bytes are those that a rank sends, as the plan counts them, so
- * latency is in the rates of small ones.
+ * Measures movements between ranks: each kind by itself, all ranks at once. Bytes are those that a rank sends, as the
+ * plan counts them, so the rates of small movements include the latency.
  *
- * In a step a rank moves what it has just computed, which is in its own cache, to where nobody has looked for long.  So each time
- * is that of writing and moving, less that of writing alone, and takes the next part of the memory.  But what is gathered are
- * mostly parameters, which were written a step ago.
+ * In a step a rank moves what it has just computed, which is in its own cache, to memory that was last used long ago.
+ * So each time is that of writing and moving, minus that of writing alone, and each movement uses the next part of the
+ * memory. Gathers do not write first: they mostly move parameters, which were written a step ago.
  */
 #include <config.h>
 #include "engine/measure/measure.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGEST ((int64_t)16 << 20) /* bytes of a movement */
-#define EACH 0.06                   /* seconds for a size, about */
+#define LARGEST ((int64_t)16 << 20) /* bytes of the largest movement */
+#define EACH 0.06                   /* seconds that each size is measured for, about */
 
 static const uint32_t kinds[] = { HD_COMM_ALL_REDUCE, HD_COMM_REDUCE_SCATTER, HD_COMM_ALL_GATHER, HD_COMM_ALL_TO_ALL,
 				  HD_COMM_SHIFT };
 
-/* -> seconds of each time; 0: it failed */
+/* Returns the seconds of one movement, or 0 if it failed. */
 static double timed(struct hd_communicator *c, const struct hd_call *call, int64_t bytes, int times, int only_write)
 {
 	int64_t parts = LARGEST / bytes, written;
@@ -49,7 +49,7 @@ static double moved(struct hd_communicator *c, const struct hd_call *call, int64
 	return both > writing ? both - writing : 0;
 }
 
-/* Elements of the call, whose larger side has `bytes`. */
+/* Returns a call whose larger side has so many bytes. */
 static struct hd_call call_of(uint32_t kind, int64_t bytes, int n, float *memory)
 {
 	struct hd_call c = { .kind = kind, .dtype = HD_DTYPE_F32, .count = bytes / 4, .in = memory };

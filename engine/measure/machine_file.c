@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The machine file of what was measured: [machine] for what is not in the measured rates, by the best of them, then these.
+ * Writes the machine file: first [machine], from the best measured rates, for all that has no measured rate; then these
+ * rates.
  */
 #include <config.h>
 #include "engine/measure/measure.h"
@@ -27,7 +28,7 @@ static double best_of(const struct hd_rate_points *p)
 	return most;
 }
 
-/* "1e6:0.3, 1e8:0.9": shares of the best, by size; sizes grow. */
+/* Prints rates as shares of the best, by size: "1e6:0.3, 1e8:0.9". The sizes increase. */
 static void print_shares(FILE *to, const char *key, const struct hd_rate_points *p, double most)
 {
 	fprintf(to, "%s = ", key);
@@ -36,7 +37,7 @@ static void print_shares(FILE *to, const char *key, const struct hd_rate_points 
 	fprintf(to, "\n");
 }
 
-/* fp32 products of all kinds, by their FLOPs; four times as many begin a new point. */
+/* Prints the efficiency of fp32 products of all kinds, by their FLOPs, with a new point at each factor of four. */
 static void print_efficiency(FILE *to, const struct hd_rates *r)
 {
 	struct hd_rate_points p = { NULL, 0, 0 };
@@ -54,7 +55,8 @@ static void print_efficiency(FILE *to, const struct hd_rates *r)
 	free(p.v);
 }
 
-/* Of the best rate, without latency, which is charged beside.  What takes no longer than the first is as good as all latency. */
+/* Returns the share of the best rate that point i reaches without latency, which is charged separately. If it takes no
+ * longer than the first point, all of its time counts as latency. */
 static double share_of(const struct hd_rate_points *p, size_t i, double most)
 {
 	double seconds = p->v[i].at / p->v[i].rate - p->v[0].at / p->v[0].rate;
@@ -83,7 +85,7 @@ static double host_memory(void)
 	return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Bytes of one rank. */
+/* Returns the bytes of memory of one rank. */
 static double rank_memory(const struct hd_job *j)
 {
 	int64_t left;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rates of kernels as steps run them: each rank trains small models of its own for a few steps, and takes the time of each
- * command.  So operands are as cold, and caches, cores and memory as busy, as in a run; and a kernel that is not listed
- * anywhere, because it is new, is measured all the same.
+ * Measures rates of kernels as steps run them: each rank trains small models of its own for a few steps, and times each
+ * command. So operands are as cold, and caches, cores and memory as busy, as in a run. A new kernel is measured without
+ * being listed anywhere.
  */
 #include <config.h>
 #include "engine/bench/bench.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 
 enum { MOST_STEPS = 15 };
-#define LONG_ENOUGH 0.4 /* seconds of steps: fewer steps of a large model */
+#define LONG_ENOUGH 0.4 /* seconds of steps are enough, so a large model runs fewer of them */
 
 struct small_model { /* of this rank alone */
 	struct hd_conf *conf;
@@ -24,12 +24,12 @@ struct small_model { /* of this rank alone */
 	struct hd_program *g;
 	char *memory;
 	const struct hd_device_ops *device;
-	int idle;        /* another rank of the host computes */
-	double *seconds; /* of each command; of those that run as one, all of it at the first */
-	size_t *ends;    /* the command behind those that run as one with it */
+	int idle;        /* another rank of the host computes instead */
+	double *seconds; /* by command; those that run as one have their time at the first */
+	size_t *ends;    /* by command: the one after those that run as one with it */
 };
 
-/* Ids that depend on the position in the batch alone. */
+/* Fills in ids that depend only on the position in the batch. */
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	int64_t n = hd_local_count(t), vocab = g->plan->model.vocab;
@@ -118,7 +118,8 @@ static void take_time(void *ctx, const struct launch_time *t)
 	x->ends[t->from] = t->to;
 }
 
-/* Of a GPU: to wait for each launch would take as long as many of them, and let it rest. */
+/* Times the launches of a GPU in the order of a step. Waiting for each would take as long as many launches, and let
+ * the GPU rest. */
 static int time_launches(struct small_model *x, struct hd_run *run)
 {
 	x->seconds = hd_alloc(x->g->ncommands * sizeof(*x->seconds));
@@ -126,7 +127,8 @@ static int time_launches(struct small_model *x, struct hd_run *run)
 	return hd_bench_launches(x->g, run, take_time, x);
 }
 
-/* What whole steps of a GPU take longer than their launches.  The least of the small models: others are not steady enough. */
+/* Measures by how much longer whole steps of a GPU take than their launches. Keeps the minimum over the small models;
+ * larger ones are not steady enough. */
 static int time_the_host(struct hd_measuring *m, struct small_model *x, struct hd_run *run, int steps)
 {
 	double seconds[MOST_STEPS], kernels = 0, more;
@@ -152,12 +154,12 @@ static int work_of(const struct hd_program *g, const struct command *c, struct h
 	return 1;
 }
 
-struct stretch { /* of a long run of steps: those that begin from ... to, in seconds since it began */
+struct stretch { /* the steps of a long run that begin between from and to, in seconds since its start */
 	double from, to, sum;
 	int n;
 };
 
-/* Share of the time of all launches. */
+/* Returns the share of products in the time of all launches. */
 static double share_of_products(const struct small_model *x)
 {
 	double products = 0, all = 0;
@@ -173,8 +175,9 @@ static double share_of_products(const struct small_model *x)
 	return all > 0 ? products / all : 0;
 }
 
-/* A GPU computes as fast as it can for most of a second.  Then it has taken more power than it may, and its clock falls, rises and
- * falls again.  Rates are those of the first second.  What steps take longer later is what their products do. */
+/* Measures how fast products are after some seconds. A GPU computes as fast as it can for most of a second. Then it has
+ * taken more power than it may, and its clock falls, rises and falls again. Rates are those of the first second, and
+ * later steps take longer because their products do. */
 static int time_limits(struct hd_measuring *m, struct small_model *x, struct hd_run *run)
 {
 	struct stretch s[] = { { .from = 0.1, .to = 0.5 }, { .from = 1.5, .to = 4 } };
@@ -188,7 +191,7 @@ static int time_limits(struct hd_measuring *m, struct small_model *x, struct hd_
 		double before = at;
 
 		HD_TRY(step(x, run, 0, 0));
-		at = hd_comm_max(hd_seconds() - begin); /* all ranks make as many */
+		at = hd_comm_max(hd_seconds() - begin); /* so all ranks run the same number of steps */
 		for (int k = 0; k < 2; k++)
 			if (before >= s[k].from && before < s[k].to)
 				s[k].sum += at - before, s[k].n++;
@@ -199,7 +202,7 @@ static int time_limits(struct hd_measuring *m, struct small_model *x, struct hd_
 	return HD_OK;
 }
 
-/* -> steps that were traced */
+/* Runs steps of a small model and times their commands. Returns the number of traced steps. */
 static int run_model(struct hd_measuring *m, struct small_model *x, const struct hd_small_shape *s, struct hd_err *err)
 {
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1 };
@@ -208,7 +211,8 @@ static int run_model(struct hd_measuring *m, struct small_model *x, const struct
 
 	run.loss_scale = 1.0 / (double)(x->plan->batch * x->plan->micros * x->plan->model.seq);
 	hd_init_weights(x->g, 1, NULL);
-	for (int k = 0; k < 2 && seconds < LONG_ENOUGH && rc >= 0; k++) { /* the first takes memory and makes code */
+	/* The first allocates memory and generates code. */
+	for (int k = 0; k < 2 && seconds < LONG_ENOUGH && rc >= 0; k++) {
 		seconds = hd_seconds();
 		rc = step(x, &run, 0, 0);
 		seconds = hd_comm_max(hd_seconds() - seconds);
@@ -229,7 +233,7 @@ static int run_model(struct hd_measuring *m, struct small_model *x, const struct
 	return steps;
 }
 
-/* Of commands from ... to - 1 together: the median over the steps. */
+/* Returns the time of commands from .. to - 1 together: the median over the steps. */
 static double median(const struct hd_program *g, size_t from, size_t to, int steps)
 {
 	size_t each = g->ntrace / (size_t)steps;
@@ -245,8 +249,8 @@ static double median(const struct hd_program *g, size_t from, size_t to, int ste
 	return sums[steps / 2];
 }
 
-/* The same launches, by each rank and then by the team.  Rates only say what smaller parts cost: since they were measured, the
- * machine may have become faster or slower. */
+/* Records a launch by a rank alone, or compares it with the same launch by the team. The rates only give the ratio of
+ * the two, since the machine may have become faster or slower after they were measured. */
 static void take_launch(struct hd_measuring *m, const struct hd_work *w, const char *name, double seconds)
 {
 	struct hd_launches *x = m->launches;
@@ -292,8 +296,8 @@ static void take(struct hd_measuring *m, const struct hd_work *w, const char *na
 	}
 }
 
-/* Launches of one node behind each other are one kernel's, unless they ran as one with others; those that add up stand for
- * themselves.  -> behind those of command i */
+/* Returns the end of the commands that are one kernel with command i. Consecutive launches of a node are one kernel,
+ * unless they ran as one with others. Launches that accumulate are separate kernels. */
 static size_t end_of_kernel(const struct small_model *x, size_t i)
 {
 	const struct command *c = x->g->commands;
@@ -319,7 +323,8 @@ static void take_traced(struct hd_measuring *m, const struct small_model *x, int
 	}
 }
 
-/* Norms, sums, additions and updates read and write all of their operands once. */
+/* Adds the rate of a node. Norms, sums, additions and updates also give a rate of memory, since they read and write all
+ * of their operands once. */
 static void take_node(struct hd_measuring *m, const struct node *n, const struct hd_work *w, double seconds)
 {
 	int role = n->is->role;
@@ -330,7 +335,8 @@ static void take_node(struct hd_measuring *m, const struct node *n, const struct
 		hd_rates_add(m->memory, (struct hd_rate_point){ .at = w->bytes, .rate = w->bytes / seconds });
 }
 
-/* Those that ran as one have its time by their parts of the work.  So a plan, which knows each alone, has the rate of all. */
+/* Divides the time of commands that ran as one by their shares of the work. So a plan, which knows each of them alone,
+ * has the rate of all. */
 static void take_joined(struct hd_measuring *m, const struct small_model *x, size_t from, size_t to)
 {
 	const struct command *c = x->g->commands;
@@ -369,8 +375,8 @@ static void take_timed(struct hd_measuring *m, const struct small_model *x)
 	}
 }
 
-/* Of this process now, besides what is planned: what timing of products took has been given back.  Asked of the first models
- * alone, since code that is made for their products stays. */
+/* Returns the bytes that this process uses now in addition to the plan. The memory for timing products has been given
+ * back. Only the first models are asked, since code that was generated for products stays. */
 static double besides(const struct hd_measuring *m, const struct small_model *x)
 {
 	const struct hd_device_ops *d = m->j->device;
@@ -379,7 +385,7 @@ static double besides(const struct hd_measuring *m, const struct small_model *x)
 	return (double)(used - x->g->memory.persistent - x->g->memory.transient - (d->scratch ? d->scratch() : 0));
 }
 
-/* All ranks go on without a size that one of their devices has no room for. */
+/* Returns whether the model fits on the devices of all ranks. If it does not, all ranks skip it. */
 static int fits(struct hd_measuring *m, const struct small_model *x)
 {
 	int64_t left = 0;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The small models by which a machine is measured.  Each must be as large as what it stands for: a launch that is over before it
- * has filled a processor says nothing of one that fills it.
+ * The small models with which a machine is measured. Their launches must be as large as those that they stand for. A
+ * launch that ends before it has filled a processor tells nothing about one that fills it.
  */
 #include <config.h>
 #include "engine/measure/measure.h"
 
-/* The first on any machine, and all of --quick: one of each family */
+/* The first on any machine, and the only ones with --quick: one of each family. */
 static const struct hd_small_shape quick[] = {
 	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
 	{ "llama", 1, 64, 2, 64, 2, 256, "" },
 	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n", 1 },
 };
 
-/* Widths and lengths around those of models that fit on a host.  One has long sequences, two have kernels that the others lack, one
- * has a text at a time.  Others have shards of products: narrow heads, short sums. */
+/* Widths and lengths around those of models that fit on a host.  One has long sequences, two have kernels that the
+ * others lack, and one has micro-batches of one sequence.  Others have shards of products: narrow heads, short sums. */
 static const struct hd_small_shape of_host[] = {
 	{ "gpt2", 2, 128, 4, 128, 8, 256, "" },
 	{ "gpt2", 8, 256, 8, 128, 1, 512, "" },
@@ -28,8 +28,8 @@ static const struct hd_small_shape of_host[] = {
 	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n", 1 },
 };
 
-/* A GPU takes a hundredth of the time for the same.  So these have the widths of models of 0.1 to 70 billion parameters, micro-batches
- * of 4 to 64 thousand tokens, and shards of their products. */
+/* A GPU takes a hundredth of the time for the same work. So these have the widths of models of 0.1 to 70 billion
+ * parameters, micro-batches of 4 to 64 thousand tokens, and shards of their products. */
 static const struct hd_small_shape of_gpu[] = {
 	{ "gpt2", 1, 768, 12, 1024, 16, 50304, "" },
 	{ "gpt2", 1, 2048, 16, 2048, 4, 50304, "" },
@@ -63,7 +63,7 @@ int hd_small_is_hot(const struct hd_measuring *m, const struct hd_small_shape *s
 	return s == (m->quick ? &quick[0] : &of_gpu[4]);
 }
 
-/* Large products in fp32 take a GPU fifteen times as long, and few train in it. */
+/* Large products in fp32 take a GPU fifteen times as long as in bf16, and few models train in it. */
 int hd_small_in_fp32(const struct hd_measuring *m, const struct hd_small_shape *s)
 {
 	return hd_device_in_host(m->j->device) || s->embed * s->batch * s->seq <= 1024 * 8192;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a movement takes longer by ranks that share a core.
+ * Measures by how much longer a movement takes between ranks that share a core.
  *
- * In a movement a rank waits for the others, so those on its core take turns.  When its turn comes again, what its last kernel left in
- * the private cache of the core (L2) has made way for theirs, and its next kernel reads that from further away.  So it is a time for each
- * movement: what reading a part of L2 takes longer after other memory than after itself.  The others use more than the cache that
- * cores share (L3), where that is small.
+ * In a movement a rank waits for the others, so the ranks on its core take turns. Meanwhile their data replace what its
+ * last kernel left in the core's private cache (L2). When its turn comes again, its next kernel reads that from further
+ * away. So it is a time for each movement: the additional time of reading a part of L2 after other memory instead of
+ * after itself. The other memory is larger than the cache that cores share (L3), where that is small.
  */
 #include <config.h>
 #include "engine/measure/measure.h"
@@ -13,13 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Fitted: the part of L2 that a kernel would find again.  With a half, eight ranks on two cores were predicted best. */
+/* Fitted: the part of L2 that a kernel would find again is 1 / FOUND_AGAIN. With a half, eight ranks on two cores
+ * were predicted best. */
 #define FOUND_AGAIN 2
 #define USUAL_L2 (1 << 20)
-#define MOST_READ (64 << 20)    /* of others' memory: what ranks of usual models use between two turns */
-enum { ROUNDS = 15, LINE = 8 }; /* words of a cache line */
+#define MOST_READ (64 << 20)    /* bytes of others' memory, as ranks of usual models use between two turns */
+enum { ROUNDS = 15, LINE = 8 }; /* LINE: words of a cache line */
 
-/* -> seconds of reading n words; one of each line, or the loop would take longer than the memory */
+/* Returns the seconds of reading n words. It reads one word of each cache line, or the loop would take longer
+ * than the memory. */
 static double read_through(const volatile uint64_t *memory, int64_t n)
 {
 	double begin = hd_seconds();
@@ -29,7 +31,7 @@ static double read_through(const volatile uint64_t *memory, int64_t n)
 	return hd_seconds() - begin;
 }
 
-/* -> words of others' memory, all of which is read between two turns */
+/* Returns how many words of others' memory are read between two turns. */
 static int64_t words_of_others(int64_t l2)
 {
 	long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -48,7 +50,7 @@ int hd_measure_shared_cores(struct hd_measuring *m, struct hd_err *err)
 
 	memset(mine, 1, (size_t)(all / FOUND_AGAIN) * sizeof(*mine));
 	memset(others, 1, (size_t)between * sizeof(*others));
-	hd_comm_barrier(); /* rates are those while all cores work */
+	hd_comm_barrier(); /* as for the rates, all cores work at once */
 	for (int i = 0; i < ROUNDS; i++) {
 		read_through(others, between);
 		more[i] = read_through(mine, all / FOUND_AGAIN);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a launch takes longer by the threads of one rank than by as many ranks of one thread.
+ * Measures by how much longer a launch takes on the threads of one rank than on as many ranks of one thread.
  *
- * Each rank keeps what it has written in the cache of its core.  The threads of one rank read what others of them wrote, launch
- * by launch, and all wait for the last.  In launches of a hundred microseconds that is a tenth and more, in long ones it is
- * nothing.  So it is a time for each launch: small models run by all ranks, each alone, and then by one with all cores.
+ * Each rank keeps what it has written in the cache of its core. The threads of one rank read what others of them wrote,
+ * launch by launch, and all wait for the last. That adds a tenth or more to launches of a hundred microseconds, and
+ * nothing to long ones. So it is a time for each launch. Small models are run by all ranks, each alone, and then by one
+ * rank with all cores.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -15,9 +16,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 3 }; /* machines drift: the median of them */
+enum { ROUNDS = 3 }; /* the median of them counts, since machines drift */
 
-/* libgomp has counted the cores of a process that was bound to some of them, and lets threads beyond these sleep. */
+/* Returns whether this process may use all cores. If it was bound to some of them, libgomp has counted only these, and
+ * lets further threads sleep. */
 static int may_have_all(const struct hd_measuring *m)
 {
 	cpu_set_t mine;
@@ -36,7 +38,7 @@ static int run(struct hd_measuring *m, int threads, int by_team, struct hd_err *
 	return hd_comm_agree(err);
 }
 
-/* -> seconds more of a launch */
+/* Returns the additional seconds of a launch. */
 static double compare(struct hd_measuring *m, int threads, int team, struct hd_err *err)
 {
 	struct hd_launches x = { .team = team };
@@ -75,7 +77,7 @@ int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 
 	if (!hd_device_in_host(j->device) || hd_comm_max(team > threads && j->world.local_size > 1) <= 0)
 		return HD_OK;
-	/* Of ranks that share cores none has what a core can do. */
+	/* Ranks that share cores do not get all that a core can do. */
 	if (hd_comm_max((double)j->world.local_size * threads) > (double)team)
 		return HD_OK;
 	if (hd_comm_max(may_have_all(m) ? 0 : 1) > 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle machine.
+ * The command heddle machine.
  */
 #include <config.h>
 #include "engine/bench/bench.h"
@@ -16,12 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT 50.0 /* seconds after which no other size is begun */
+#define LIMIT 50.0 /* seconds after which no further size is begun */
 
-/* Of the program and its libraries: a model would decide it, and there is none. */
+/* This command has no INI: hd_start takes the defaults of [train] from this one. */
 static const char nothing[] = "[model]\n[data]\ntrain = none\n[train]\nseq = 1\nglobal_batch = 1\nsteps = 1\n";
 
-/* "cuda: GPU 0, its name (9.0), ...": what stands behind the first comma, before the parenthesis. */
+/* Copies a GPU's name out of "cuda: GPU 0, its name (9.0), ...": the text between the first comma and the
+ * parenthesis. */
 static void gpu(const struct hd_device_ops *d, char *to, size_t room)
 {
 	char *said = d->describe(), *name = strstr(said, ", ");
@@ -33,7 +34,7 @@ static void gpu(const struct hd_device_ops *d, char *to, size_t room)
 	free(said);
 }
 
-/* Of this host, as its ranks may use them: together, or each its own. */
+/* Returns the cores of this host that its ranks may use, whether they share them or each has its own. */
 static int64_t cores(const struct hd_job *j)
 {
 	int64_t most = sysconf(_SC_NPROCESSORS_ONLN), all = (int64_t)j->world.local_size * j->threads, mine;
@@ -89,7 +90,7 @@ static int open_device(struct hd_job *j, struct hd_err *err)
 	return HD_OK;
 }
 
-/* The best in each step of four in size. */
+/* Keeps only the best rate for each factor of four in size. */
 static void keep_best(struct hd_rate_points *p)
 {
 	struct hd_rate_points all = *p;
@@ -152,7 +153,8 @@ static int print(const struct hd_measuring *m, const struct hd_rate_points *memo
 	return err->code;
 }
 
-/* Three times that should be one.  Rates of ranks with several threads belong to one of them, or to a mixture. */
+/* Warns if the three times, which should be equal, differ. Rates of ranks with several threads then belong to one of
+ * them, or to a mixture. */
 static void warn_if_moved(const double *exchange)
 {
 	double least = INFINITY, most = 0;
@@ -179,7 +181,7 @@ static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
 	HD_TRY(hd_comm_agree(err));
 	about(m);
 	exchange[0] = hd_bench_exchange(m->j);
-	rc = hd_measure_programs(m, err); /* the first, while nothing else has taken memory */
+	rc = hd_measure_programs(m, err); /* first, while nothing else has taken memory */
 	settle(m->rates);
 	if (rc >= 0)
 		rc = hd_measure_team(m, err);
