@@ -12,7 +12,7 @@ static uint64_t factor_of(uint64_t word)
 	return (x ^ x >> 32) | 1;
 }
 
-/* n bytes, 8 at most, from byte `from` of the word on. */
+/* Returns the term of n bytes, at most 8, that begin at byte `from` of the word. */
 static uint64_t part(const char *bytes, int64_t n, int64_t from, uint64_t word)
 {
 	uint64_t x = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a process writes into a file, gathered in memory first: ranges of the file, those that touch joined.  The layout is found once,
- * by a first round of the same writes that only counts.  A long range lies in memory as it lies in the file's blocks, so
- * that it goes from there to the disk without being copied again.
+ * What a process writes into a file, gathered in memory first: ranges of the file, of which adjacent ones are joined.
+ * The layout is found once, by a first round of the same writes that only counts. A long range has the same alignment
+ * in memory as in the file's blocks, so it goes to the disk without another copy.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1 /* MAP_POPULATE */
+#define _GNU_SOURCE 1 /* MADV_HUGEPAGE */
 #endif
 #include "engine/tensorfile/image.h"
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PIECE (1 << 20) /* bytes: what one thread copies at a time */
+#define PIECE (1 << 20) /* bytes that one thread copies at a time */
 
 void hd_image_add(struct hd_image *m, int64_t at, int64_t n)
 {
@@ -51,7 +51,8 @@ static void join(struct hd_image *m)
 		abort();
 }
 
-/* Its pages are taken now: what is gathered then costs no more than reading and writing. */
+/* Joins the ranges and allocates their memory. All pages are touched now, so gathering costs no more than
+ * reading and writing. */
 int hd_image_open(struct hd_image *m, struct hd_err *err)
 {
 	void *p;
@@ -86,7 +87,7 @@ void hd_image_close(struct hd_image *m)
 	*m = (struct hd_image){ .n = 0 };
 }
 
-/* The range that has it; what follows the last one that was asked for is most often meant. */
+/* Returns the range that contains `at`, if one does. Most often it is the last range that was found, or the next. */
 static const struct hd_image_range *range_of(struct hd_image *m, int64_t at)
 {
 	size_t low = 0, high = m->n;

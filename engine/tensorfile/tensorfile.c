@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of the safetensors format: 8 bytes that say how long the header is, the header (JSON:
- * name -> dtype, shape, data_offsets), the data without gaps.
+ * Files of the safetensors format: 8 bytes with the length of the header, the header (JSON: name -> dtype, shape,
+ * data_offsets), and the data without gaps.
  *
- * Every rank makes the same plan, so offsets need no messages. Tensors stand in the order in which
- * they were added, those of wide types first. The format has no padding, and readers map tensors
- * in place, so each must begin at a multiple of its element's size.  tensorfile_read.c reads them.
+ * Every rank makes the same plan, so offsets need no messages. Tensors are in the order in which they were added, but
+ * wider types come first. The format has no padding, and readers map tensors in place, so each must begin at a multiple
+ * of its element's size. tensorfile_read.c reads the files.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -27,7 +27,7 @@ static const struct stored_type types[] = {
 	{ "I64", HD_DTYPE_I64, 64 },
 	{ "I32", HD_DTYPE_I32, 32 },
 	{ "U8", HD_DTYPE_U8, 8 },
-	/* Only known by their size. */
+	/* Only the size of these is known. */
 	{ "BOOL", 0, 8 },
 	{ "I8", 0, 8 },
 	{ "I16", 0, 16 },
@@ -204,7 +204,7 @@ static void seal(struct hd_tensorfile *f)
 
 int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f)
 {
-	seal((struct hd_tensorfile *)(uintptr_t)f); /* fills what is kept for later, changes no answer */
+	seal((struct hd_tensorfile *)(uintptr_t)f); /* only fills a cache, which changes no answer */
 	return f->total;
 }
 
@@ -227,8 +227,9 @@ static int write_all(int fd, const char *bytes, int64_t count)
 	return 0;
 }
 
-/* The system call and not posix_fallocate, which where a file system lacks it writes into each block. That
- * takes minutes for a large file, and then nothing is known about the next second either. */
+/* Reserves room with the system call, not with posix_fallocate. Where a file system does not support that,
+ * posix_fallocate writes into each block. That takes minutes for a large file, and even then nothing is known about
+ * the next second. */
 static int reserve(int fd, int64_t bytes)
 {
 	if (!fallocate(fd, 0, 0, bytes))
@@ -352,7 +353,7 @@ static int slice(struct hd_tensorfile *f, const char *name, uint32_t dtype, cons
 		s->off[i] = off ? off[i] : 0;
 		s->n[i] = n ? n[i] : t->shape[i] - s->off[i];
 		s->stride[i] = stride ? stride[i] : step;
-		step = (int64_t)((uint64_t)step * (uint64_t)s->n[i]); /* of no elements in all it may wrap */
+		step = (int64_t)((uint64_t)step * (uint64_t)s->n[i]); /* may wrap if the slice has no elements */
 	}
 	return check_range(f, t, s, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/tensorfile/tensorfile_impl.h - what planning, writing and reading a file share.
+ * engine/tensorfile/tensorfile_impl.h - what the planning, writing and reading of files share.
  */
 #ifndef HD_ENGINE_TENSORFILE_IMPL_H
 #define HD_ENGINE_TENSORFILE_IMPL_H
@@ -11,7 +11,7 @@
 
 struct stored_tensor {
 	char *name;
-	uint32_t dtype; /* 0: a type of the file that is unknown here */
+	uint32_t dtype; /* 0: a type in the file that Heddle does not use */
 	int ndim;
 	int64_t shape[HD_MAX_DIMS];
 	int64_t begin, bytes; /* begin: from the start of the data */
@@ -25,11 +25,11 @@ struct hd_tensorfile {
 	char *path;
 	int fd; /* -1: not open */
 	struct hd_past_cache past_cache;
-	uint64_t sum;           /* of what this process has written (bytes_sum.h) */
-	struct hd_image *image; /* where what is written goes; the caller's, or NULL */
+	uint64_t sum;           /* of the bytes that this process has written (bytes_sum.h) */
+	struct hd_image *image; /* where writes go, or NULL; belongs to the caller */
 	int writing;
-	char *header;        /* of a plan: with its length in front, padded; NULL: to be made */
-	int64_t data, total; /* bytes: where the data begins; of the file */
+	char *header;        /* of a plan: padded, with its length in front; NULL: not made yet */
+	int64_t data, total; /* data: byte where the data begin; total: bytes of the file */
 };
 struct stored_type {
 	const char *text;
@@ -38,10 +38,10 @@ struct stored_type {
 };
 
 const struct stored_type *hd_stored_type(const char *text); /* NULL: unknown */
-/* Bytes of a tensor; -1: more than a file can have, or a negative size. */
+/* Returns the bytes of a tensor, or -1 if they are more than a file can have or a size is negative. */
 int64_t hd_stored_bytes(int bits, int ndim, const int64_t *shape);
 struct hd_tensorfile *hd_tensorfile_new(void);
-/* Room for one more under this name; NULL: there is one already, or the name is not UTF-8. */
+/* Appends a tensor with this name. Returns NULL if there is one already, or if the name is not UTF-8. */
 struct stored_tensor *hd_stored_append(struct hd_tensorfile *f, const char *name);
 int hd_tensorfile_error(const struct hd_tensorfile *f, const char *doing, struct hd_err *err);
 void hd_tensorfile_set_path(struct hd_tensorfile *f, const char *path);

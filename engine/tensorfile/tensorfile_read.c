@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading a file of the safetensors format.  It is believed only as far as its header agrees with itself and its length.
+ * Reads files of the safetensors format. A file is trusted only as far as its header agrees with itself and with the
+ * length.
  */
 #include <config.h>
 #include "engine/tensorfile/bytes_sum.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #define HEADER_MAX 100000000        /* bytes; the limit of other readers */
-#define FARTHEST ((int64_t)1 << 62) /* bytes: no file is so long, and sums stay numbers */
+#define FARTHEST ((int64_t)1 << 62) /* bytes: no file is so long, and sums do not overflow */
 
 static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt, ...)
 	HD_PRINTF(4, 5);
@@ -64,7 +65,7 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	t->begin = begin;
 	t->bytes = end - begin;
 	type = hd_stored_type(dtype);
-	if (!type) /* nothing may ever ask for it */
+	if (!type) /* perhaps nothing ever reads it */
 		return 0;
 	t->dtype = type->dtype;
 	bytes = hd_stored_bytes(type->bits, t->ndim, t->shape);
@@ -86,7 +87,7 @@ static int by_begin(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Data without gaps and overlaps, as long as the file is. */
+/* Checks that the data have no gaps or overlaps, and are as long as the file is. */
 static int check_cover(struct hd_tensorfile *f, struct hd_err *err)
 {
 	struct stored_tensor **t = hd_alloc((f->n + 1) * sizeof(struct stored_tensor *));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Moving a slice of a row-major tensor between a file and strided memory.
+ * Moves a slice of a row-major tensor between a file and strided memory.
  *
- * Dims that are whole in the file and dense in memory are joined first. What is left is walked as
- * planes of the last two dims. A plane that is dense in memory moves as it is. Any other one goes
- * through a buffer of bounded size, gathered or scattered in tiles. So a transposed matrix
- * costs one cache line for many elements and one system call for many rows.
+ * Dims that are complete in the file and dense in memory are joined first. What is left is walked as planes of the last
+ * two dims. A plane that is dense in memory moves directly. Any other goes through a buffer of bounded size, gathered
+ * or scattered in tiles. So a transposed matrix costs one cache line for many elements and one system call for many
+ * rows.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -20,10 +20,11 @@
 #include <unistd.h>
 
 #define BUFFER (1 << 20)  /* bytes */
-#define DIRECT (1 << 16)  /* bytes of a row from which on a copy costs more than a call */
+#define DIRECT (1 << 16)  /* bytes of a row, from which on a copy would cost more than a system call */
 #define TILE 32           /* elements */
-#define AT_ONCE (4 << 20) /* bytes of one write past the page cache that are copied for it */
-/* Bytes of one that needs no copy. Between two writes the disk rests until this thread gets a core, and the steps use all of them. */
+#define AT_ONCE (4 << 20) /* most bytes of one write past the page cache if it needs a copy */
+/* Most bytes of one that needs no copy. Between two writes the disk rests until this thread gets a core, and the
+ * training steps use all cores. */
 #define AT_MOST (32 << 20)
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
 
@@ -107,7 +108,8 @@ void hd_past_cache_close(struct hd_past_cache *c)
 	*c = (struct hd_past_cache){ .fd = -1 };
 }
 
-/* Memory that a disk can read: the bytes themselves, or a copy of as many as there is room for. */
+/* Returns memory that the disk can read directly: the bytes themselves, or a copy of as many as fit. Sets *n to the
+ * bytes of this write. Returns NULL if there is no memory for a copy. */
 static const char *aligned(struct hd_past_cache *c, const char *bytes, int64_t *n)
 {
 	int as_is = (uintptr_t)bytes % HD_BLOCK == 0;
@@ -121,8 +123,8 @@ static const char *aligned(struct hd_past_cache *c, const char *bytes, int64_t *
 	return c->buffer ? memcpy(c->buffer, bytes, (size_t)*n) : NULL;
 }
 
-/* Whole blocks, at a place that is a multiple of them.  -> bytes written; the page cache takes the rest, and says what is
- * wrong. */
+/* Writes complete blocks at a multiple of their size. Returns the bytes written. The rest goes through the page cache,
+ * which reports any error. */
 static int64_t write_blocks(struct hd_past_cache *c, const char *bytes, int64_t count, int64_t at)
 {
 	int64_t done = 0;
@@ -185,8 +187,8 @@ static int through_cache(const struct slice_move *v, char *bytes, int64_t count,
 	return 0;
 }
 
-/* rows x cols elements of which row r is at `at` + r * pitch (elements) in the file; dense in
- * `bytes`. */
+/* Moves rows x cols elements. Row r is at element at + r * pitch in the file, and at element r *
+ * bytes_pitch in memory. */
 static int rows_at(const struct slice_move *v, char *bytes, int64_t rows, int64_t cols, int64_t pitch, int64_t at,
 		   int64_t bytes_pitch)
 {
@@ -199,11 +201,11 @@ static int rows_at(const struct slice_move *v, char *bytes, int64_t rows, int64_
 }
 
 struct plane {
-	int64_t rows, cols, pitch; /* pitch: elements of a whole row in the file */
-	int64_t sr, sc;            /* strides of memory */
+	int64_t rows, cols, pitch; /* pitch: elements of a complete row in the file */
+	int64_t sr, sc;            /* strides of rows and columns in memory */
 };
 
-/* An image is being laid out: where the bytes go is all that matters. */
+/* Returns whether an image is being laid out, so that only the places of the bytes matter. */
 static int counts(const struct slice_move *v)
 {
 	return v->s->image && !v->s->image->memory;
@@ -240,7 +242,7 @@ static int move_plane(const struct slice_move *v, const struct plane *p, char *m
 	return staged(v, p, mem, at);
 }
 
-/* Joins a dim with the next inner one where that is whole and memory steps on evenly. */
+/* Joins a dim with the next inner one if that is complete and memory is evenly strided over both. */
 static void join_dims(struct hd_slice *s)
 {
 	int d = 0;
@@ -264,7 +266,7 @@ static void join_dims(struct hd_slice *s)
 	s->ndim = s->ndim ? d + 1 : 0;
 }
 
-/* All planes: an odometer over the dims outside. */
+/* Moves all planes: an odometer over the outer dims. */
 static int move_planes(const struct slice_move *v, char *mem)
 {
 	const struct hd_slice *s = v->s;

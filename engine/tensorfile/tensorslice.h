@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/tensorfile/tensorslice.h - moving a slice of a row-major tensor between a file and strided memory.
+ * engine/tensorfile/tensorslice.h - moves a slice of a row-major tensor between a file and strided memory.
  */
 #ifndef HD_ENGINE_TENSORSLICE_H
 #define HD_ENGINE_TENSORSLICE_H
 #include "engine/tensorfile/image.h"
 
-/* The file once more, past the page cache. A long write costs the processor a copy into the buffer, and the disk is busy from
- * the first byte on. */
+/* The file, opened once more to write past the page cache. A long write costs the processor at most a copy into the
+ * buffer, and the disk is busy from the first byte on. */
 struct hd_past_cache {
-	int fd;       /* -1: this file system has no such thing */
+	int fd;       /* -1: this file system does not support it */
 	char *buffer; /* aligned; NULL: not needed yet */
 };
 
 struct hd_slice {
 	int fd;
-	struct hd_past_cache *past_cache; /* writing; or NULL */
-	struct hd_image *image;           /* what is written goes there instead; or NULL */
-	uint64_t *sum;                    /* of the bytes that are written to the file, added up; or NULL */
-	int64_t base;                     /* bytes: where the tensor begins in the file */
+	struct hd_past_cache *past_cache; /* for writing, or NULL */
+	struct hd_image *image;           /* where writes go instead, or NULL */
+	/* The sum of the bytes that are written to the file is added to it; or NULL. */
+	uint64_t *sum;
+	int64_t base; /* byte where the tensor begins in the file */
 	/* dtypes: equal, or memory HD_DTYPE_F32 and stored HD_DTYPE_BF16 (HD_DTYPE_F16: reading only) */
 	uint32_t stored, memory;
 	int ndim;                                 /* 0: a scalar */
@@ -27,15 +28,15 @@ struct hd_slice {
 };
 struct hd_slice_fault {
 	int code;                 /* errno; 0: the file ended */
-	int64_t at, wanted, done; /* bytes: position in the file, of one movement */
+	int64_t at, wanted, done; /* at: byte of the file; wanted, done: bytes of one movement */
 };
 
 void hd_past_cache_open(struct hd_past_cache *c, const char *path);
 void hd_past_cache_close(struct hd_past_cache *c);
 int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing);
-/* -> 0, or HD_EIO with *fault filled. */
+/* Return 0, or HD_EIO with *fault set. */
 int hd_slice_write(const struct hd_slice *s, const void *data, struct hd_slice_fault *fault);
-/* A range of bytes as it is: what an image has gathered. */
+/* Writes a range of bytes as it is, such as one of an image. */
 int hd_range_write(const struct hd_slice *s, char *bytes, int64_t count, int64_t at, struct hd_slice_fault *fault);
 int hd_slice_read(const struct hd_slice *s, void *data, struct hd_slice_fault *fault);
 
