@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A checkpoint is read by slices: each rank takes from the files what it holds in its own layout.
+ * Loads checkpoints by slices: each rank reads from the files what it holds in its own layout.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -32,7 +32,8 @@ int hd_checkpoint_fits(const struct hd_plan *p, const char *path, struct hd_err 
 	return err->code;
 }
 
-/* Of another program, or without what only a run needs: its weights can still be a beginning. */
+/* Refuses a checkpoint without the files that only a run needs, such as one of another program. A run can still begin
+ * with its weights. */
 int hd_resumable_check(const char *dir, struct hd_err *err)
 {
 	static const char *const needed[] = { "heddle/state.json", "heddle/optimizer.safetensors" };
@@ -69,7 +70,7 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 
 	if (rc >= 0)
 		rc = hd_state_read(dir, at, &seed, &picks, err);
-	if (rc >= 0 && at->tokens < 0) /* then no other length was used */
+	if (rc >= 0 && at->tokens < 0) /* then all sequences had this length */
 		at->tokens = at->samples * j->train.seq;
 	if (rc >= 0 && seed != j->train.seed)
 		hd_log(HD_LOG_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld",

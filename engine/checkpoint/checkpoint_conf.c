@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The texts of a checkpoint: config.json as the family has it, the run's INI, and where the run stood.
+ * The texts of a checkpoint: config.json in the form of the family, the run's INI, and where the run stood.
  *
- * The INI is made complete before it is kept: what the data decided then must not be decided by other data later.
+ * The INI is completed before it is stored. What the data decided then must not be decided by other data later.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATE_VERSION 1  /* of state.json */
-#define MOST (1ll << 53) /* of its steps, samples and tokens, as other programs read JSON: sums of them stay numbers */
+#define STATE_VERSION 1 /* of state.json */
+/* Most steps, samples and tokens in it: other programs read numbers of JSON as doubles, and sums of these
+ * do not overflow. */
+#define MOST (1ll << 53)
 
 /* -- writing --------------------------------------------------------------------------------- */
 static char *complete_conf(const struct hd_job *j, struct hd_err *err)
@@ -113,7 +115,7 @@ static json_t *read_json(const char *dir, const char *name, struct hd_err *err)
 	return NULL;
 }
 
-/* -1: the directory has another name than a step's. */
+/* Returns the step that a directory's name gives, or -1 if it is no step's. */
 static long long step_named(const char *dir)
 {
 	const char *slash = strrchr(dir, '/');
@@ -170,7 +172,7 @@ char *hd_checkpoint_picks(const char *path, struct hd_err *err)
 }
 
 /* -- the INI of a checkpoint -- */
-/* Without the sections of the layout: one rank holds all. */
+/* Removes the sections of the layout: one rank holds everything. */
 static void drop_layout(char *text)
 {
 	char *to = text, *line = text;
@@ -223,7 +225,8 @@ void hd_config_warn_of_dropout(const char *dir, const struct hd_model *m)
 	json_decref(o);
 }
 
-/* The family of a config.json; of one of ours that no class of transformers is, what we wrote there. */
+/* Returns the family of a config.json, or NULL. If Heddle wrote it for a family that transformers has no class for, its
+ * name is in there. */
 static const struct hd_family *family_of(json_t *o)
 {
 	const char *type = json_string_value(json_object_get(o, "model_type"));
@@ -234,7 +237,8 @@ static const struct hd_family *family_of(json_t *o)
 	return type ? hd_family_of_type(type) : NULL;
 }
 
-/* What could be a line's key or value, and nothing but that: another line would be another section. */
+/* Returns whether a text can be the key or value of a line in an INI, and nothing but that. A second line could
+ * begin another section. */
 static int is_line(const char *text)
 {
 	const char *p = text;
@@ -264,7 +268,7 @@ static char *model_text(json_t *o, const struct hd_family *f, const char *dir, s
 	return text;
 }
 
-/* "gpt2, llama, ..." */
+/* Returns "gpt2, llama, ...", malloc'ed. */
 static char *types_known(void)
 {
 	char *text = NULL;
@@ -274,7 +278,7 @@ static char *types_known(void)
 	return text;
 }
 
-#define LONGEST 2048 /* sequences of `eval`: models say many more positions than fit */
+#define LONGEST 2048 /* longest sequences of `eval`: many models allow far more positions than fit */
 
 static char *conf_of_config(const char *dir, struct hd_err *err)
 {
@@ -310,7 +314,7 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 	return text;
 }
 
-/* --set NAME.file=X.so: a plugin that brings the family of a directory, which is not known before. */
+/* Loads the plugins of --set NAME.file=X.so. One may define the family of a directory, which is unknown without it. */
 static int load_families(const char *const *sets, int nsets, struct hd_err *err)
 {
 	const char **files = hd_alloc((size_t)(nsets + 1) * sizeof(*files));
@@ -330,7 +334,8 @@ static int load_families(const char *const *sets, int nsets, struct hd_err *err)
 	return err->code;
 }
 
-/* The user decides which code runs. A checkpoint may be a stranger's: of it, the names of installed plugins alone count. */
+/* Refuses paths of code that a checkpoint gives. The user decides which code runs, and a checkpoint may be a
+ * stranger's. So only names of installed plugins are accepted from it. */
 static int check_code(struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	const char *key = hd_section_is(s, "plugin") ? "file" : "plugin";
@@ -345,7 +350,8 @@ static int check_code(struct hd_conf *c, struct hd_section *s, struct hd_err *er
 			       e->value, hd_section_name(s), key, e->value);
 }
 
-/* A number of layers that the files cannot have would fill the memory before a weight is missed. */
+/* Checks an INI that comes from a checkpoint. A number of layers that the files cannot have would fill the memory
+ * before a missing weight is noticed. */
 static int check_origin(struct hd_conf *c, const char *dir, struct hd_err *err)
 {
 	const struct hd_entry *layers = hd_conf_entry_find(hd_conf_section(c, NULL, "model"), "layers");

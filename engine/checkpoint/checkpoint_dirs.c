@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * DIR/step-00000500, DIR/latest, and what is in DIR besides.  A step's directory appears under its name when it is
- * complete; what begins with a dot is being written, or was when a process was stopped.
+ * The directory of checkpoints: DIR/step-00000500, DIR/latest, and what else is in DIR. A step's directory gets its
+ * name when it is complete. A name that begins with a dot is being written, or was when a process was stopped.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -41,7 +41,7 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Newest first; malloc'ed. */
+/* Returns the steps in a directory, newest first; malloc'ed. */
 static int64_t *steps_in(const char *dir, size_t *n)
 {
 	int64_t *steps = NULL;
@@ -71,7 +71,8 @@ int64_t hd_steps_count(const char *dir)
 	return (int64_t)n;
 }
 
-/* .step-00000500.tmp is half written; .removed-step-00000500 is half removed, and so is what stands behind more than one .removed-. */
+/* Returns whether a name was left by a process that was stopped. .step-00000500.tmp is half written, and
+ * .removed-step-00000500 is half removed. Either may follow more than one .removed-. */
 static int is_left_over(const char *name)
 {
 	static const char removed[] = ".removed-";
@@ -121,8 +122,8 @@ void hd_steps_prune(const char *dir, int64_t step, int64_t keep)
 }
 
 /* -- which one is meant ---------------------------------------------------------------------- */
-/* What latest names; else, a save having been cut short before it wrote that, the newest.  NULL: there is none, or, with err,
- * latest is there and cannot be read. */
+/* Returns the step that `latest` names, else the newest one: a save may have been interrupted before it wrote `latest`.
+ * Returns NULL if there is none, or, with err set, if `latest` exists and cannot be read. */
 static char *newest(const char *dir, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
@@ -159,7 +160,7 @@ static int is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* "org/name": what the Hub calls a model. */
+/* Returns whether path looks like a model's name on the Hub: "org/name". */
 static int is_hub_name(const char *path)
 {
 	const char *slash = strchr(path, '/');
@@ -167,7 +168,7 @@ static int is_hub_name(const char *path)
 	return slash && slash > path && slash[1] && !strchr(slash + 1, '/') && *path != '.';
 }
 
-/* Why there is nothing to read in path. */
+/* Sets the error that tells why path is no checkpoint. */
 static int not_found(const char *path, struct hd_err *err)
 {
 	if (access(path, F_OK) && errno == ENOENT)

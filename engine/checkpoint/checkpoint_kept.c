@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a checkpoint keeps of others for those who use it: the tokenizer's files, and of the model that was loaded
- * generation_config.json and the ids of special tokens.  Without them transformers loads an empty tokenizer, and
+ * What a checkpoint keeps from others for its users: the tokenizer's files, and from the loaded model
+ * generation_config.json and the ids of special tokens. Without them transformers loads an empty tokenizer, and
  * generates until the wrong token.
  */
 #include <config.h>
@@ -38,7 +38,7 @@ void hd_conf_tokenizer(struct hd_conf *c, const char *dir)
 }
 
 /* -- where from -------------------------------------------------------------------------------- */
-/* NULL: bytes are tokens, or nobody knows. */
+/* Returns data.tokenizer, or NULL if tokens are bytes or it is not given. */
 static const char *tokenizer_path(const struct hd_job *j)
 {
 	struct hd_section *s = hd_conf_section(j->conf, NULL, "data");
@@ -47,7 +47,8 @@ static const char *tokenizer_path(const struct hd_job *j)
 	return e && e->given && strcmp(e->value, "byte") ? e->value : NULL;
 }
 
-/* The model that was loaded; where none was, the checkpoint that this run goes on from.  malloc'ed, or NULL. */
+/* Returns the directory of the model that was loaded, else the checkpoint that this run continues;
+ * malloc'ed, or NULL. */
 static char *origin(const struct hd_job *j)
 {
 	struct hd_section *model = hd_conf_section(j->conf, NULL, "model");
@@ -64,14 +65,15 @@ static char *origin(const struct hd_job *j)
 	return found;
 }
 
-/* What belongs to a tokenizer's file and lies beside it. */
+/* Files that belong to a tokenizer and are next to its file. */
 static const char *const beside[] = {
 	"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
 	"chat_template.jinja"
 };
 
 /* -- files ------------------------------------------------------------------------------------- */
-/* from/source as dir/name.  One that is not there is left out; so is what a link fetches from elsewhere, for a checkpoint is shared. */
+/* Copies from/source to dir/name. A missing file is left out. So is a file elsewhere that a link leads to, since a
+ * checkpoint may be given away. */
 static int copy(const char *from, const char *source, const char *dir, const char *name, struct hd_err *err)
 {
 	struct hd_err why = { 0 }, none = { 0 };
@@ -89,7 +91,7 @@ static int copy(const char *from, const char *source, const char *dir, const cha
 	return rc;
 }
 
-/* Of the tokenizer's file. */
+/* Returns the folder of the tokenizer's file, malloc'ed. */
 static char *folder_of(const char *file)
 {
 	const char *slash = strrchr(file, '/');
@@ -125,7 +127,8 @@ static int copy_tokenizer(const char *path, const char *dir, struct hd_err *err)
 	return rc;
 }
 
-/* One in a step that this run went on from goes with it; those that it has saved since have the same.  malloc'ed, or NULL. */
+/* Returns the path of the tokenizer, malloc'ed, or NULL. It may have been in a step that this run continued and has
+ * since removed. The steps saved since then have the same tokenizer. */
 static char *tokenizer_there(const struct hd_job *j)
 {
 	const char *path = tokenizer_path(j), *dir = j->checkpoint.dir;
@@ -151,7 +154,7 @@ int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
 }
 
 /* -- special tokens ---------------------------------------------------------------------------- */
-/* NULL: it is not there, or cannot be read. */
+/* Returns NULL if the file does not exist or cannot be read. */
 static json_t *json_in(const char *dir, const char *name)
 {
 	struct hd_err ignored = { 0 };
@@ -182,7 +185,7 @@ static int from_config(json_t *config, const char *dir)
 
 		if (id)
 			json_object_set(config, keys[i], id);
-		else if (!is_ours(dir)) /* the class of theirs decides */
+		else if (!is_ours(dir)) /* the default of their class counts */
 			json_object_del(config, keys[i]);
 	}
 	json_decref(theirs);
@@ -226,7 +229,7 @@ char *hd_checkpoint_own_tokenizer(const char *path)
 }
 
 /* -- where a text ends ------------------------------------------------------------------------- */
-/* "eos_token_id": 2, or [2, 3] */
+/* Adds the ids of "eos_token_id": 2, or [2, 3]. */
 static void add_ends(json_t *config, struct hd_ids *out)
 {
 	json_t *eos = json_object_get(config, "eos_token_id"), *one;
@@ -246,7 +249,8 @@ static int is_zero(json_t *config, const char *key)
 	return json_is_integer(id) && !json_integer_value(id);
 }
 
-/* A checkpoint of ours has 0 for both where neither a tokenizer nor a loaded model said them: byte 0 ends no text. */
+/* Returns whether a checkpoint of Heddle does not know these ids. Both are 0 if neither a tokenizer nor a loaded model
+ * gave them, and byte 0 ends no text. */
 static int says_nothing(json_t *config, const char *dir)
 {
 	return is_ours(dir) && is_zero(config, "bos_token_id") && is_zero(config, "eos_token_id");

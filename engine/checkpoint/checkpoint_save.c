@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A checkpoint is written by all ranks at once into files that one of them has made, under a name that nobody takes for
- * a checkpoint; after each phase all ranks agree that it went well everywhere.  Only then is it given its name.  So a
- * full disk, a rank that cannot write or a job that is killed leave what was there before.
+ * Saves a checkpoint. All ranks write at once into files that one of them has created, under a name that nothing takes
+ * for a checkpoint. After each phase all ranks agree that it succeeded everywhere. Only then does the checkpoint get
+ * its name. So a full disk, a rank that cannot write or a killed job leave earlier checkpoints intact.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -34,7 +34,7 @@ static int make_file(struct hd_saving *s, struct hd_tensorfile *f, const char *n
 	return rc;
 }
 
-/* Rank 0: the directory, the texts, and all files at their full length. */
+/* Creates, on rank 0, the directory, the texts, and all files at their full length. */
 static int create(struct hd_saving *s, struct hd_err *err)
 {
 	char *inner = hd_format("%s/heddle", s->aside);
@@ -77,7 +77,8 @@ char *hd_saving_name(const struct hd_saving *s, size_t i)
 	return hd_format("heddle/%s.safetensors", i == s->weights.n ? "optimizer" : "gradients");
 }
 
-/* Loss and norm were finite before the update, so an optimizer made these, and nobody has read them yet. */
+/* Refuses to save values that are not finite. Loss and norm were finite before the update, so the optimizer produced
+ * them, and nothing has read them yet. */
 static int check_finite(const struct hd_saving *s, struct hd_err *err)
 {
 	const char *optimizer = hd_section_str(hd_conf_section(s->j->conf, NULL, "train"), "optimizer");
@@ -93,7 +94,7 @@ static int check_finite(const struct hd_saving *s, struct hd_err *err)
 	return err->code;
 }
 
-/* Before the first step, where room is made for what a save will copy. */
+/* Returns whether this only lays out images: before the first step, to make room for what a save will copy. */
 static int only_counts(const struct hd_saving *s)
 {
 	return s->images && !s->images[0].memory;
@@ -138,8 +139,8 @@ static int is_latest(const char *dir, const char *step)
 	return same;
 }
 
-/* A run that saves its step again replaces it, and `latest` says that already.  A write that failed at its sync has named the step:
- * then it stays. */
+/* Names a step in `latest`, unless it is named there already, as when a run saves its step again. A write that failed
+ * only at its sync has named the step, too; then the step stays. */
 static int write_latest(const char *dir, const char *step, struct hd_err *err)
 {
 	char *path = hd_format("%s/latest", dir), *text = hd_format("%s\n", step);
@@ -149,7 +150,8 @@ static int write_latest(const char *dir, const char *step, struct hd_err *err)
 	return rc;
 }
 
-/* A step that latest does not name is never gone on from, and `keep` would not count it: it is not saved, and goes. */
+/* Removes a step that `latest` does not name: no run would continue from it, and `keep` would not count it. So it
+ * is not saved. */
 static void take_back(const char *step, struct hd_err *err)
 {
 	struct hd_err stays = { 0 }, why = *err;
@@ -160,7 +162,8 @@ static void take_back(const char *step, struct hd_err *err)
 	hd_err_set(err, why.code, "%s; and %s", why.text, stays.text);
 }
 
-/* Rank 0: from here on it exists.  Killed between the two, it is there in full, and the run goes on from the step before. */
+/* Gives the checkpoint its name, and then names it in `latest`; on rank 0. If the job is killed between the two, the
+ * checkpoint is complete, and the run continues from the step before. */
 static int publish(struct hd_saving *s, struct hd_err *err)
 {
 	char *to = hd_step_path(s->dir, s->at.step);
@@ -195,7 +198,8 @@ static int write_all(struct hd_saving *s, struct hd_err *err)
 	return s->agree(err);
 }
 
-/* What was not written is taken away; if that is why: how much it would have been, and how much there is. */
+/* Removes the incomplete checkpoint. If the disk is too small for it, adds to the error how much it needs and how
+ * much is left. */
 static void give_up(struct hd_saving *s, struct hd_err *err)
 {
 	struct hd_err ignored = { 0 }, why = *err;
@@ -251,8 +255,8 @@ double hd_saving_bytes(const struct hd_saving *s)
 	return bytes;
 }
 
-/* An older one is removed when the next is complete: `keep` and one more are there at once.  What a kill within a save has left
- * goes first, or its bytes would be missing: the directory is this run's. */
+/* Checks that there is room. An older checkpoint is removed when the next is complete, so `keep` and one more exist at
+ * once. First removes what an interrupted save has left, which takes up room: the directory belongs to this run. */
 static int check_room(struct hd_saving *s, int64_t saves, struct hd_err *err)
 {
 	const struct hd_checkpoint_config *k = &s->j->checkpoint;
@@ -288,7 +292,7 @@ int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
-/* -- saving, all of it ----------------------------------------------------------------------- */
+/* -- a complete save ------------------------------------------------------------------------- */
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err)
 {
 	struct hd_saving s;

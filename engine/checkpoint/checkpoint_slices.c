@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A rank's slice of a parameter as rectangles of a stored matrix.
  *
- * The stored matrix merges several dims of the parameter into rows and several into columns.  On each side the
- * innermost dims that are whole here, with the one before them, are one run of rows or columns; what is left outside is
- * stepped through.  So a cut of heads in [embed, heads, head_dim] is one rectangle, and a cut of head_dim one per head.
+ * The stored matrix merges several dims of the parameter into rows and several into columns. On each side, the
+ * innermost dims that are complete on this rank form one run of rows or columns, together with the dim before them. The
+ * dims outside of these are stepped through. So a shard of heads in [embed, heads, head_dim] is one rectangle, and a
+ * shard of head_dim is one for each head.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -78,7 +79,7 @@ static void split_side(const struct hd_extent *x, int from, int to, struct side 
 		s->at += x->off[d] * inner(x, s, d);
 }
 
-/* The next step, last dim fastest; 0: there is none. */
+/* Advances to the next step, the last dim fastest. Returns 0 if there is none. */
 static int next_step(const struct hd_extent *x, const struct side *s, int nsides, int64_t *i)
 {
 	for (int k = nsides - 1; k >= 0; k--)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * States and gradients under logical names and in logical shapes.
  *
- * A state that is whole or cut is stored once.  One that is a piece of a sum on some axes, or each member's own along them,
- * differs between members: it is stored per member, as NAME@coordinates, and read by as many members as wrote it.  Into another number of members
- * it goes as its plugin said: the first gets the sum and the others zero, or all begin at zero, or it is refused.
+ * A state that is replicated or sharded is stored once. A state that is a partial sum along some axes, or each member's
+ * own, differs between members. It is stored for each member, as NAME@coordinates, and read by the same number of
+ * members that wrote it. With a different number it is handled as its plugin chose. Either the first member gets the
+ * sum and the others zero, or all begin at zero, or it is refused.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -21,7 +22,7 @@ static int is_piece(const struct tensor *t, int axis)
 	return t->at.on[axis].kind == HD_PLACE_PARTIAL || t->own >> axis & 1;
 }
 
-/* How many different copies there are along the axes of the sum; 1: it is stored under its name alone. */
+/* Returns the number of different copies along the axes of the sum. 1: it is stored under its name alone. */
 static int64_t copies(const struct hd_plan *p, const struct tensor *t)
 {
 	int64_t n = 1;
@@ -41,7 +42,7 @@ static int64_t copy_of_rank(const struct hd_plan *p, const struct tensor *t, int
 	return m;
 }
 
-/* NAME, or NAME@1,0 of copy m. */
+/* Returns NAME, or NAME@1,0 for copy m; malloc'ed. */
 static char *copy_name(const struct hd_plan *p, const struct tensor *t, int64_t m)
 {
 	char at[HD_MAX_AXES * 24] = "";
@@ -156,8 +157,8 @@ struct reading {
 	const char *path;
 	const struct tensor *t;
 	char *data;
-	int64_t anew,
-		members; /* states of members' own that begin anew, and how many members saved the first of them */
+	/* anew: states of members' own that begin anew; members: how many members saved the first of these */
+	int64_t anew, members;
 	const struct tensor *first;
 };
 
@@ -192,7 +193,7 @@ static int is_copy(const char *name, const char *of)
 	return !strncmp(name, of, n) && (!name[n] || name[n] == '@');
 }
 
-/* How many copies the file has, and whether they are those of this layout. */
+/* Returns how many copies the file has. *same: whether they are those of this layout. */
 static int64_t copies_there(const struct reading *r, int *same)
 {
 	int64_t n = 0, ours = copies(r->g->plan, r->t);
@@ -252,7 +253,8 @@ static int in_other_layout(struct reading *r, int64_t there, int *anew, struct h
 	return fold(r, err);
 }
 
-/* The optimizer's states are named after their parameter, those of plugins after the plugin. */
+/* Handles a state that the file does not have. One of the optimizer, whose name begins with its parameter's, is
+ * refused. One of a plugin, named after the plugin, begins anew. */
 static int missing(const struct reading *r, struct hd_err *err)
 {
 	const char *param = r->t->v.of ? r->t->v.of->name : "";
@@ -268,7 +270,7 @@ static int missing(const struct reading *r, struct hd_err *err)
 	return HD_OK;
 }
 
-/* absent: it begins as in a new run. */
+/* Reads a state. *absent: it begins as in a new run. */
 static int read_state(struct reading *r, int *absent, struct hd_err *err)
 {
 	int same;

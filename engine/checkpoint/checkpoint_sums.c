@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/sums.json: of each file of tensors the sum of its bytes, as it was saved.  A disk or a copy that changed one would change the
- * model without a word.  Each rank adds up what it writes; when a checkpoint is read, each rank adds up a part of every file.
+ * heddle/sums.json: for each file of tensors the sum of its bytes, as it was saved. Without it, a disk or a copy that
+ * changed a file would silently change the model. Each rank adds up what it writes. When a checkpoint is read, each
+ * rank adds up a part of every file.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -11,7 +12,7 @@
 
 #define NAME "heddle/sums.json"
 
-/* Sums of 16 bits each, which doubles add up without rounding. */
+/* Returns the sum over all ranks. It is added up in four parts of 16 bits, which doubles add without rounding. */
 static uint64_t of_all(uint64_t mine, double (*sum)(double))
 {
 	uint64_t all = 0;
@@ -50,7 +51,8 @@ int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
 }
 
 /* -- reading --------------------------------------------------------------------------------- */
-/* Training from damaged weights costs days. A reader of the weights may have changed them on purpose. */
+/* Reports a file that has changed. A run that continues refuses it, since training from damaged weights costs days. For
+ * others it is a warning, since the weights may have been changed on purpose. */
 static void say_changed(const char *path, const char *found, const char *saved, int resumes, struct hd_err *err)
 {
 	if (resumes)
@@ -64,7 +66,7 @@ static void say_changed(const char *path, const char *found, const char *saved, 
 		       path, NAME);
 }
 
-/* A file that is absent is named by its reader. */
+/* Checks the sum of a file. If the file is absent, its reader reports that. */
 static int check_file(const struct hd_world *w, const char *dir, const char *name, const char *saved, int resumes,
 		      struct hd_err *err)
 {
@@ -84,7 +86,7 @@ static int check_file(const struct hd_world *w, const char *dir, const char *nam
 	return err->code;
 }
 
-/* Of rank 0, for all: a rank that saw another list would wait for the others. */
+/* Reads the list of rank 0 for all ranks: a rank with a different list would wait for the others. */
 static json_t *read_list(const struct hd_world *w, const char *dir, struct hd_err *err)
 {
 	char *path = hd_format("%s/%s", dir, NAME), *mine = NULL, *text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensors of the files that no parameter of the model is in.  Constants and a tied head say nothing new.  A bias, a norm or an
- * adapter in a layer of the model makes another model of it, and is refused.  Tensors elsewhere may be another model beside this
- * one, and there is a warning.
+ * Tensors of the files that no parameter of the model is in. Constants and a tied head contain nothing new. A bias, a
+ * norm or an adapter in a layer of the model makes it a different model, and is refused. Tensors elsewhere may be
+ * another model in the same files, and cause a warning.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -16,13 +16,14 @@ static int ends_in(const char *name, const char *end)
 	return n >= m && !strcmp(name + n - m, end);
 }
 
-/* Stored by some versions of transformers, and made anew from the configuration by all. */
+/* Returns whether a tensor is a constant. Some versions of transformers store it, and all recompute it
+ * from the configuration. */
 static int is_constant(const char *name)
 {
 	return ends_in(name, ".attn.bias") || ends_in(name, ".masked_bias") || ends_in(name, ".inv_freq");
 }
 
-/* Rows begin .. begin + rows - 1 of a stored matrix, in fp32 */
+/* Reads rows begin .. begin + rows - 1 of a stored matrix, in fp32. Returns 0 on failure. */
 static int rows_of(const struct hd_weights *w, const char *name, int64_t begin, int64_t rows, int64_t cols, float *to)
 {
 	struct hd_err none = { 0 };
@@ -31,7 +32,7 @@ static int rows_of(const struct hd_weights *w, const char *name, int64_t begin, 
 				  (int64_t[]){ rows, cols }, (int64_t[]){ cols, 1 }, &none) >= 0;
 }
 
-#define ROWS 1024 /* compared at a time */
+#define ROWS 1024 /* rows that are compared at a time */
 
 static int are_same(const struct hd_weights *w, const char *a, const char *b)
 {
@@ -56,7 +57,7 @@ static int are_same(const struct hd_weights *w, const char *a, const char *b)
 	return same;
 }
 
-/* A head that the configuration ties to the embedding, and that is the embedding once more. */
+/* Returns whether a tensor is a head that the configuration ties to the embedding, and that equals the embedding. */
 static int is_tied_head(const struct hd_plan *p, const struct hd_weights *w, const char *name)
 {
 	const char *other;
@@ -70,7 +71,7 @@ static int is_tied_head(const struct hd_plan *p, const struct hd_weights *w, con
 	return 0;
 }
 
-/* How much of a name says in which part of the model it is: "model.layers.3.", "model.norm." */
+/* Returns the length of the part of a name that tells where in the model it is: "model.layers.3.", "model.norm." */
 static size_t part_length(const char *name)
 {
 	const char *last = strrchr(name, '.');
@@ -86,7 +87,7 @@ static size_t part_length(const char *name)
 	return last ? (size_t)(last + 1 - name) : 0;
 }
 
-/* The parts that tensors of the model are in; a head is one, tied or not. */
+/* Returns the parts that tensors of the model are in. A head is one, tied or not. */
 static json_t *parts_of_model(const struct hd_weights *w, const json_t *left)
 {
 	json_t *parts = json_pack("{s:b}", "lm_head.", 1), *at;
@@ -104,7 +105,7 @@ static json_t *parts_of_model(const struct hd_weights *w, const json_t *left)
 
 static int is_inside(const json_t *parts, const char *name)
 {
-	static const char adapter[] = "base_model.model."; /* PEFT's, before the names of the model */
+	static const char adapter[] = "base_model.model."; /* the prefix that PEFT adds to names of the model */
 	char *part = hd_strdup(strncmp(name, adapter, strlen(adapter)) ? name : name + strlen(adapter)), *dot = part;
 	int inside = 0;
 
@@ -120,7 +121,7 @@ static int is_inside(const json_t *parts, const char *name)
 }
 
 struct unread_names {
-	char *first; /* three of them */
+	char *first; /* the first three */
 	int64_t n;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model's files, as transformers names them: model.safetensors, or model-00001-of-0000N.safetensors with an index
- * that says which tensor is in which.  Several parameters may be regions of one stored tensor.
+ * The model's files, named as in transformers: model.safetensors, or model-00001-of-0000N.safetensors with an index of
+ * the tensors in them. Several parameters may be regions of one stored tensor.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -17,7 +17,7 @@
 
 int64_t hd_checkpoint_file_bytes = 5000000000;
 
-/* What is stored of a parameter that has a master is the master, under the parameter's name.  Both are read. */
+/* For a parameter that has a master, the master is stored, under the parameter's name. Both are read. */
 static int is_weight(const struct tensor *t)
 {
 	return !t->v.node && t->v.what == HD_TENSOR_PARAM;
@@ -35,7 +35,7 @@ static const char *name_of(const struct tensor *t)
 	return t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name;
 }
 
-/* Tensors that the parameter is stored in: one, or one for each entry of its first dim. */
+/* Returns how many tensors the parameter is stored in: one, or one for each entry of its first dim. */
 static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r)
 {
 	return r->each ? t->dims[0]->n : 1;
@@ -49,7 +49,7 @@ static int region_of(const struct hd_plan *p, const struct tensor *t, struct hd_
 	return HD_OK;
 }
 
-/* The region of part i, under its own name. */
+/* Returns the region of part i, with its own name. */
 static struct hd_hf_region part_of(const struct hd_hf_region *all, int64_t i)
 {
 	struct hd_hf_region r = *all;
@@ -61,7 +61,8 @@ static struct hd_hf_region part_of(const struct hd_hf_region *all, int64_t i)
 	return r;
 }
 
-/* What this rank has of part i: 0, nothing; else *x, without the first dim, and where it begins in memory (elements). */
+/* Finds what this rank has of part i. Returns 0 if it has nothing. Else *x is its extent, without the first dim if that
+ * numbers the parts, and *begin is where it begins in memory (elements). */
 static int extent_of_part(const struct hd_program *g, const struct tensor *t, const struct hd_hf_region *r, int64_t i,
 			  struct hd_extent *x, int64_t *begin)
 {
@@ -129,8 +130,9 @@ static int plan_one(struct hd_weights *w, const struct hd_hf_region *r, uint32_t
 	return HD_OK;
 }
 
-/* What is not stored yet of each tensor, and a parameter that is stored there.  One that a family's hf leaves with holes, or gives to two
- * parameters, would be another model when it is read. */
+/* Counts the parameter in its stored tensor. left: for each tensor, how many elements no parameter has yet, and a
+ * parameter that is stored there. If a family's hf left holes in a tensor, or gave it to two parameters, it would be a
+ * different model when read. */
 static int count_one(const struct hd_plan *p, json_t *left, const struct tensor *t, const struct hd_hf_region *r,
 		     struct hd_err *err)
 {
@@ -310,13 +312,13 @@ static int is_known(const struct hd_weights *w, const char *name)
 	return 0;
 }
 
-/* A tensor may be in several files: the one that the index names counts. */
+/* Sets the file of a tensor. It may be in several files: the one that the index names counts. */
 static int place_tensor(struct hd_weights *w, const char *index, const char *tensor, const char *name,
 			struct hd_err *err)
 {
 	size_t i = 0;
 
-	while (strcmp(w->name[i], name)) /* each was read */
+	while (strcmp(w->name[i], name)) /* each file was read */
 		i++;
 	if (!hd_tensorfile_find(w->file[i], tensor, NULL, &(int){ 0 }, (int64_t[HD_MAX_DIMS]){ 0 }))
 		return hd_err_set(err, HD_EIO, "%s: %s is in %s, and that file has no such tensor", index, tensor,
@@ -355,7 +357,7 @@ static int read_index(struct hd_weights *w, const char *dir, const char *path, s
 	return rc;
 }
 
-/* Weights as Python's pickle, which is a program: it is not read. */
+/* Refuses weights in Python's pickle format. A pickle is a program, so it is not read. */
 static int other_format(const char *dir, struct hd_err *err)
 {
 	static const char *const names[] = { "pytorch_model.bin", "pytorch_model.bin.index.json" };
@@ -399,7 +401,8 @@ int64_t hd_weights_count(const char *dir)
 	return n;
 }
 
-/* A base model saved without its head has names without the first word. */
+/* Returns the name of a tensor in the files. A base model that was saved without its head has names without
+ * the first word. */
 static const char *name_in(const struct hd_weights *w, const char *name)
 {
 	const char *dot = strchr(name, '.');
@@ -428,7 +431,7 @@ static int check_shape(const char *dir, const char *param, const char *name, con
 	return HD_EINVAL;
 }
 
-/* dtype: of data */
+/* Reads a parameter into data, which has this dtype. */
 static int read_into(char *data, uint32_t dtype, const struct hd_program *g, const struct hd_weights *w,
 		     const struct tensor *t, const char *dir, struct hd_err *err)
 {
@@ -457,7 +460,7 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 	int64_t n = hd_local_count(t);
 	int low = t->v.dtype == HD_DTYPE_BF16, rc;
 
-	if (low) /* of whatever the file has, in fp32, rounded once */
+	if (low) /* read as fp32, and rounded once, whatever the file has */
 		full = hd_alloc((size_t)n * sizeof(float));
 	rc = read_into(full, low ? HD_DTYPE_F32 : t->v.dtype, g, w, t, dir, err);
 	if (low) {
@@ -468,7 +471,7 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 	return rc;
 }
 
-/* The tensor that a parameter is in has its shape, or each of them; they are no longer `left`. */
+/* Checks that each tensor that a parameter is stored in has the right shape, and removes it from `left`. */
 static int check_param(const struct hd_plan *p, const struct hd_weights *w, const struct tensor *t, const char *dir,
 		       json_t *left, struct hd_err *err)
 {
@@ -485,7 +488,7 @@ static int check_param(const struct hd_plan *p, const struct hd_weights *w, cons
 	return HD_OK;
 }
 
-/* Whatever the model wants is there, and what it has no place for is named. */
+/* Checks that all parameters of the model are there, and reports tensors that it has no place for. */
 static int check_all(const struct hd_plan *p, const struct hd_weights *w, const char *dir, struct hd_err *err)
 {
 	json_t *left = json_copy(w->where);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * model.load: a directory of transformers, or one of ours, to begin from.  It says the sizes of the model; what the INI
- * says too must agree, as far as weights depend on it.
+ * model.load: a directory of transformers, or one of Heddle, to begin from. It gives the sizes of the model. Values
+ * that the INI gives, too, must agree as far as weights depend on them.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint.h"
@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Weights of other sizes are another model.  max_seq is not among them: where positions have weights their shape says so. */
+/* Returns whether the key is a size that weights depend on. max_seq is not one: if positions have weights, their
+ * shape tells it. */
 static int is_size(const char *key)
 {
 	if (!strcmp(key, "family") || !strcmp(key, "tie_embeddings"))
@@ -23,7 +24,7 @@ static int is_size(const char *key)
 	return 0;
 }
 
-/* A default that leaves the number to the engine: of other keys 0 is a number. */
+/* Returns whether the value is a default that leaves the number to the engine. For other keys 0 is a number. */
 static int is_open(const char *key, const char *value)
 {
 	if (strcmp(value, "0") && strcmp(value, "-1") && strcmp(value, "auto"))
@@ -47,7 +48,7 @@ static int take(struct hd_conf *c, struct hd_section *s, const char *dir, const 
 		struct hd_err *err)
 {
 	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key);
-	struct hd_entry from = *hd_conf_entry_find(s, "load"); /* entries may move */
+	struct hd_entry from = *hd_conf_entry_find(s, "load"); /* a copy, since entries may move */
 
 	if (ours && !is_open(theirs->key, ours->value)) {
 		if (is_size(theirs->key) && !same(ours->value, theirs->value))
@@ -65,7 +66,7 @@ static int take(struct hd_conf *c, struct hd_section *s, const char *dir, const 
 	return HD_OK;
 }
 
-/* The tokenizer of the model is that of the text, if the INI names no other. */
+/* Uses the model's tokenizer for the text, unless the INI names another. */
 static void take_tokenizer(struct hd_conf *c, const char *from)
 {
 	struct hd_section *data = hd_conf_section(c, NULL, "data");
@@ -77,7 +78,8 @@ static void take_tokenizer(struct hd_conf *c, const char *from)
 	free(dir);
 }
 
-/* What says the sizes: the directory; where it is gone, the checkpoint that the run goes on from, which has them and all weights. */
+/* Returns where the sizes are from, malloc'ed: the directory. If it is gone, the checkpoint that the run continues,
+ * which has the sizes and all weights. */
 static char *origin_of(struct hd_conf *c, const char *load)
 {
 	struct hd_err ignored = { 0 };
@@ -114,7 +116,7 @@ int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
 
 	if (!load || !*load->value)
 		return HD_OK;
-	HD_TRY(hd_families_load(c, err)); /* whose config.json it may be */
+	HD_TRY(hd_families_load(c, err)); /* config.json may be of one of these */
 	from = origin_of(c, load->value);
 	rc = take_all(c, ours, from, err);
 	if (rc >= 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a run writes must not be what it reads: a slip of the pen in log.trace would cost the training data.
+ * Checks that a run does not write what it reads: a typing error in log.trace would cost the training data.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LONGEST_LINE (1 << 20) /* bytes of a line of metrics that are looked at */
+#define LONGEST_LINE (1 << 20) /* bytes of a line of metrics that are read */
 
 static const char *value(struct hd_conf *c, const char *section, const char *key)
 {
@@ -43,7 +43,7 @@ static int ends(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* name: below the directory of a checkpoint.  Other files may lie there too. */
+/* Returns whether a file belongs to a checkpoint. name: its path below the directory, where other files may be, too. */
 static int is_part(const char *name)
 {
 	static const char *const names[] = { "config.json", "generation_config.json", "model.safetensors.index.json" };
@@ -54,7 +54,7 @@ static int is_part(const char *name)
 	return !strncmp(name, "heddle/", 7) || (!strchr(name, '/') && ends(name, ".safetensors"));
 }
 
-/* Of the checkpoint that model.load or checkpoint.resume name. */
+/* Returns whether path is a file of the checkpoint that model.load or checkpoint.resume names. */
 static int of_checkpoint(const char *checkpoint, const char *path)
 {
 	struct hd_err ignored = { 0 };
@@ -71,7 +71,7 @@ static int of_checkpoint(const char *checkpoint, const char *path)
 	return is;
 }
 
-/* DIR/latest, and all of DIR/step-00000500. */
+/* Returns whether path is DIR/latest, or in a directory such as DIR/step-00000500. */
 static int of_saved(const char *checkpoints, const char *path)
 {
 	char *dir = *checkpoints ? hd_file_real(checkpoints) : NULL, *real = dir ? hd_file_real(path) : NULL;
@@ -85,7 +85,8 @@ static int of_saved(const char *checkpoints, const char *path)
 	return is;
 }
 
-/* From the current directory, or beside the INI.  A bare word is the name of a plugin or of a schedule. */
+/* Returns whether path is the file that a value names, from the current directory or next to the INI. A bare word is
+ * the name of a plugin or of a schedule. */
 static int of_value(struct hd_conf *c, const char *file, const char *path)
 {
 	const char *ini = hd_conf_path(c), *slash = strrchr(ini, '/');
@@ -100,7 +101,7 @@ static int of_value(struct hd_conf *c, const char *file, const char *path)
 	return same;
 }
 
-/* Orders of units, and plugins: keys of sections that the user names. */
+/* Looks at orders of units and plugins, which are keys of sections that the user names. */
 static char *of_section(struct hd_conf *c, const char *path)
 {
 	static const char *const keys[][2] = { { "strategy", "schedule" },
@@ -120,7 +121,7 @@ char *hd_conf_file_use(struct hd_conf *c, const char *path)
 
 	if (of_saved(value(c, "checkpoint", "dir"), path))
 		return hd_strdup("is a file of checkpoint.dir");
-	if (access(path, F_OK)) /* all else that is read is there */
+	if (access(path, F_OK)) /* all other files that are read exist */
 		return NULL;
 	if (hd_file_same(hd_conf_path(c), path))
 		return hd_strdup("is the INI");
@@ -140,7 +141,7 @@ char *hd_conf_file_use(struct hd_conf *c, const char *path)
 }
 
 /* -- metrics ----------------------------------------------------------------------------------- */
-/* An object with a step, or the beginning of one that a full disk has cut off. */
+/* Returns whether a line is an object with a step, or the beginning of one that a full disk has cut off. */
 static int is_line(const char *text)
 {
 	static const char begins[] = "{\"step\":";
@@ -152,7 +153,8 @@ static int is_line(const char *text)
 	return is;
 }
 
-/* By its first line.  Of a file that cannot be read, or is empty, nothing else is known. */
+/* Returns whether a file contains metrics, by its first line. If it cannot be read, or is empty, it may contain
+ * them. */
 static int is_metrics(const char *path)
 {
 	struct stat st;
@@ -175,7 +177,8 @@ static const struct output outputs[] = {
 	{ "log", "metrics", 0 }, { "log", "trace", 0 }, { "log", "tensorboard", 1 }, { "checkpoint", "dir", 1 }
 };
 
-/* Each pair once: the later one is named first.  Directories may be one. */
+/* Returns how an earlier key of `outputs` uses path, or NULL. So each pair is reported once, at the later key.
+ * Directories may be the same. */
 static char *other_use(struct hd_conf *c, size_t i, const char *path)
 {
 	for (size_t k = 0; k < i; k++) {

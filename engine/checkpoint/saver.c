@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The saves of a run.  With checkpoint.async the ranks stop for a copy only; a thread of each writes it in the same phases as a save
- * that is waited for, over messages of their own, and from step to step the ranks ask each other whether all have ended.
+ * The saves of a run. With checkpoint.async the ranks stop for a copy only. A thread of each rank then writes the copy,
+ * in the same phases as a synchronous save, with messages of its own. From step to step the ranks ask each other
+ * whether all threads have ended.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -16,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NICE 5 /* the steps come first where both want a core */
+#define NICE 5 /* the steps come first if both want a core */
 
 struct hd_saver {
 	struct hd_job *j;
@@ -24,17 +25,17 @@ struct hd_saver {
 	struct hd_image *images; /* by file */
 	size_t nimages;
 	struct hd_saving saving;
-	struct hd_saved is;   /* of the save at hand, or the last */
-	double begun, waited; /* waited: for the one before */
-	double end;           /* when the thread had written it */
-	int flying, threaded; /* it is being written; by a thread */
+	struct hd_saved is;   /* of the current save, or of the last */
+	double begun, waited; /* waited: for the save before */
+	double end;           /* when it was written */
+	int flying, threaded; /* flying: a save is being written; threaded: by a thread */
 	int told;
 	pthread_t thread;
 	atomic_int ended;
-	struct hd_err err; /* of the thread */
+	struct hd_err err; /* of the write */
 };
 
-/* A save that only counts: of a step whose gradients are saved too, if they ever are. */
+/* Lays out the images by a save that only counts. Its step is 1, so it includes gradients, if these are ever saved. */
 static int open_images(struct hd_saver *s, struct hd_err *err)
 {
 	int rc;
@@ -85,20 +86,21 @@ static void end(struct hd_saver *s)
 	s->told = 0;
 }
 
-/* -- beside the steps ------------------------------------------------------------------------ */
+/* -- writing during the steps ---------------------------------------------------------------- */
 static void *write_beside(void *ctx)
 {
 	struct hd_saver *s = ctx;
 
 	if (setpriority(PRIO_PROCESS, (id_t)gettid(), getpriority(PRIO_PROCESS, (id_t)gettid()) + NICE))
-		errno = 0; /* then it is as important as the others */
+		errno = 0; /* then it has the same priority as the others */
 	hd_saving_write(&s->saving, &s->err);
 	s->end = hd_seconds();
 	atomic_store(&s->ended, 1);
 	return NULL;
 }
 
-/* Signals are for the thread that trains.  -> 0: there is no thread, and it is written */
+/* Starts the thread, with all signals blocked: they are for the thread that trains. Returns 0 if there is no thread,
+ * and the save has been written. */
 static int start(struct hd_saver *s)
 {
 	sigset_t all, was;
