@@ -31,8 +31,8 @@ struct hd_kernel_rates {
 struct hd_rates {
 	char processor[128], build[128], date[32], device[32];
 	int64_t cores;        /* of a host; of a device: 1 */
-	int64_t hosts, ranks; /* that measured */
-	int64_t threads;      /* of each */
+	int64_t hosts, ranks; /* hosts and ranks that measured */
+	int64_t threads;      /* threads of each of these ranks */
 	int quick;            /* only few and small sizes were measured */
 	double launch;        /* additional seconds of a launch on one rank with all cores; < 0: not measured */
 	/* Seconds in which a core hands a cache line to another, at the time of `launch`; < 0: not measured. */
@@ -56,7 +56,7 @@ void hd_rates_destroy(struct hd_rates *r);               /* NULL is allowed */
 void hd_rates_print(const struct hd_rates *r, FILE *to); /* the sections that hd_rates_read reads */
 
 struct hd_kernel_rates *hd_rates_kernel(struct hd_rates *r, const char *name);   /* created if there is none */
-struct hd_kernel_rates *hd_rates_movement(struct hd_rates *r, const char *kind); /* likewise */
+struct hd_kernel_rates *hd_rates_movement(struct hd_rates *r, const char *kind); /* created if there is none */
 void hd_rates_add(struct hd_rate_points *p, struct hd_rate_point x);
 /* Merges points that are near each other, and sorts them. */
 void hd_rates_settle(struct hd_rate_points *p);

@@ -20,7 +20,7 @@ struct affine { /* a + b layers + micros (e + d layers) */
 	double a, b, e, d;
 };
 
-static double smallest(const struct probe_shape *s) /* layers of the smaller probes */
+static double smallest(const struct probe_shape *s) /* layers of the smaller plans of a probe */
 {
 	return (double)(s->dense + s->period);
 }

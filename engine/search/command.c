@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle plan --search, from its options to what it prints and writes.
+ * The command heddle plan --search, from its options to what it prints and writes.
  */
 #include <config.h>
 #include "engine/base/json.h"

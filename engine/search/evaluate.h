@@ -43,7 +43,7 @@ struct order_probe {
 	double chunks;
 };
 
-struct evaluated { /* of a whole layout */
+struct evaluated { /* the prediction for a whole layout */
 	struct judged judged;
 	double step, memory; /* memory: of the stage that needs most */
 };

@@ -10,7 +10,7 @@
 struct search_options {
 	const char *space;           /* a file, or the name of a space that is installed with Heddle */
 	struct hd_conf *conf;        /* the INI; [train] and [model] are checked */
-	struct hd_plan_options plan; /* of a layout */
+	struct hd_plan_options plan; /* options of every layout's plan */
 	const struct hd_machine *machine;
 	const struct hd_style *style;
 	int64_t memory; /* bytes of a rank; 0: as the machine file says; if it says nothing, no limit */
