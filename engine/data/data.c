@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which tokens a sample is.
+ * Chooses the tokens of each sample.
  *
- * Training: the stream less its tail is cut into N = (tokens - 1) / seq windows of seq + 1 ids
- * that share their end, so that each token is a target once in an epoch.  Sample g of the job,
- * counted from its first step, is window g mod N of epoch g / N: in order, or through a
- * permutation that belongs to (seed, epoch).  Epochs after the first also begin at another
- * token, as far as the rest of the division allows, so that they cut the text elsewhere.  No
- * list of windows exists, so nothing is built at the start, shared between ranks, or saved but
- * the number of samples used.
+ * Training: the stream without its validation tail is cut into N = (tokens - 1) / seq windows of seq + 1 ids. Adjacent
+ * windows share one id, so each token is a target once in an epoch. Sample g of the job, counted from its first step,
+ * is window g mod N of epoch g / N. Windows are taken in order, or in a permutation determined by (seed, epoch). With
+ * a permutation, later epochs also begin at a different token, as far as the remainder of the division allows, so that
+ * they cut the text elsewhere. No list of windows exists, so nothing is built at the start or shared between ranks.
+ * Only the number of samples used is saved.
  *
- * With weights each file is a stream of its own, with windows, epochs and permutations of its own. The stream of sample
- * g follows from g and the weights (mix.c).
+ * With weights each name in train is a stream of its own, with its own windows, epochs and permutations. The stream of
+ * sample g follows from g and the weights (mix.c).
  */
 #include <config.h>
 #include "engine/data/data.h"
@@ -41,22 +40,22 @@ static const struct hd_option options[] = {
 };
 const struct hd_key_table hd_data_keys = { options, HD_LEN(options), sizeof(options[0]) };
 
-struct data_source { /* what is drawn from: all of train, or with weights one of its names */
+struct data_source { /* a stream to draw samples from: all of train, or with weights one of its names */
 	struct hd_tokens *tokens;
-	int64_t ntrain, weight; /* tokens before its tail, which is for validation */
+	int64_t ntrain, weight; /* ntrain: tokens before its tail, which is for validation */
 };
-struct data_valid { /* a validation set: some tokens in a row */
+struct data_valid { /* a validation set: n consecutive tokens */
 	char *name;
 	struct hd_tokens *tokens;
 	int64_t first, n;
-	int shared; /* tokens are a source's */
+	int shared; /* tokens belong to a source */
 };
 struct hd_data {
 	struct data_source *sources;
 	struct data_valid *valid;
 	size_t nsources, sources_cap, nvalid, valid_cap;
 	struct hd_mix mix;
-	int64_t seq, limit, vocab; /* limit: vocab of the model */
+	int64_t seq, limit, vocab; /* limit: vocab of the model; vocab: of the data */
 	uint64_t seed;
 	int random;
 	struct hd_tokenizer *tokenizer; /* or NULL */
@@ -65,7 +64,7 @@ struct hd_data {
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-/* The highest id of DIR/tokenizer.json, plus one. */
+/* Sets *out to the highest id of DIR/tokenizer.json, plus one. */
 static int tokenizer_vocab(const char *dir, int64_t *out, struct hd_err *err)
 {
 	char *path = hd_tokenizer_file(dir);
@@ -96,7 +95,7 @@ static int tokenizer_vocab(const char *dir, int64_t *out, struct hd_err *err)
 	return rc;
 }
 
-/* An error of a part that knows no INI, as one of this key. */
+/* Reports an error of code that knows no INI as one of this key. */
 static int key_fail(struct hd_conf *c, const char *key, const struct hd_err *why, struct hd_err *err)
 {
 	return hd_section_fail(c, hd_conf_section(c, NULL, "data"), key, err, why->code, "%s", why->text);
@@ -107,7 +106,7 @@ static int is_byte(struct hd_section *s)
 	return !strcmp(hd_section_str(s, "tokenizer"), "byte");
 }
 
-/* Bytes as tokens of a model that has others: nothing would tell. */
+/* Refuses text as bytes for a model whose vocab has other tokens: nothing else would reveal the mistake. */
 static int check_bytes(struct hd_conf *c, struct hd_section *s, const char *what, int64_t vocab, struct hd_err *err)
 {
 	if (!vocab || vocab == 256 || (vocab > 256 && s && hd_section_has(s, "tokenizer")))
@@ -150,12 +149,13 @@ static int format_of(const struct hd_section *s)
 	static const char *const names[] = { "auto", "text", "jsonl", "uint16", "uint32", "megatron", "llmc" };
 	int i = 0;
 
-	while (strcmp(hd_section_str(s, "format"), names[i])) /* the table of keys knows no other */
+	while (strcmp(hd_section_str(s, "format"), names[i])) /* the table of keys admits no others */
 		i++;
 	return i;
 }
 
-/* For text it must be one that this program knows. For ids it gives the vocab, and is needed for samples only. */
+/* Opens the tokenizer. For text it must be one that Heddle supports. For ids its vocab suffices, and it is otherwise
+ * needed only for generated samples. */
 static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_section *s, const char *files,
 			  struct hd_err *err)
 {
@@ -190,7 +190,7 @@ static struct data_valid *add_valid(struct hd_data *d, char *name, struct hd_tok
 	return &d->valid[d->nvalid++];
 }
 
-/* All of train is one source, unless there are weights: then each of its names is. */
+/* Opens train as one source, or with weights each of its names as a source. */
 static int open_sources(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
@@ -223,7 +223,7 @@ static int open_sources(struct hd_data *d, struct hd_conf *c, struct hd_section 
 	return rc;
 }
 
-/* The tail of each source. */
+/* Makes the tail of each source a validation set. */
 static void cut_tails(struct hd_data *d, double fraction)
 {
 	for (size_t i = 0; i < d->nsources && fraction > 0; i++) {
@@ -234,7 +234,7 @@ static void cut_tails(struct hd_data *d, double fraction)
 	}
 }
 
-/* Without folders and endings; malloc'ed. */
+/* Returns the name of a file without folders and endings; the caller frees it. */
 static char *plain_name(const char *path)
 {
 	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -242,7 +242,7 @@ static char *plain_name(const char *path)
 	return *base ? hd_format("%.*s", (int)strcspn(base + 1, ".") + 1, base) : hd_strdup(path);
 }
 
-/* A set is called as its file is, without folders and endings; as it is given where that is not unique. */
+/* Names each set after its file, without folders and endings, or as given where that is not unique. */
 static void name_sets(struct hd_data *d, const struct hd_names *given)
 {
 	for (size_t i = 0; i < given->n; i++)
@@ -351,7 +351,7 @@ static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	return 0;
 }
 
-#define LOOK (256ll << 20) /* bytes of ids that may be read when a run begins: a second or two of a slow disk */
+#define LOOK (256ll << 20) /* bytes of ids to read at the start of a run at most: a second or two on a slow disk */
 
 static double share_to_look(const struct hd_data *d)
 {
@@ -364,7 +364,8 @@ static double share_to_look(const struct hd_data *d)
 	return bytes > LOOK ? (double)LOOK / (double)bytes : 1;
 }
 
-/* Ids that the model does not have. Of large data a look tells only some; each batch is checked when it is read. */
+/* Refuses ids that the model does not have. Of large data only a share is checked here; each batch is checked when it
+ * is read. */
 static int check_ids(struct hd_data *d, struct hd_conf *c, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
@@ -556,7 +557,7 @@ int64_t hd_data_valid_rest(const struct hd_data *d, int64_t set)
 	return n > 1 ? (n - 1) % d->seq : 0;
 }
 
-/* Of an epoch's windows, in the order that belongs to (seed, source, epoch). */
+/* Reads sample g of a source: a window of an epoch, in the order determined by (seed, source, epoch). */
 static int read_window(const struct hd_data *d, size_t source, int64_t g, int32_t *ids, struct hd_err *err)
 {
 	const struct data_source *x = &d->sources[source];

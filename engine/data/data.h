@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/data/data.h - token streams and the order of samples.
  *
- * A sample is seq + 1 consecutive ids of one split. Sample s of step k is a pure function of (seed, k, s), so it does not
+ * A sample is seq + 1 consecutive ids of one split. Sample s of step k is a pure function of (seed, k, s), so it does
+ * not
  * depend on the layout. Resuming needs the step alone.
  */
 #ifndef HD_ENGINE_DATA_H
@@ -12,40 +13,44 @@ extern const struct hd_key_table hd_data_keys; /* [data] */
 
 struct hd_data;
 struct hd_tokenizer;
-/* Opens (memory-maps) what [data] names.  seq + 1 ids must fit; ids must be below vocab (checked as they are read: the
- * error names the file, the position, the id and vocab).  vocab 0: not known yet. */
+/* Opens (memory-maps) the files that [data] names. The training split and each validation set must have at least seq +
+ * 1 ids. Ids must be below vocab; 0 means that it is not known yet. They are checked as they are read: the error names
+ * the file, the position, the id and vocab. */
 int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out,
 		 struct hd_err *err);
 void hd_data_close(struct hd_data *d);
-int hd_data_is_here(struct hd_conf *c);         /* a file, directory or pattern of [data] train is on this machine */
-int hd_data_has_ids(struct hd_conf *c);         /* and it is ids, not text, as far as names tell */
+int hd_data_is_here(struct hd_conf *c);         /* whether any file or pattern of [data] train exists on this machine */
+int hd_data_has_ids(struct hd_conf *c);         /* whether it does, and has ids, not text, judging by its name */
 int64_t hd_data_seq(const struct hd_data *d);   /* tokens of a sample, less one */
-int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else what tokenizer or data say, 0: unknown */
-/* What [data] tokenizer names, or NULL: it is byte, or not given, or ids have another kind of tokenizer. */
+int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else that of the tokenizer or the data; 0: unknown */
+/* Returns the tokenizer of [data]. It is NULL if that is byte or absent, or if the ids are of a kind of tokenizer that
+ * Heddle does not support. */
 const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d);
-int hd_data_is_text(const struct hd_data *d); /* not ids that another program has made */
-/* Warns of each file of text of which bytes count as U+FFFD. */
+int hd_data_is_text(const struct hd_data *d); /* 0: the data are ids of a different program */
+/* Warns of each file of text with bytes that count as U+FFFD. */
 void hd_data_warn(const struct hd_data *d);
 int64_t hd_data_tokens(const struct hd_data *d, int valid);
-/* The sets of validation, each evaluated by itself; their names in metrics, NULL where there is one alone. */
+/* The validation sets are evaluated separately. The name is that in metrics; it is NULL for the only tail of train. */
 int64_t hd_data_valid_sets(const struct hd_data *d);
 const char *hd_data_valid_name(const struct hd_data *d, int64_t set);
-/* Number of whole samples of a pass over such a set: non-overlapping windows.  0: there is no such set. */
+/* Returns the number of complete samples in a pass over a set, which share no targets; 0 if there is no such set. */
 int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set);
-int64_t hd_data_valid_rest(const struct hd_data *d, int64_t set); /* targets behind them, fewer than seq */
-/* seq + 1 ids of sample `index` (global, in [0, global_batch)) of step (1-based) of the training split, drawn without
- * replacement within an epoch (of its file, where there are weights) when order = random.  first = how many samples all earlier
- * steps used. */
+int64_t hd_data_valid_rest(const struct hd_data *d, int64_t set); /* targets after them, fewer than seq */
+/* Reads the seq + 1 ids of training sample first + index. first is the number of samples that all earlier steps used;
+ * index, in [0, global_batch), counts within the step. With order = random, samples are drawn without replacement
+ * within an epoch. With weights, an epoch is that of a file. */
 int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
-/* Of the tokens of some training samples, spread over the data: another where the data, seq, the seed or the order are others. */
+/* Returns a hash of the tokens of some training samples, spread over the data. It changes with the data, seq, the seed
+ * and the order. */
 uint64_t hd_data_fingerprint(const struct hd_data *d);
-/* The one behind all whole ones is the rest, with zeros behind it. */
+/* Reads a validation sample. The one after all complete samples is the rest, padded with zeros. */
 int hd_data_valid_sample(const struct hd_data *d, int64_t set, int64_t index, int32_t *ids, struct hd_err *err);
-/* One-time: opens FILE as the validation split alone, with the tokenizer of c (heddle eval).  2 ids or more: it may be all rest. */
+/* Opens one file as the only validation set, with the tokenizer of c (heddle eval). It needs 2 ids or more, and may be
+ * shorter than a sample. */
 int hd_data_open_file(struct hd_conf *c, const char *path, int64_t seq, int64_t vocab, struct hd_data **out,
 		      struct hd_err *err);
-/* The tokenizer of [data] for text of a model with `vocab` tokens; *out NULL: bytes are tokens.  Refused where that would be
- * nonsense: what names the text in the message. */
+/* Opens the tokenizer of [data] for text of a model with `vocab` tokens; *out is NULL if bytes are tokens. Refuses a
+ * combination that makes no sense; `what` names the text in the message. */
 int hd_data_text_tokenizer(struct hd_conf *c, const char *what, int64_t vocab, struct hd_tokenizer **out,
 			   struct hd_err *err);
 

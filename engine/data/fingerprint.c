@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether two data sets are the same, without reading all of them.
+ * A fingerprint, which tells data sets apart without reading all of them.
  */
 #include <config.h>
 #include "engine/base/hash.h"
 #include "engine/data/data.h"
 #include <stdlib.h>
 
-#define SAMPLES 16 /* they lie anywhere in the data, in an order that belongs to the seed */
+#define SAMPLES 16 /* with order = random they are spread over the data as the seed determines */
 
 uint64_t hd_data_fingerprint(const struct hd_data *d)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether a model has the ids of a stream: before hours of training, not after them. Only the largest id of a piece is compared,
- * so some hundred megabytes take less than a second.
+ * Checks that a model has the ids of a stream before hours of training, not after them. Only the largest id of a piece
+ * is compared, so some hundred megabytes take less than a second.
  */
 #include <config.h>
 #include "engine/data/tokens.h"
@@ -8,8 +8,8 @@
 
 enum { PIECES = 64, PIECE = 8192 };
 
-/* The largest of n ids as numbers without a sign, so that one below 0 is larger than all that are not. memcpy: nothing promises
- * that the ids of a file are aligned. */
+/* Return the largest of n ids, compared as unsigned numbers, so that a negative id exceeds all others. memcpy is
+ * needed because the ids in a file may be unaligned. */
 #define LARGEST(name, type) \
 	static uint64_t name(const unsigned char *p, int64_t n) \
 	{ \
@@ -37,7 +37,8 @@ static uint64_t largest(const unsigned char *p, int64_t n, int width)
 	}
 }
 
-/* From this number on, without a sign, an id is none of the vocab. Of a type with a sign it may be one below 0. */
+/* Returns the smallest unsigned value that is not an id of the vocab. For a signed type, that is at most the smallest
+ * value that stands for a negative id. */
 static uint64_t limit_of(int type, int64_t vocab)
 {
 	int bits = 8 * hd_ids_width(type);
@@ -47,13 +48,13 @@ static uint64_t limit_of(int type, int64_t vocab)
 	return (uint64_t)vocab < below_0 ? (uint64_t)vocab : below_0;
 }
 
-/* No id of the type can be outside. */
+/* Whether every value of the type is in the vocab. */
 static int all_fit(int type, int64_t vocab)
 {
 	return (type == HD_IDS_U8 && vocab >= 1 << 8) || (type == HD_IDS_U16 && vocab >= 1 << 16);
 }
 
-/* Names the first of [at, at + n) that is outside. */
+/* Reports the first id of [at, at + n) that is not in the vocab. */
 static int name_it(const struct hd_tokens *t, int64_t at, int64_t n, int64_t vocab, struct hd_err *err)
 {
 	int32_t ids[PIECE];
@@ -72,7 +73,7 @@ int64_t hd_tokens_bytes(const struct hd_tokens *t)
 	return bytes;
 }
 
-/* Of every `step` ids the first `piece`. */
+/* Checks the ids of run r that are among the first `piece` of every `step` ids of the stream. */
 static int look_at_run(const struct hd_tokens *t, size_t r, int64_t step, int64_t piece, int64_t vocab,
 		       struct hd_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ids that were made of texts stay in the cache as long as runs use them. Each use sets their time, and a run that makes new
- * ones removes those that nobody has used for HD_KEPT_DAYS.  A run that has them mapped keeps them; the disk has their room
- * when it ends.
+ * The ids of tokenized texts stay in the cache as long as runs use them. Each use updates their time. A run that adds
+ * ids removes those that nobody has used for HD_KEPT_DAYS days. A run that has removed files mapped can still read
+ * them; their disk space is freed when it ends.
  */
 #include <config.h>
 #include "engine/data/tokens.h"
@@ -19,7 +19,8 @@ static int is_kept_file(const char *name)
 	       name[7 + 16] == '.';
 }
 
-/* The newest of a set's files: .idx, whose time is that of the last use, or what a run that was stopped left. */
+/* Returns the newest time of a set's files: that of .idx, which is its last use, or of a file that a stopped run
+ * left. */
 static time_t last_use(const char *dir, const char *name)
 {
 	static const char *const ends[] = { "idx",      "bin",      "notes",     "lock",
@@ -41,7 +42,7 @@ void hd_kept_ids_used(const char *idx)
 {
 	const struct timespec now[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_NOW } };
 
-	(void)!utimensat(AT_FDCWD, idx, now, 0); /* of somebody else: then that one's uses count */
+	(void)!utimensat(AT_FDCWD, idx, now, 0); /* fails for a file of another user, whose uses count then */
 }
 
 void hd_kept_ids_prune(const char *dir)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Megatron's indexed data set: x.bin holds nothing but ids; x.idx says where the sequences lie.
+ * Megatron's indexed data set: x.bin contains only ids, and x.idx the places of the sequences.
  *
  *	"MMIDIDX" and two zeros, u64 version 1, u8 type, u64 sequences, u64 boundaries,
  *	i32 length of each sequence, i64 its place in x.bin in bytes,
  *	i64 first sequence of each document, and an end (the boundaries)
  *
- * The stream takes the documents in order.  As a rule they lie in x.bin one behind the other and
- * become one run, whatever their number.
+ * The stream contains the documents in order. Usually they are contiguous in x.bin and become one run, however many
+ * they are.
  */
 #include <config.h>
 #include "engine/data/tokens.h"

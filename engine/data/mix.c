@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Samples of several sources in exact proportions.  The samples are dealt in turns of one source against all behind it: of g
- * samples the first source has floor(g w / W), and the rest are numbered anew and dealt among the others.
+ * Deals samples to several sources in exact proportions. Of the first g samples the first source gets floor(g w / W),
+ * where w is its weight and W the sum of all. The others are renumbered, and dealt to the remaining sources in the
+ * same way.
+ *
+ * Example: weights 2, 1 and 1 give the sources 2 0 1 0, repeated. Source 0 gets every second sample; those left over
+ * are dealt to 2 and 1 alternately.
  */
 #include <config.h>
 #include "engine/data/mix.h"
@@ -34,7 +38,7 @@ void hd_names_release(struct hd_names *f)
 }
 
 /* -- weights ----------------------------------------------------------------------------------- */
-#define SCALE 1000000000 /* nine digits behind the point */
+#define SCALE 1000000000 /* nine decimal places */
 
 static int64_t divisor(int64_t a, int64_t b)
 {
@@ -79,6 +83,7 @@ void hd_mix_release(struct hd_mix *m)
 	*m = (struct hd_mix){ 0 };
 }
 
+/* Returns how many of the first g samples a source of weight w gets, where all is the sum of the weights. */
 static int64_t dealt(int64_t g, int64_t w, int64_t all)
 {
 	return (int64_t)((__int128)g * w / all);

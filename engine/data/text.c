@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Text as ids.  Where bytes are ids the files are read as they lie; else ids are made once and kept as Megatron's .bin and .idx
- * in the cache, under a name that says of which files, by which tokenizer and on which host, and are mapped from there.
+ * Opens text as ids. If bytes are the ids, the files are mapped unchanged. Otherwise they are tokenized once, and the
+ * ids are kept in the cache as Megatron's .bin and .idx and mapped from there. Their name in the cache is a hash of
+ * the files, the tokenizer, the options and the host.
  */
 #include <config.h>
 #include "engine/data/tokens.h"
@@ -13,7 +14,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define LOOK (64ll << 20) /* bytes of a mapped file in which a NUL is refused: more would delay every start */
+#define LOOK (64ll << 20) /* bytes of a mapped file that are searched for a NUL; more would delay every start */
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 static int open_bytes(struct hd_tokens *t, const char *path, const struct hd_tokens_how *how, struct hd_err *err)
@@ -42,7 +43,7 @@ static int is_packed(const char *path)
 	return ends(path, ".gz") || ends(path, ".zst");
 }
 
-/* Whether the ids are the bytes of the files as they lie. */
+/* Whether the ids are the bytes of the files, unchanged. */
 static int as_they_lie(const struct hd_files *f, const struct hd_tokens_how *how)
 {
 	for (size_t i = 0; i < f->n; i++) {
@@ -55,7 +56,7 @@ static int as_they_lie(const struct hd_files *f, const struct hd_tokens_how *how
 	return 1;
 }
 
-/* -- ids that are made ------------------------------------------------------------------------- */
+/* -- ids in the cache -------------------------------------------------------------------------- */
 static char *cache_prefix(const struct hd_files *f, const struct hd_tokens_how *how)
 {
 	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -101,7 +102,7 @@ static int make(const struct hd_files *f, const struct hd_tokens_how *how, const
 	return rc;
 }
 
-/* One process of this host makes them; the others wait for it. */
+/* Tokenizes the files in one process of this host; the others wait for it. */
 static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, const char *prefix, const char *idx,
 		     struct hd_err *err)
 {
@@ -126,7 +127,7 @@ static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, 
 	return rc;
 }
 
-/* The run that made the ids wrote them, and each run prints them. */
+/* Reads the notes that the run which tokenized the files wrote; each run prints them. */
 static void add_notes(struct hd_tokens *t, const char *prefix)
 {
 	struct hd_err none = { 0 };

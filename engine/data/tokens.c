@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of tokens as one stream. It is a list of runs, each a piece of a mapped file with ids of one
- * type, in the order of their positions. So a read is a binary search and a conversion.
+ * Opens files of tokens as one stream: a list of runs, sorted by position. A run is a piece of a mapped file with ids
+ * of one type. So a read is a binary search and a conversion.
  *
- * The format of a file, if [data] format does not say it. A .idx, or .bin with a .idx beside it, or a
- * name to which both can be appended, is Megatron's. Another .bin is llm.c's (256 numbers of 32 bits:
- * magic, version, count; then the ids); everything else is text.
+ * If [data] format does not give the format of a file, its name decides. It is Megatron's if it is a .idx, or a .bin
+ * with a .idx next to it. So is a name that is no file, but that with .idx appended is one. Any other .bin is llm.c's:
+ * 256 numbers of 32 bits (magic, version, count), then the ids. Everything else is text.
  */
 #include <config.h>
 #include "engine/data/tokens.h"
@@ -78,7 +78,7 @@ void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at
 
 /* -- formats ----------------------------------------------------------------------------------- */
 
-/* Ids and nothing else, as nanoGPT writes them. */
+/* Opens a file of ids without a header, as nanoGPT writes them. */
 static int open_plain(struct hd_tokens *t, const char *path, int type, struct hd_err *err)
 {
 	int width = hd_ids_width(type);
@@ -97,7 +97,7 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 	static const struct {
 		uint32_t magic, version;
 		int type;
-		int64_t vocab; /* of the tokenizer that llm.c writes such files with */
+		int64_t vocab; /* that of the tokenizer with which llm.c writes such files */
 	} known[] = { { 20240520, 1, HD_IDS_U16, 50257 }, { 20240801, 7, HD_IDS_U32, 128256 } };
 	uint32_t head[3] = { 0 };
 	struct hd_mapping m;
@@ -155,7 +155,6 @@ static int open_indexed(struct hd_tokens *t, const char *path, struct hd_err *er
 	return rc;
 }
 
-/* A file of ids. */
 static int open_ids(struct hd_tokens *t, const char *path, int format, struct hd_err *err)
 {
 	if (format == HD_DATA_UINT16 || format == HD_DATA_UINT32)
@@ -189,7 +188,7 @@ int hd_tokens_format(const char *path, int usual)
 }
 
 /* -- which files ------------------------------------------------------------------------------- */
-/* Of a directory or a pattern an index goes with its .bin. */
+/* Whether file i is an index whose .bin is in the list too: the .bin then stands for both. */
 static int is_second(const struct hd_files *f, size_t i)
 {
 	const char *path = f->all[i].path;
@@ -207,7 +206,8 @@ static int find_one(const char *name, struct hd_files *out, struct hd_err *err)
 	struct stat st;
 	int there = !stat(name, &st), rc;
 
-	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(name, "*?[")) { /* as it is: opening it says what is wrong */
+	if (there ? !S_ISDIR(st.st_mode)
+		  : !strpbrk(name, "*?[")) { /* added even if it does not exist: opening it reports the error */
 		hd_files_add(out, name, there ? &st : NULL);
 		return HD_OK;
 	}
@@ -237,7 +237,7 @@ static int find(const char *files, struct hd_files *out, struct hd_err *err)
 	return rc;
 }
 
-/* All of them text, or all of them ids. */
+/* Opens all files, which must be either all text or all ids. */
 static int open_all(struct hd_tokens *t, const struct hd_files *f, const struct hd_tokens_how *how, struct hd_err *err)
 {
 	int text = is_text(f->all[0].path, how);
@@ -277,7 +277,7 @@ int hd_tokens_have_jsonl(const char *files)
 	return some;
 }
 
-/* One name of [data]: Megatron's stands for two files. */
+/* Whether path is the file of one name of [data]; a name of Megatron's stands for two files. */
 static int is_in(const char *name, const char *path)
 {
 	static const char *const endings[] = { ".bin", ".idx" };
@@ -360,7 +360,7 @@ static size_t run_of(const struct hd_tokens *t, int64_t position)
 	return lo;
 }
 
-/* memcpy: nothing promises that the ids of a file are aligned. */
+/* memcpy is needed because the ids in a file may be unaligned. */
 static int64_t id_at(const unsigned char *p, int type)
 {
 	uint16_t half;

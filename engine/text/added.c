@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Of the tokens that begin at the same place the longest is taken; the search goes on behind it.
+ * Finds added tokens in text. Of the tokens that match at one place, the longest is taken; the search continues after
+ * it.
  *
- * The texts are sorted, so those with a common beginning are neighbours, and each further byte narrows the range.
+ * The texts are sorted, so those with a common prefix are adjacent, and each further byte narrows the range.
  */
 #include <config.h>
 #include "engine/text/added.h"
@@ -138,7 +139,8 @@ const struct hd_added_token *hd_added_find(const struct hd_added *a, const char 
 }
 
 /* -- searching --------------------------------------------------------------------------------- */
-/* The first of sorted[lo, hi) whose byte at `depth` is at least c; shorter ones come first. */
+/* Returns the index of the first text of sorted[lo, hi) whose byte at `depth` is at least c, or hi. Texts that end
+ * there come first. */
 static size_t lower(const struct hd_added_set *set, size_t lo, size_t hi, size_t depth, int c)
 {
 	while (lo < hi) {
@@ -153,7 +155,7 @@ static size_t lower(const struct hd_added_set *set, size_t lo, size_t hi, size_t
 	return lo;
 }
 
-/* The longest that text[at, n) begins with, or NULL. */
+/* Returns the longest token that text has at `at`, or NULL. */
 static const struct hd_added_token *longest(const struct hd_added_set *set, struct hd_span text, size_t at)
 {
 	const struct hd_added_token *best = NULL;
@@ -170,7 +172,7 @@ static const struct hd_added_token *longest(const struct hd_added_set *set, stru
 	return best;
 }
 
-/* Whether the character that ends before `at`, or begins there, belongs to a word. */
+/* Whether a word character ends (before 1) or begins (before 0) at `at`. */
 static int is_word(const struct hd_added *a, struct hd_matcher *m, struct hd_span text, size_t at, int before)
 {
 	struct hd_err ignored = { 0 };
@@ -232,7 +234,7 @@ int hd_added_split(const struct hd_added *a, int set, struct hd_matcher *m, stru
 		at = end = start + t->ntext;
 		if (t->single_word && (is_word(a, m, text, start, 1) || is_word(a, m, text, end, 0)))
 			continue;
-		if (start < done) /* a token before it took the blanks that this one begins with */
+		if (start < done) /* an earlier token took the blanks that this one begins with */
 			continue;
 		if (t->lstrip)
 			start = blanks_before(text, start, done);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * "decoder" of tokenizer.json: the texts of tokens, changed one by one or all together, are put one behind the other.
+ * "decoder" of tokenizer.json: changes the texts of tokens, one by one or all together, before they are concatenated.
  */
 #include <config.h>
 #include "engine/text/decode.h"
@@ -96,7 +96,8 @@ static void metaspace(const struct hd_text_step *s, struct hd_span x, int first,
 	close_text(out);
 }
 
-/* A token that is not written in the alphabet stands for its own bytes. */
+/* Appends the bytes that a token in GPT-2's alphabet stands for. A token with any other character is appended
+ * unchanged. */
 static void bytes_of(struct hd_span x, struct hd_buf *out)
 {
 	size_t before = out->n;
@@ -138,7 +139,7 @@ static int digit(char c)
 				      : -1;
 }
 
-/* <0x41> is 0x41; -1: something else. */
+/* Returns the byte that a token such as <0x41> stands for, or -1 for other tokens. */
 static int byte_token(struct hd_span x)
 {
 	if (x.n != 6 || memcmp(x.at, "<0x", 3) || x.at[5] != '>' || digit(x.at[3]) < 0 || digit(x.at[4]) < 0)
@@ -146,7 +147,7 @@ static int byte_token(struct hd_span x)
 	return 16 * digit(x.at[3]) + digit(x.at[4]);
 }
 
-/* Bytes in a row are one text if they are UTF-8; else each of them is U+FFFD. */
+/* Adds consecutive bytes as one text if they are valid UTF-8, else U+FFFD for each byte. */
 static void end_row(struct hd_buf *row, struct hd_texts *out)
 {
 	if (row->n && hd_utf8_valid(row->at, row->n) == row->n)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Special tokens before a single text, as each kind of post-processor names them.
+ * Reads the special tokens before a single text, which each kind of post-processor names in its own way.
  */
 #include <config.h>
 #include "engine/text/leading.h"
@@ -59,7 +59,7 @@ static int load_one(json_t *o, struct hd_ids *to, struct hd_err *err)
 
 	if (!type)
 		type = "without a type";
-	if (!strcmp(type, "ByteLevel")) /* it moves offsets, and adds no token */
+	if (!strcmp(type, "ByteLevel")) /* it only changes offsets, and adds no token */
 		return HD_OK;
 	if (!strcmp(type, "TemplateProcessing"))
 		return load_template(o, to, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * "normalizer" of tokenizer.json.
+ * "normalizer" of tokenizer.json: rewrites text before it is split into words.
  */
 #include <config.h>
 #include "engine/text/steps.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * "pre_tokenizer" of tokenizer.json: text is cut into words, each step cutting what the one before it has made.
+ * "pre_tokenizer" of tokenizer.json: splits text into words. Each step splits the pieces of the step before it.
  */
 #include <config.h>
 #include "engine/text/punctuation.h"
@@ -7,7 +7,7 @@
 
 /* -- loading ----------------------------------------------------------------------------------- */
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-/* What Rust's regex has as \w: letters in Unicode's sense, marks, digits, connectors, joiners. */
+/* The \w of Rust's regex: Unicode's letters, marks, digits, connectors and joiners. */
 #define WORDS \
 	"[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+|[^\\s\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+"
 
@@ -114,13 +114,13 @@ int hd_pre_tokenizer_load(struct hd_steps *s, json_t *root, struct hd_err *err)
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
-struct walk { /* one step over one text: the pieces that it makes go to the next step */
+struct walk { /* one step over one text; its pieces are passed to the next step */
 	const struct hd_words *w;
 	size_t step;
 	struct hd_span text;
 	int at_start;
-	size_t from, to; /* of the piece that may still grow */
-	int have, last;  /* is there one; was what came last a match */
+	size_t from, to; /* the current piece, which may still grow */
+	int have, last;  /* whether such a piece exists; whether the last stretch was a match */
 };
 
 static int run(const struct hd_words *w, size_t step, struct hd_span text, int at_start);
@@ -135,7 +135,8 @@ static int put(struct walk *k)
 	return run(k->w, k->step + 1, piece, k->at_start && !k->from);
 }
 
-/* [from, to) is a match of the pattern, or what stands between two. */
+/* Adds the stretch [from, to), a match of the pattern or the text between two matches. By the behavior of the step, it
+ * extends the current piece, begins a new one or is dropped. */
 static int take(struct walk *k, size_t from, size_t to, int match)
 {
 	const struct hd_text_step *s = &k->w->steps->all[k->step];
@@ -184,7 +185,7 @@ static int split(const struct hd_words *w, size_t step, struct hd_span text, int
 	return put(&k);
 }
 
-/* The rest of a step whose text is ready. */
+/* Finishes a step whose text is ready: splits it if the step has a pattern. */
 static int cut(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
 	const struct hd_text_step *s = &w->steps->all[step];
@@ -210,7 +211,8 @@ static int metaspace(const struct hd_words *w, size_t step, struct hd_span text,
 	return rc;
 }
 
-/* A ByteLevel that is not the last, or one for a vocabulary that lacks bytes: its alphabet is written out behind the cut. */
+/* Writes the bytes of a word in GPT-2's alphabet, after ByteLevel has split the text. This is for a model that does
+ * not take raw bytes: ByteLevel is not the last step, say, or the vocabulary lacks a byte. */
 static int spell(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
 	static const struct hd_text_step bytes = { .kind = HD_STEP_BYTES };
@@ -238,7 +240,7 @@ static int bytes(const struct hd_words *w, size_t step, struct hd_span text, int
 	return rc;
 }
 
-/* text is not empty. */
+/* Applies the steps from `step` on to a text that is not empty, then encodes the words. */
 static int run(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
 	if (step == w->steps->n) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/text/punctuation.h - what "Punctuation" of tokenizer.json cuts at, as a class of a regular expression.
+ * engine/text/punctuation.h - the characters at which "Punctuation" of tokenizer.json splits, as a character class of
+ * a regular expression.
  *
- * The category P as Unicode 8 had it, and all of ASCII that is neither letter, digit, blank nor control. By this table the
- * published tokenizers were trained. A library's newer one (P grew by some 100 and lost 2 until Unicode 14) would cut at
- * other places.
+ * These are the category P as of Unicode 8, and all of ASCII that is neither letter, digit, blank nor control. The
+ * published tokenizers were trained with this table. A library's newer table would split at other places: P gained
+ * some 100 characters and lost 2 until Unicode 14.
  */
 #ifndef HD_TEXT_PUNCTUATION_H
 #define HD_TEXT_PUNCTUATION_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which token ends a text: tokenizer.json itself does not say it.
+ * Finds the tokens that begin and end a text, which tokenizer.json itself does not tell.
  */
 #include <config.h>
 #include "engine/text/special.h"
@@ -22,7 +22,7 @@ static json_t *beside(const struct hd_tokenizer *t, const char *name)
 	return o;
 }
 
-/* Another token in its place would end no text. */
+/* Refuses a token that is named but is not in the vocabulary. A different one in its place would end no text. */
 static int not_known(const struct hd_tokenizer *t, const char *file, const char *key, const char *what,
 		     struct hd_err *err)
 {
@@ -34,7 +34,7 @@ static int not_known(const struct hd_tokenizer *t, const char *file, const char 
 	return rc;
 }
 
-/* "eos_token": "x", or {"content": "x"}. *id is -1 where the file does not say it. */
+/* Looks up "eos_token": "x", or {"content": "x"}. *id is -1 if the file does not contain it. */
 static int by_name(const struct hd_tokenizer *t, const char *file, const char *key, int32_t *id, struct hd_err *err)
 {
 	json_t *o = beside(t, file), *token = json_object_get(o, key);
@@ -48,7 +48,7 @@ static int by_name(const struct hd_tokenizer *t, const char *file, const char *k
 	return rc;
 }
 
-/* "eos_token_id": 2, or [2, 3] */
+/* Reads "eos_token_id": 2, or the first of [2, 3]. *id is -1 if the file does not contain it. */
 static int by_number(const struct hd_tokenizer *t, const char *file, int32_t *id, struct hd_err *err)
 {
 	json_t *o = beside(t, file), *eos = json_object_get(o, "eos_token_id");
@@ -63,6 +63,7 @@ static int by_number(const struct hd_tokenizer *t, const char *file, int32_t *id
 	return has && *id < 0 ? not_known(t, file, "eos_token_id", text, err) : HD_OK;
 }
 
+/* Returns the only usual end token that the vocabulary has, or -1 if it has none or several. */
 static int32_t by_habit(const struct hd_tokenizer *t, const char **text)
 {
 	static const char *const usual[] = { "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>" };

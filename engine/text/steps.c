@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the parts of tokenizer.json have in common: a component has a type, or is a sequence of others.
+ * Loads what the parts of tokenizer.json have in common: a component has a type, or is a sequence of other components.
  */
 #include <config.h>
 #include "engine/text/steps.h"

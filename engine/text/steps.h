@@ -14,7 +14,7 @@ enum hd_step_kind {
 	HD_STEP_REPLACE,
 	HD_STEP_STRIP,
 	HD_STEP_BYTES, /* ByteLevel */
-	HD_STEP_SPELL, /* bytes in its alphabet, where the model cannot take them as they are */
+	HD_STEP_SPELL, /* writes bytes in GPT-2's alphabet after ByteLevel, for a model that does not take raw bytes */
 	HD_STEP_SPLIT,
 	HD_STEP_DIGITS,
 	HD_STEP_METASPACE,
@@ -27,51 +27,51 @@ enum hd_prepend { HD_PREPEND_NEVER, HD_PREPEND_FIRST, HD_PREPEND_ALWAYS };
 struct hd_text_step {
 	int kind;
 	struct hd_pattern pattern;
-	char *content; /* of Prepend, Replace, Strip; replacement of Metaspace */
+	char *content; /* "content" of Replace and Strip, "prepend" of Prepend, "replacement" of Metaspace */
 	size_t ncontent;
 	int behavior, invert;
 	int prepend;         /* enum hd_prepend */
-	int64_t left, right; /* of Strip */
+	int64_t left, right; /* Strip: decoder: how often at each end; normalizer: whether */
 };
 struct hd_steps {
 	struct hd_text_step *all;
 	size_t n, cap;
 };
 
-/* root: the whole of tokenizer.json.  A part that is not there has no steps. */
+/* Each reads its part of root, the contents of tokenizer.json. A missing part has no steps. */
 int hd_normalizer_load(struct hd_steps *s, json_t *root, struct hd_err *err);
 int hd_pre_tokenizer_load(struct hd_steps *s, json_t *root, struct hd_err *err);
 int hd_decoder_load(struct hd_steps *s, json_t *root, struct hd_err *err);
 void hd_steps_release(struct hd_steps *s);
 
-/* For the three: "type" of o is one of known, or Sequence. */
+/* Shared by the three parts: the "type" of a component is one of known, or Sequence. */
 struct hd_component {
 	const char *type;
 	int kind;
-	int (*load)(struct hd_text_step *s, json_t *o, struct hd_err *err); /* NULL: it has no options */
+	int (*load)(struct hd_text_step *s, json_t *o, struct hd_err *err); /* NULL: the component has no options */
 };
 struct hd_step_family {
-	const char *name, *list; /* "normalizer", "normalizers" */
+	const char *name, *list; /* such as "normalizer" and "normalizers", the list within a Sequence */
 	const struct hd_component *known;
 	int nknown;
 };
 int hd_steps_load(struct hd_steps *s, const struct hd_step_family *part, json_t *o, struct hd_err *err);
-int hd_step_pattern(struct hd_text_step *s, json_t *o, struct hd_err *err); /* "pattern" */
+int hd_step_pattern(struct hd_text_step *s, json_t *o, struct hd_err *err); /* reads "pattern" */
 int hd_step_content(struct hd_text_step *s, json_t *o, const char *key, struct hd_err *err);
 int hd_step_flag(json_t *o, const char *key, int otherwise);
 
-/* Text to normal text: appends to out. */
+/* Appends the text, normalized by one step, to out. */
 int hd_normalize(const struct hd_text_step *s, struct hd_matcher *m, struct hd_span text, struct hd_buf *out,
 		 struct hd_err *err);
 
-/* Text to words. */
+/* Splits text into words and encodes them. */
 struct hd_words {
 	const struct hd_steps *steps;
 	struct hd_matcher *matcher;
 	struct hd_bpe_state *state;
 	struct hd_ids *out;
 	struct hd_err *err;
-	int goes_on; /* the text goes on where another ended: nothing is put before it */
+	int goes_on; /* the text continues an earlier piece, so nothing is put before it */
 };
 int hd_pre_tokenize(const struct hd_words *w, struct hd_span text, int at_start);
 

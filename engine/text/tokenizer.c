@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From tokenizer.json to ids: added tokens of the text as it is, normalizer, added tokens of normal text, pre-tokenizer,
- * model.
+ * Loads tokenizer.json and turns text into ids in this order: added tokens of the unchanged text, normalizer, added
+ * tokens of the normalized text, pre-tokenizer, model.
  */
 #include <config.h>
 #include "engine/text/tokenizer.h"
@@ -43,7 +43,7 @@ const char *hd_tokenizer_advice(const char *dir)
 	       "transformers makes a tokenizer.json";
 }
 
-/* Text is bytes for the model where ByteLevel comes last, and only there. */
+/* Whether the last step is the only ByteLevel. The model can then take the words as raw bytes. */
 static int ends_in_bytes(const struct hd_steps *s)
 {
 	size_t levels = 0;
@@ -53,6 +53,7 @@ static int ends_in_bytes(const struct hd_steps *s)
 	return levels == 1 && s->all[s->n - 1].kind == HD_STEP_BYTES;
 }
 
+/* Inserts an HD_STEP_SPELL after each ByteLevel. */
 static void spell_bytes(struct hd_steps *s)
 {
 	for (size_t i = 0; i < s->n; i++) {
@@ -65,7 +66,8 @@ static void spell_bytes(struct hd_steps *s)
 	}
 }
 
-/* Before all other parts: those of a Unigram or WordPiece are unknown here too, and not the reason. */
+/* Refuses other models before the other parts are read: those of a Unigram or WordPiece are unknown here too, but are
+ * not the reason. */
 static int check_type(json_t *root, struct hd_err *err)
 {
 	const char *type = json_string_value(json_object_get(json_object_get(root, "model"), "type"));
@@ -79,7 +81,7 @@ static int load_model(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
 
 	if (!json_is_object(model))
 		return hd_err_set(err, HD_EINVAL, "there is no model in it");
-	/* Early files have no type; those with merges are BPE. */
+	/* Early files name no type; those with merges are BPE. */
 	if (!json_string_value(json_object_get(model, "type")) && !json_object_get(model, "merges"))
 		return hd_err_set(err, HD_ENOTSUP, "model is without a type; known: BPE");
 	HD_TRY(hd_bpe_load(&t->bpe, model, ends_in_bytes(&t->pre_tokenizer), err));
@@ -202,12 +204,12 @@ struct hd_encoder {
 	struct hd_matcher *matcher;
 	struct hd_bpe_state *state;
 	struct hd_buf text, normal, next;
-	/* of the text that is being encoded */
+	/* for the text that is being encoded: */
 	struct hd_ids *out;
 	struct hd_err *err;
-	int begins; /* it is not a piece of a longer one, behind another piece */
-	int at_start,
-		goes_on; /* what stands between two added tokens: it begins the text; it goes on behind another piece */
+	int begins; /* it begins a text, rather than continuing an earlier piece */
+	/* for the stretch between two added tokens: */
+	int at_start, goes_on; /* it begins the text; it continues an earlier piece */
 };
 
 struct hd_encoder *hd_encoder_create(const struct hd_tokenizer *t)
@@ -240,7 +242,7 @@ static int encode_words(void *ctx, struct hd_span text, size_t at)
 	return hd_pre_tokenize(&w, text, e->at_start && !at);
 }
 
-/* What stands between the tokens that are searched for in text as it is. */
+/* Encodes a stretch between two added tokens that were found in the text before normalization. */
 static int encode_piece(void *ctx, struct hd_span text, size_t at)
 {
 	struct hd_encoder *e = ctx;
@@ -309,7 +311,7 @@ static struct hd_span token_text(const struct hd_tokenizer *t, int32_t id)
 
 	if (!a)
 		return hd_vocab_text(&t->bpe.vocab, id);
-	/* As it was searched for: a decoder makes a blank of the sign that the normalizer has put before it. */
+	/* The normalized text: the decoder turns the marker that the normalizer put before it back into a blank. */
 	return a->ntext ? (struct hd_span){ a->text, a->ntext } : (struct hd_span){ a->content, a->n };
 }
 
@@ -325,7 +327,7 @@ int hd_decode(const struct hd_tokenizer *t, const int32_t *ids, size_t n, struct
 
 		if (!x.at)
 			continue;
-		if (!t->has_decoder && texts.n) /* without one, tokens are words */
+		if (!t->has_decoder && texts.n) /* without a decoder, tokens are words */
 			hd_texts_add(&texts, " ", 1);
 		hd_texts_add(&texts, x.at, x.n);
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Of all pairs of neighbours the one with the lowest rank is joined, of equals the leftmost, until no pair has a rank.
+ * Merges the adjacent pair with the lowest rank, the leftmost of equal ones, until no pair has a rank.
  *
- * A short word is searched for it anew each time; a long one keeps its pairs in a heap.  Words come again, so each thread
- * remembers those of up to 22 bytes.
+ * A short word is searched again for every merge; a long one keeps its pairs in a heap. Words recur, so each thread
+ * caches the ids of words of up to 22 bytes.
  */
 #include <config.h>
 #include "engine/text/bpe/bpe.h"
 #include <stdlib.h>
 
-#define SHORT 96 /* pieces */
+#define SHORT 96 /* pieces of a word that is searched without a heap */
 #define NONE UINT32_MAX
 
 void hd_ids_add(struct hd_ids *o, int32_t id)
@@ -31,33 +31,33 @@ void hd_ids_release(struct hd_ids *o)
 }
 
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-#define SLOTS (1u << 4) /* short texts of t/fuzz too have words that share a slot */
+#define SLOTS (1u << 4) /* so few that words share a slot even in the short texts of t/fuzz */
 #else
 #define SLOTS (1u << 16)
 #endif
 #define KEY 22
 #define VALUE 10
-/* 64 bytes, a line of the cache. */
+/* A cached word; 64 bytes, one cache line. */
 struct remembered {
-	unsigned char n, nids; /* n 0: free */
+	unsigned char n, nids; /* n is 0: free */
 	char key[KEY];
 	int32_t ids[VALUE];
 };
 
-struct bpe_piece { /* of a long word: a list, linked */
-	int32_t id;
+struct bpe_piece {             /* a piece of a long word, in a linked list */
+	int32_t id;            /* -1: merged into the piece before it */
 	int64_t before, after; /* -1: none */
 };
-struct candidate {
+struct candidate { /* a possible merge, in the heap */
 	uint32_t rank;
-	int32_t id;
+	int32_t id; /* the merged token */
 	int64_t at; /* the left piece */
 };
 struct hd_bpe_state {
 	const struct hd_bpe *bpe;
 	struct hd_ids *starts; /* or NULL */
 	struct remembered *words;
-	struct hd_ids first; /* the pieces of a word before any is joined */
+	struct hd_ids first; /* the pieces of a word before any merge */
 	struct hd_buf text;
 	struct bpe_piece *pieces;
 	struct candidate *heap;
@@ -91,7 +91,7 @@ void hd_bpe_state_destroy(struct hd_bpe_state *s)
 }
 
 /* -- the first pieces -------------------------------------------------------------------------- */
-struct unknown_token { /* characters without a token that are not yet written */
+struct unknown_token { /* whether characters without a token are still to be written as one unk_token */
 	int pending;
 };
 
@@ -174,6 +174,7 @@ static uint32_t rank_of(const struct hd_bpe *b, const int32_t *id, int32_t *join
 	return m->rank;
 }
 
+/* Merges the n pieces in place and returns how many remain. rank[i] is that of the pair of pieces i and i + 1. */
 static size_t join_short(const struct hd_bpe *b, int32_t *id, size_t n)
 {
 	uint32_t rank[SHORT];
@@ -209,6 +210,7 @@ static int less(const struct candidate *a, const struct candidate *b)
 	return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
+/* Adds the pair of piece `at` and the one after it to the heap, if a merge joins them. */
 static void push(struct hd_bpe_state *s, int64_t at)
 {
 	const struct bpe_piece *p = &s->pieces[at];
@@ -243,7 +245,7 @@ static struct candidate pop(struct hd_bpe_state *s)
 	return top;
 }
 
-/* What was joined since has left its candidates in the heap: they name another pair now. */
+/* Whether the candidate's pair no longer exists: merges leave the old candidates of their pieces in the heap. */
 static int is_stale(const struct hd_bpe_state *s, const struct candidate *c)
 {
 	const struct bpe_piece *p = &s->pieces[c->at];

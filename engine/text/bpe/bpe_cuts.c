@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where a long word may be cut.
+ * Finds where a long word may be cut.
  *
- * Tokenizers made from SentencePiece models have no pre-tokenizer: the whole text is one word.  But two characters that stand
- * side by side in no token are never joined, whatever stands around them, so the text is cut between them, and the parts are
- * short and come again.  This holds where every piece is a token of the vocabulary: unknown characters are bytes, which no
- * merge joins.
+ * Tokenizers converted from SentencePiece models have no pre-tokenizer: the complete text is one word. But two
+ * characters that are adjacent in no token are never merged, whatever surrounds them. So the text is cut between them,
+ * which gives short parts that recur. This holds if every character is encoded by tokens of the vocabulary: unknown
+ * characters become byte tokens, which no merge joins.
  */
 #include <config.h>
 #include "engine/text/bpe/bpe.h"
@@ -27,7 +27,7 @@ int hd_bpe_joined(const struct hd_bpe *b, uint32_t left, uint32_t right)
 	return b->joined[slot_of(b, (uint64_t)left << 32 | right)] != FREE;
 }
 
-/* Those of the results of merges. */
+/* Adds the pairs of adjacent code points in the text of a merged token. */
 static void add_pairs(struct hd_bpe *b, struct hd_span text)
 {
 	uint32_t left = 0, right;
@@ -49,6 +49,7 @@ static int is_byte(const struct hd_bpe *b, int32_t id)
 	return 0;
 }
 
+/* Whether words may be cut: the model has a token for every byte, which no merge joins, and no prefix or suffix. */
 static int allowed(const struct hd_bpe *b)
 {
 	if (b->prefix || b->suffix || !b->bytes)

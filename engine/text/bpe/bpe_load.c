@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * "model" of tokenizer.json.
+ * Loads "model" of tokenizer.json.
  */
 #include <config.h>
 #include "engine/text/bpe/bpe.h"
@@ -9,7 +9,8 @@
 /* -- the vocabulary ---------------------------------------------------------------------------- */
 static int load_vocab(struct hd_bpe *b, json_t *vocab, struct hd_err *err)
 {
-	/* Memory is taken for each id up to the highest: gaps may be wide, not as wide as one line can say. */
+	/* Each id up to the highest takes memory. Wide gaps are accepted, but the limit keeps one bad id from taking
+	 * all memory. */
 	json_int_t last = (1 << 16) + 16 * (json_int_t)json_object_size(vocab);
 	const char *text;
 	json_t *id;
@@ -17,7 +18,7 @@ static int load_vocab(struct hd_bpe *b, json_t *vocab, struct hd_err *err)
 	last = last < 1 << 24 ? last : 1 << 24;
 	if (!json_is_object(vocab) || !json_object_size(vocab))
 		return hd_err_set(err, HD_EINVAL, "model.vocab is not there");
-	json_object_foreach(vocab, text, id) /* the parser lets no key have a NUL */
+	json_object_foreach(vocab, text, id) /* the parser refuses keys with a NUL */
 	{
 		json_int_t k = json_is_integer(id) ? json_integer_value(id) : -1;
 
@@ -49,7 +50,7 @@ const struct hd_merge *hd_bpe_merge(const struct hd_bpe *b, int32_t left, int32_
 	return m->pair == UINT64_MAX ? NULL : m;
 }
 
-/* "a b", or ["a", "b"]. */
+/* Splits a merge, "a b" or ["a", "b"], into its two parts. Returns 0 if it has another form. */
 static int merge_parts(json_t *m, struct hd_span part[2])
 {
 	const char *text = json_string_value(m), *blank;
@@ -135,7 +136,7 @@ static void find_characters(struct hd_bpe *b)
 	}
 }
 
-/* Text as bytes, if there is a token for each of them. */
+/* Sets raw if the vocabulary has a token for every byte. */
 static void find_bytes(struct hd_bpe *b)
 {
 	int32_t id[256];
@@ -150,7 +151,7 @@ static void find_bytes(struct hd_bpe *b)
 	b->raw = 1;
 }
 
-/* The tokens as the bytes that they stand for. */
+/* Fills words with the tokens, written as the bytes that they stand for. */
 static void find_words(struct hd_bpe *b)
 {
 	for (size_t id = 0; id < b->vocab.nall; id++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Open addressing with at least half of the slots free.
+ * A hash table with open addressing, which keeps at least half of the slots free.
  */
 #include <config.h>
 #include "engine/text/bpe/vocab.h"

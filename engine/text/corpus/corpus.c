@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rounds: while threads encode one batch, this one reads the next; then the ids are written in the order of the text.
+ * Tokenizes a corpus in rounds. While threads encode one batch, one thread reads the next; then the ids are written in
+ * the order of the text.
  */
 #include <config.h>
 #include "engine/text/corpus/corpus.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BATCH (1 << 20) /* bytes of a round for each thread */
+#define BATCH (1 << 20) /* bytes per round and thread */
 
 struct corpus_run {
 	const struct hd_corpus *c;
@@ -21,8 +22,8 @@ struct corpus_run {
 	struct hd_encoders encoders;
 	struct hd_round round[2];
 	double started, shown;
-	const char *of; /* the file whose bytes are being counted; NULL: none yet */
-	int64_t began;  /* bytes that an earlier run has done */
+	const char *of; /* path of the file whose bytes are being counted; NULL: none yet */
+	int64_t began;  /* bytes done by an earlier run */
 };
 
 /* -- progress ---------------------------------------------------------------------------------- */
@@ -43,9 +44,10 @@ static void show(struct corpus_run *r, int last)
 }
 
 /* -- room ---------------------------------------------------------------------------------------- */
-#define LITTLE (1 << 20) /* bytes of text from which on the rest can be told */
+#define LITTLE (1 << 20) /* bytes of text after which the rest can be estimated */
 
-/* What is still to be written, as far as what was read tells: ids, the index, and its lengths beside it until the end. */
+/* Refuses to go on if the disk lacks room for what is still to be written, as estimated from the text read so far.
+ * That is the ids, the index, and the lengths, which are kept in a file of their own until the end. */
 static int check_room(struct corpus_run *r, const struct hd_round *now, struct hd_err *err)
 {
 	double read = (double)hd_documents_read(&r->documents), all = (double)r->files.bytes;
@@ -94,7 +96,8 @@ static void encode_and_read(struct corpus_run *r, struct hd_round *now, struct h
 }
 
 /* -- bytes that count as U+FFFD ------------------------------------------------------------------ */
-/* The file that was counted has ended.  JSON, in which the notes are kept, is UTF-8, and a path need not be. */
+/* Notes the bad bytes of the file that has ended. The note is made valid UTF-8: it is kept in JSON, and a path need
+ * not be UTF-8. */
 static void end_count(struct corpus_run *r)
 {
 	struct hd_journal *j = &r->journal;
@@ -172,7 +175,7 @@ static uint64_t identity(const struct corpus_run *r)
 	return hd_hash_add_text(h, r->c->field);
 }
 
-/* What is read must not be one of the files of PREFIX, those of a run that was stopped included. */
+/* Refuses a path of the output that is also read as the tokenizer or as text. */
 static int check_output(const struct corpus_run *r, const char *path, struct hd_err *err)
 {
 	const struct hd_tokenizer *t = r->c->tokenizer;
@@ -198,7 +201,7 @@ static int check_outputs(const struct corpus_run *r, struct hd_err *err)
 	for (size_t i = 0; i < HD_LEN(endings); i++) {
 		char *path = hd_format("%s%s", r->c->out, endings[i]);
 
-		if (!access(path, F_OK)) /* all that is read is there */
+		if (!access(path, F_OK)) /* a file that does not exist cannot be an input */
 			check_output(r, path, err);
 		free(path);
 		HD_TRY(err->code);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cuts of a long text: between lines, behind one newline alone, before a letter. In a long line they are before a blank and a
- * letter. Where there is no such place (a page of Chinese), they are between two characters that stand side by side in no
- * token. That is for a tokenizer without an expression for words. A run without any of these, such as a megabyte of digits, is
- * one word to Python too, and stays whole.
+ * A long text is cut at the beginning of a line: after a single newline, before a letter. Within a long line, it is
+ * cut before a blank that a letter follows. Without such a place (a page of Chinese), the cut is between two
+ * characters that are adjacent in no token. That requires a tokenizer that splits words without a regular expression.
+ * A run without any of these, such as a megabyte of digits, is one word to Python too, and stays in one piece.
  *
- * Nearly all tokenizers end a word there whatever else the text has, and those that have no words join nothing there. But their
- * rules are theirs, so each cut is tried. What stands before it and behind it, encoded together, must have the ids that both
- * have one by one, and what is behind must begin a word, or a part of one that nothing is joined to.  Words are found from left
- * to right, and what stands before begins at such a place too, so what is before that changes nothing.
+ * Nearly all tokenizers end a word at such places, and those without words merge nothing across them. But a tokenizer
+ * may have any rules, so each cut is tried. The text before it and the text after it, encoded together, must have the
+ * same ids as encoded separately. The text after it must also begin a word, or a part of a word that nothing is merged
+ * with. Words are found from left to right, and the text before the cut begins at such a place too. So nothing further
+ * to the left matters.
  */
 #include <config.h>
 #include "engine/text/corpus/cut.h"
@@ -16,12 +17,13 @@
 
 enum { LINE = 4096, TRIES = 8, GIVE_UP = 32 };
 
-/* The last byte of what is no blank, and the first of what may be a letter. Of characters beyond ASCII it is not known here. */
+/* Whether a character that ends in byte c is no blank; of characters beyond ASCII this is assumed. */
 static int ends_word(unsigned char c)
 {
 	return c >= 0x80 || isgraph(c);
 }
 
+/* Whether a character that begins with byte c may be a letter; of characters beyond ASCII this is assumed. */
 static int begins_word(unsigned char c)
 {
 	return c >= 0xc0 || (c < 0x80 && isalpha(c));
@@ -42,7 +44,8 @@ static int is_word(const char *text, size_t at, size_t n)
 typedef int (*is_place_fn)(const char *text, size_t at, size_t n);
 static const is_place_fn places[] = { is_line, is_word };
 
-/* The place before `at`, as far as a line may be long; 0: none. */
+/* Returns the last place before `at`, at most LINE bytes back, or 0. A beginning of a line is preferred to one of a
+ * word. */
 static size_t place_before(const char *text, size_t at, size_t least, size_t n)
 {
 	size_t first = at > least + LINE ? at - LINE : least;
@@ -91,6 +94,7 @@ static int starts_at(const struct hd_cutter *c, size_t id)
 	return 0;
 }
 
+/* Whether text[from, to) has the same ids with a cut at `at` as without. */
 static int holds_between(struct hd_cutter *c, const char *text, size_t from, size_t at, size_t to)
 {
 	if (!from || !to)
@@ -130,8 +134,9 @@ static int may_part(const struct hd_cutter *c, const char *text, size_t at, size
 	       hd_encoder_parts(c->encoder, left, right);
 }
 
-/* A window of SPAN bytes on both sides shows an added token, and what a normalizer composes.  Whatever begins the window, the
- * two characters are looked at alone. */
+/* Returns a cut between two characters that no token joins, or 0. Each is tried on a window of SPAN bytes on both
+ * sides, which reveals an added token or characters that a normalizer composes. The window may begin anywhere, because
+ * may_part examines the two characters alone. */
 static size_t cut_characters(struct hd_cutter *c, const char *text, size_t least, size_t n)
 {
 	enum { SPAN = 512 };
@@ -153,7 +158,7 @@ size_t hd_cut_last(struct hd_cutter *c, const char *text, size_t least, size_t n
 {
 	size_t at = n;
 
-	if (!c->encoder) /* something is left, so that the text ends in the batch that ends it */
+	if (!c->encoder) /* leaves a byte for the next batch, so that the batch that ends the text is not empty */
 		return n - 1 > least ? n - 1 : 0;
 	for (int i = 0; i < TRIES && (c->found || c->failed < GIVE_UP); i++) {
 		at = place_before(text, at, least, n);

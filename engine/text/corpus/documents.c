@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A file of text is one document, which comes in several batches where it is long and can be cut (cut.h). Of JSONL each line is
- * one, less those that are blank.
+ * A file of text is one document, read in several batches if it is long and can be cut (cut.h). In JSONL each line
+ * that is not blank is a document.
  */
 #include <config.h>
 #include "engine/text/corpus/documents.h"
 #include <stdlib.h>
 
-#define LONGEST_LINE (1 << 30) /* bytes: a packed file of a few could unpack to one that fills the memory */
+#define LONGEST_LINE (1 << 30) /* bytes; a small compressed file could unpack to a line that fills the memory */
 
 static int open_file(struct hd_documents *d, struct hd_err *err)
 {
@@ -23,7 +23,8 @@ static void next_file(struct hd_documents *d)
 	d->at = (struct hd_corpus_place){ d->at.file + 1, 0, 0 };
 }
 
-/* What is behind the last cut waits for the next batch; a text that cannot be cut is read as a whole. */
+/* Reads a file of text up to its end or a cut. What was read after the cut is kept for the next batch; a text that
+ * cannot be cut is read completely. */
 static int read_text(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
 {
 	struct hd_buf *b = &out->text;
@@ -40,7 +41,8 @@ static int read_text(struct hd_documents *d, size_t bytes, struct hd_batch *out,
 		b->n += (size_t)k;
 		out->goes_on = (size_t)k == bytes;
 		cut = out->goes_on ? hd_cut_last(&d->cutter, b->at, 0, b->n) : b->n;
-		bytes = b->n > bytes ? b->n : bytes; /* so that a text that stays whole is copied a few times */
+		bytes = b->n > bytes ? b->n
+				     : bytes; /* doubles, so that a text without a cut is copied only a few times */
 	} while (out->goes_on && !cut);
 	HD_TRY(hd_check_text(out->path, b->at, b->n, d->at.byte,
 			     "tokenize takes text and JSONL, plain or compressed with gzip or zstd", err));
@@ -63,7 +65,7 @@ static int64_t count_lines(struct hd_span s)
 	return n;
 }
 
-/* Whole lines: what is behind the last newline waits for the next batch. */
+/* Reads complete lines. What was read after the last newline is kept for the next batch. */
 static int read_lines(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
 {
 	struct hd_buf *b = &out->text;

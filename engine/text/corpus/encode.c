@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Documents to ids.
+ * Cuts a batch into parts and encodes their documents.
  */
 #include <config.h>
 #include "engine/text/corpus/corpus.h"
 #include <omp.h>
 #include <stdlib.h>
 
-#define PART (64 << 10) /* bytes that a thread takes at once, in whole lines */
+#define PART (64 << 10) /* bytes that a thread takes at once, up to the end of a line or a cut */
 
 void hd_encoders_create(struct hd_encoders *e, const struct hd_tokenizer *t)
 {
@@ -43,7 +43,8 @@ static struct hd_part *add_part(struct hd_round *r, struct hd_span text)
 	return p;
 }
 
-/* Behind `from` the first place that is far enough, or the end. */
+/* Returns the last cut up to PART bytes after `from`; without one there, further PART bytes are tried. Returns the end
+ * if there is no cut. */
 static size_t part_end(struct hd_cutter *c, const struct hd_buf *b, size_t from)
 {
 	for (size_t n = from + PART; n < b->n; n += PART) {
@@ -119,7 +120,7 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 	return HD_OK;
 }
 
-/* JSON has no byte order mark, but some editors begin a file with one. */
+/* Skips a byte order mark, which JSON does not allow, but with which some editors begin a file. */
 static struct hd_span without_mark(struct hd_span first)
 {
 	int marked = first.n >= 3 && !memcmp(first.at, "\xef\xbb\xbf", 3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which files a corpus has.
+ * Finds the files of a corpus, and checks that they are text.
  */
 #include <config.h>
 #include "engine/text/corpus/files.h"
@@ -99,7 +99,7 @@ void hd_files_release(struct hd_files *f)
 	memset(f, 0, sizeof(*f));
 }
 
-/* A time in seconds alone is the same for a file that is written again within one. */
+/* Seconds alone would not change for a file that is rewritten within the same second. */
 static uint64_t add_time(uint64_t h, struct timespec t)
 {
 	return hd_hash_add(hd_hash_add(h, (uint64_t)t.tv_sec), (uint64_t)t.tv_nsec);

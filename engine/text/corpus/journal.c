@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * PREFIX.part.bin has the ids so far, PREFIX.part.lengths the tokens of each document, PREFIX.part.json how much of them
- * is sure and where the text behind begins.  The next run cuts off the rest and writes the same bytes again.
+ * The state of an unfinished corpus. PREFIX.part.bin contains the ids so far, and PREFIX.part.lengths the number of
+ * tokens of each document. PREFIX.part.json tells how much of both is complete and where the remaining text begins.
+ * The next run truncates the rest and writes the same bytes again.
  */
 #include <config.h>
 #include "engine/text/corpus/corpus.h"
@@ -101,7 +102,7 @@ static int write_all(struct hd_journal *j, int fd, const void *at, size_t n, con
 	return HD_OK;
 }
 
-/* The first document of e is the end of one whose beginning is there already. */
+/* Adds the tokens that are already written of an unfinished document to the first length of e, which is its rest. */
 static int close_document(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err)
 {
 	if (!e->lengths.n)
@@ -165,7 +166,7 @@ static void put(FILE *f, const void *at, size_t n)
 	fwrite(at, 1, n, f);
 }
 
-/* As engine/data reads it: every document is one sequence. */
+/* Writes the index that engine/data reads (megatron.c); every document is one sequence. */
 static void write_index(FILE *f, const int32_t *lengths, int64_t n, int width)
 {
 	const unsigned char type = width == 2 ? 8 : 4;

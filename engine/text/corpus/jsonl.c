@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The text of a line of JSONL.  JSON is UTF-8: bytes that are not, and escapes of half a surrogate pair, count as U+FFFD, as in a
- * file of text.
+ * Extracts the text of a JSONL line. JSON is UTF-8: invalid bytes, and escapes of half a surrogate pair, count as
+ * U+FFFD, as in a file of text.
  */
 #include <config.h>
 #include "engine/text/corpus/documents.h"
@@ -16,7 +16,7 @@ static int is_array(const struct hd_batch *b, int64_t line, struct hd_err *err)
 			  b->path, (long long)line + 1);
 }
 
-/* A file of one array often begins with a line that has its bracket alone. */
+/* Reports a line that is not JSON. One that begins with a bracket is likely the first line of a file with one array. */
 static int not_json(const struct hd_batch *b, int64_t line, struct hd_span json, const char *why, struct hd_err *err)
 {
 	size_t first = 0;
@@ -29,7 +29,7 @@ static int not_json(const struct hd_batch *b, int64_t line, struct hd_span json,
 			  (long long)line + 1, why);
 }
 
-/* Of the usual files of conversations: behind the fields that a line has. */
+/* Returns advice for lines in one of the usual formats of conversations, else "". */
 static const char *chat_advice(json_t *o)
 {
 	if (!json_is_array(json_object_get(o, "messages")) && !json_is_array(json_object_get(o, "conversations")))
@@ -61,7 +61,7 @@ static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const cha
 /* -- what counts as U+FFFD --------------------------------------------------------------------- */
 enum { NONE, HIGH, LOW };
 
-/* Which half of a pair the escape \ud800 to \udfff at s is. */
+/* Returns which half of a surrogate pair the escape at s is (\ud800 to \udfff), or NONE. */
 static int surrogate(const char *s, size_t n)
 {
 	if (n < 6 || s[0] != '\\' || s[1] != 'u' || tolower((unsigned char)s[2]) != 'd' ||
@@ -70,7 +70,7 @@ static int surrogate(const char *s, size_t n)
 	return strchr("89abAB", s[3]) ? HIGH : strchr("cdefCDEF", s[3]) ? LOW : NONE;
 }
 
-/* In place, as the escape of U+FFFD is as long.  -> bytes of the escapes that are no half of a pair. */
+/* Replaces unpaired halves in place by the escape of U+FFFD, which has the same length. Returns the bytes replaced. */
 static size_t replace_halves(char *s, size_t n)
 {
 	size_t bad = 0;
@@ -87,7 +87,8 @@ static size_t replace_halves(char *s, size_t n)
 	return bad;
 }
 
-/* The line as JSON, and how many of its bytes were replaced; NULL: it is none, and why. */
+/* Parses a line as JSON; *bad is the number of bytes replaced. Returns NULL and sets *why if it is not JSON. The
+ * halves of pairs are replaced only if parsing fails without that. */
 static json_t *parse(struct hd_span json, int64_t *bad, json_error_t *why)
 {
 	struct hd_buf repaired = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bytes of a file, of a gzip file (several members too) or of a zstd file (several frames).
+ * Reads the bytes of a file. A gzip file may have several members, and a zstd file several frames.
  */
 #include <config.h>
 #include "engine/text/corpus/files.h"
@@ -12,7 +12,7 @@
 #include <zstd.h>
 
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-#define PACKED 128 /* bytes: short files of t/fuzz too take several reads */
+#define PACKED 128 /* bytes; so few that even the short files of t/fuzz take several reads */
 #else
 #define PACKED (256 << 10)
 #endif
@@ -23,8 +23,8 @@ struct hd_reader {
 	int fd, kind;
 	int ended; /* a member or frame is complete */
 	char *packed;
-	size_t from, to; /* in packed: what is not yet used */
-	int64_t place;
+	size_t from, to; /* the unread range of packed */
+	int64_t place;   /* bytes of the file read so far */
 	z_stream z;
 	ZSTD_DStream *zstd;
 };
@@ -42,7 +42,7 @@ static int64_t read_file(struct hd_reader *r, void *to, size_t n, struct hd_err 
 	return k;
 }
 
-/* 0: the end of the file. */
+/* Reads the next bytes into packed. Returns their number, 0 at the end of the file, or an error. */
 static int64_t fill(struct hd_reader *r, struct hd_err *err)
 {
 	int64_t k = read_file(r, r->packed, PACKED, err);
@@ -101,7 +101,7 @@ void hd_reader_close(struct hd_reader *r)
 	free(r);
 }
 
-/* Each unpacks what is in packed into to[0, n): -> bytes. */
+/* The get_ functions each move or decompress bytes from packed into to[0, n), and return their number. */
 static int64_t get_gzip(struct hd_reader *r, void *to, size_t n, struct hd_err *err)
 {
 	int rc;
@@ -146,7 +146,7 @@ static int64_t get_plain(struct hd_reader *r, void *to, size_t n)
 
 static int64_t get_some(struct hd_reader *r, void *to, size_t n, struct hd_err *err)
 {
-	if (r->ended && r->from == r->to) /* whether another member follows, the file says */
+	if (r->ended && r->from == r->to) /* more of the file must be read to tell whether another member follows */
 		return 0;
 	if (n > 1u << 30) /* zlib counts in 32 bits */
 		n = 1u << 30;

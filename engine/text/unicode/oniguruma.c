@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Expressions of Oniguruma (Ruby syntax) written for PCRE2, with the same meaning.
+ * Translates regular expressions of Oniguruma (Ruby syntax) to PCRE2 with the same meaning.
  *
- * Oniguruma's \s is Unicode's White_Space, its \w has marks and connectors, its [:alpha:] is Alphabetic, its \v is one
- * character, its \uHHHH a code point, its scripts are those of the Script property; ^ and $ stand at lines.  These are
- * written out.  What PCRE2 would take for something else without a word is refused: sets within sets, {n,m}+ which repeats
- * there and is possessive here, and where case is ignored what Oniguruma takes for several characters (ss for a sharp s).
+ * In Oniguruma, \s is Unicode's White_Space, \w includes marks and connectors, and [:alpha:] is Alphabetic.
+ * Its \v is one character, \uHHHH is a code point, and script names refer to the Script property. Its ^ and $ match at
+ * lines. These are written out in the terms of PCRE2. Constructs that PCRE2 would silently read differently are
+ * refused:
+ *   - sets within sets
+ *   - {n,m}+, which repeats {n,m} in Oniguruma and is possessive in PCRE2
+ *   - where case is ignored, characters that Oniguruma matches with several (ss with a sharp s)
  */
 #include <config.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -16,7 +19,7 @@
 #define BLANK "\\x20\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{202f}\\x{205f}\\x{3000}"
 #define WHITE "\\t-\\r\\x85\\x{2028}\\x{2029}" BLANK
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-/* Outside of sets Oniguruma looks up \w, \W and \b below U+0100 in a table that has these numbers. */
+/* Outside sets, Oniguruma looks up \w, \W and \b below U+0100 in a table that includes these numerals. */
 #define WORD_ALONE WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"
 #define GRAPH "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}"
 #define IN "(?<=[" WORD_ALONE "])"
@@ -27,12 +30,12 @@
 
 struct translation {
 	const char *at, *end, *whole;
-	const char *group; /* behind the opening of the last group */
+	const char *group; /* just after the opening of the last group */
 	struct hd_buf *out;
 	int in_set;
-	size_t depth;                 /* groups that are open */
+	size_t depth;                 /* number of open groups */
 	unsigned char folds[DEEPEST]; /* whether case is ignored in each of them */
-	char letter;                  /* the one directly before; 0: something else is */
+	char letter;                  /* the letter immediately before, or 0 if it was not a letter */
 	struct hd_err *err;
 };
 
@@ -61,7 +64,7 @@ static void add_set(struct translation *t, const char *members, int negated)
 		add(t, "]");
 }
 
-/* Names that are neither a category (one or two letters) nor one of these are scripts. */
+/* Whether a property is a script: its name is neither a category (one or two letters) nor one of these others. */
 static int is_script(const char *name, size_t n)
 {
 	static const char *const others[] = { "Any", "Alphabetic", "Lowercase", "Uppercase", "White_Space", "Emoji" };
@@ -72,14 +75,15 @@ static int is_script(const char *name, size_t n)
 	return n > 2 && name[0] != '^' && !memchr(name, '=', n) && !memchr(name, ':', n);
 }
 
-/* Lu, Uppercase, ...: releases of PCRE2 differ in what they are where case is ignored. */
+/* Whether the property is of one case (Lu, Uppercase, ...). Releases of PCRE2 differ in what these match where case is
+ * ignored. */
 static int is_of_a_case(const char *name)
 {
 	return !strncmp(name, "Lu", 2) || !strncmp(name, "Ll", 2) || !strncmp(name, "Lt", 2) ||
 	       !strncmp(name, "Upper", 5) || !strncmp(name, "Lower", 5);
 }
 
-/* \p{...}, \P{...}: at stands on the letter. */
+/* Translates \p{...} or \P{...}; `at` is at the letter. */
 static int property(struct translation *t)
 {
 	const char *close = t->at[1] == '{' ? memchr(t->at, '}', (size_t)(t->end - t->at)) : NULL;
@@ -145,7 +149,7 @@ static int escape(struct translation *t)
 		break;
 	case 'b': add(t, t->in_set ? "\\b" : "(?:" IN NOT_BEFORE "|" NOT_IN BEFORE ")"); break;
 	case 'B':
-		if (t->in_set) /* the letter there */
+		if (t->in_set) /* in Oniguruma, the letter B */
 			return refuse(t, "\\B within [...]");
 		add(t, "(?:" IN BEFORE "|" NOT_IN NOT_BEFORE ")");
 		break;
@@ -195,13 +199,14 @@ static int class_in_set(struct translation *t)
 	return refuse(t, "this [:name:]");
 }
 
-/* Dashes, quotation marks and other general punctuation. */
+/* Whether c is a dash, quotation mark or other general punctuation. */
 static int has_no_case(uint32_t c)
 {
 	return c >= 0x2010 && c <= 0x205e;
 }
 
-/* The characters of a range have cases, whatever those at its ends have. */
+/* Whether the character of n bytes at `at` ends a range, whose inner characters may have case even if its ends do
+ * not. */
 static int is_of_a_range(const struct translation *t, int n)
 {
 	return t->at[-1] == '-' || (t->end - t->at > n && t->at[n] == '-');
@@ -232,7 +237,7 @@ static int set_member(struct translation *t)
 	return set_character(t);
 }
 
-/* [...], from its bracket to behind the other. */
+/* Translates a set [...], including its brackets. */
 static int set(struct translation *t)
 {
 	int first = 1;
@@ -251,7 +256,7 @@ static int set(struct translation *t)
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
-/* i of (?i-x: ...), or what holds outside. */
+/* Whether case is ignored with the flags of a group such as (?i-x: ...); without i, as outside it. */
 static int folds_in(const struct translation *t, const char *flags, const char *end)
 {
 	int now = folds(t), on = 1;
@@ -264,8 +269,8 @@ static int folds_in(const struct translation *t, const char *flags, const char *
 	return now;
 }
 
-/* (?i).  It holds for all alternatives behind it in Oniguruma, and for the rest of its own in PCRE2: the two agree at the
- * beginning of a group. */
+/* Copies (?i). In Oniguruma a(?i)b|c means a(?i:b|c), while in PCRE2 the alternatives of the group stay ab and c. The
+ * two agree only at the beginning of a group. */
 static int option(struct translation *t, const char *close)
 {
 	if (t->at != t->group)
@@ -309,7 +314,8 @@ static int end_of_group(struct translation *t)
 }
 
 /* -- characters -------------------------------------------------------------------------------- */
-/* Whether c is one character in every case: of these blocks, and neither several (ss, ff, i with a dot) nor a part of them. */
+/* Whether every case form of c is known to be one character. Other blocks are not known. The exceptions have a form of
+ * several characters (ss, ff, i with a dot), or are part of one. */
 static int is_one_in_every_case(uint32_t c)
 {
 	if (c < 0x250)
@@ -317,7 +323,7 @@ static int is_one_in_every_case(uint32_t c)
 	return has_no_case(c) || (c >= 0x400 && c < 0x530) || (c >= 0x3000 && c < 0xac00);
 }
 
-/* Two letters that are one character too: a ligature, or a sharp s. */
+/* Whether two letters also exist as one character: a ligature, or a sharp s. */
 static int is_pair(char first, char second)
 {
 	static const char pairs[][3] = { "ss", "st", "ff", "fi", "fl" };
@@ -344,7 +350,7 @@ static int character(struct translation *t)
 	return HD_OK;
 }
 
-/* {n,m}, as it is. */
+/* Copies {n,m} unchanged. */
 static int repeat(struct translation *t)
 {
 	const char *close = memchr(t->at, '}', (size_t)(t->end - t->at));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Regular expressions by PCRE2, compiled to machine code where that is possible.
+ * Regular expressions with PCRE2, compiled to machine code where that is possible.
  */
 #include <config.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -43,7 +43,7 @@ int hd_regex_compile(const char *pattern, size_t n, struct hd_regex **out, struc
 	struct hd_buf text = { 0 };
 	pcre2_code *code = NULL;
 
-	hd_buf_add(&text, "", 0); /* of an empty pattern too */
+	hd_buf_add(&text, "", 0); /* so that text.at is not NULL for an empty pattern */
 	if (hd_oniguruma_write(pattern, n, &text, err) >= 0)
 		code = compile(&text, pattern, err);
 	hd_buf_release(&text);
@@ -144,7 +144,7 @@ int hd_pattern_replace(const struct hd_pattern *p, struct hd_matcher *m, struct 
 	int rc = 0;
 
 	while (from <= s.n && (rc = hd_pattern_find(p, m, s.at, s.n, from, &start, &end, err)) > 0) {
-		if (end > start || end != last) { /* nothing behind a match is no match of its own */
+		if (end > start || end != last) { /* an empty match directly after a match does not count */
 			hd_buf_add(out, s.at + done, start - done);
 			hd_buf_add(out, with.at, with.n);
 			done = end;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Normal forms (Unicode Standard Annex 15): decompose, sort marks by their class, and for NFC compose again.
+ * Normal forms (Unicode Standard Annex 15): decompose, sort marks by combining class, and for NFC compose again.
  *
- * No character below U+0300 is a mark or is joined to what stands before it, so text is done in pieces that begin with one.
+ * No character below U+0300 is a mark or composes with the character before it. So text is processed in pieces that
+ * begin with such a character.
  */
 #include <config.h>
 #include "engine/text/unicode/unicode.h"
 #include "engine/base/err.h"
 #include <stdlib.h>
 
-#define PLAIN 0x300                                                                 /* below: never a mark */
+#define PLAIN 0x300 /* characters below are never marks */
 enum { S = 0xac00, L = 0x1100, V = 0x1161, T = 0x11a7, LS = 19, VS = 21, TS = 28 }; /* Hangul */
 
 struct letters {
@@ -46,7 +47,7 @@ static const struct hd_decomposition *decomposition_of(uint32_t c)
 	return lo < hd_ndecompositions && hd_decompositions[lo].whole == c ? &hd_decompositions[lo] : NULL;
 }
 
-/* 0: they are not joined. */
+/* Returns the character that a and b compose into, or 0. */
 static uint32_t composition_of(uint32_t a, uint32_t b)
 {
 	int lo = 0, hi = hd_ncompositions, mid;
@@ -96,7 +97,7 @@ static void decompose(struct letters *x, uint32_t c)
 		decompose(x, d->second);
 }
 
-/* Marks behind a letter, by class; equal ones stay in their order. */
+/* Sorts the marks after a letter by class; those of equal class keep their order. */
 static void sort_marks(struct letters *x)
 {
 	for (size_t i = 1; i < x->n; i++) {
@@ -110,10 +111,11 @@ static void sort_marks(struct letters *x)
 	}
 }
 
+/* Composes each letter with the marks after it that no earlier mark of the same or a higher class blocks. */
 static void compose(struct letters *x)
 {
 	size_t letter = SIZE_MAX, n = 0;
-	int last = -1; /* class of what stands between the letter and this; -1: nothing does */
+	int last = -1; /* class of the last mark kept between the letter and this character; -1: none */
 
 	for (size_t i = 0; i < x->n; i++) {
 		int class = class_of(x->c[i]);
@@ -150,7 +152,7 @@ void hd_unicode_normalize(const char *s, size_t n, int composed, struct hd_buf *
 	while (i < n) {
 		for (plain = i; plain < n && (unsigned char)s[plain] < (composed ? 0xcc : 0x80);)
 			plain += (size_t)hd_utf8_length((unsigned char)s[plain]);
-		if (plain < n && plain > i) /* the last one may be joined to what follows */
+		if (plain < n && plain > i) /* the last one may compose with the character after it */
 			plain -= (unsigned char)s[plain - 1] < 0x80 ? 1 : 2;
 		hd_buf_add(out, s + i, plain - i);
 		for (i = plain; i < n; i += k) {

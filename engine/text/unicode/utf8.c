@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * UTF-8 as Unicode 15 defines it (table 3-7): no surrogates, no long forms, nothing above U+10FFFF.
+ * UTF-8 as Unicode 15 defines it (table 3-7): no surrogates, no overlong forms, nothing above U+10FFFF.
  */
 #include <config.h>
 #include "engine/text/unicode/utf8.h"
@@ -17,7 +17,7 @@ void hd_buf_room(struct hd_buf *b, size_t more)
 	while (cap - b->n < more)
 		cap *= 2;
 	at = realloc(b->at, cap);
-	if (!at) { /* hd_alloc says it */
+	if (!at) { /* out of memory: hd_alloc reports it */
 		at = hd_alloc(cap);
 		memcpy(at, b->at, b->n);
 		free(b->at);
@@ -71,11 +71,11 @@ int hd_utf8_put(char out[4], uint32_t c)
 	return 4;
 }
 
-/* Bytes of a valid code point at p, or minus the bytes of what one U+FFFD stands for. */
+/* Returns the bytes of the valid code point at p, or minus the bytes that one U+FFFD replaces. */
 static int piece(const unsigned char *p, size_t n)
 {
 	static const struct {
-		unsigned char first, last, low, high; /* leads; the range of the second byte */
+		unsigned char first, last, low, high; /* the range of the first byte; that of the second */
 		int bytes;
 	} forms[] = {
 		{ 0x00, 0x7f, 0, 0, 1 },       { 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 },
@@ -155,7 +155,7 @@ int hd_utf8_white(uint32_t c)
 }
 
 /* -- GPT-2's alphabet -------------------------------------------------------------------------- */
-/* Bytes that print stand for themselves; the others follow from U+0100 on, in their order. */
+/* Printable bytes stand for themselves; the others are assigned from U+0100 on, in order. */
 static int prints(int byte)
 {
 	return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
