@@ -4,9 +4,9 @@
  * Training: the stream without its validation tail is cut into N = (tokens - 1) / seq windows of seq + 1 ids. Adjacent
  * windows share one id, so each token is a target once in an epoch. Sample g of the job, counted from its first step,
  * is window g mod N of epoch g / N. Windows are taken in order, or in a permutation determined by (seed, epoch). With
- * a permutation, later epochs also begin at a different token, as far as the remainder of the division allows, so that
- * they cut the text elsewhere. No list of windows exists, so nothing is built at the start or shared between ranks.
- * Only the number of samples used is saved.
+ * a permutation, later epochs also begin at a different token, within the remainder of the division. So they cut the
+ * text elsewhere. No list of windows exists, so nothing is built at the start or shared between ranks. Only the number
+ * of samples used is saved.
  *
  * With weights each name in train is a stream of its own, with its own windows, epochs and permutations. The stream of
  * sample g follows from g and the weights (mix.c).
@@ -351,7 +351,7 @@ static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	return 0;
 }
 
-#define LOOK (256ll << 20) /* bytes of ids to read at the start of a run at most: a second or two on a slow disk */
+#define LOOK (256ll << 20) /* bytes of ids read at most when a run begins: a second or two on a slow disk */
 
 static double share_to_look(const struct hd_data *d)
 {

@@ -2,8 +2,7 @@
  * engine/data/data.h - token streams and the order of samples.
  *
  * A sample is seq + 1 consecutive ids of one split. Sample s of step k is a pure function of (seed, k, s), so it does
- * not
- * depend on the layout. Resuming needs the step alone.
+ * not depend on the layout. Resuming needs the step alone.
  */
 #ifndef HD_ENGINE_DATA_H
 #define HD_ENGINE_DATA_H
@@ -30,7 +29,8 @@ int hd_data_is_text(const struct hd_data *d); /* 0: the data are ids of a differ
 /* Warns of each file of text with bytes that count as U+FFFD. */
 void hd_data_warn(const struct hd_data *d);
 int64_t hd_data_tokens(const struct hd_data *d, int valid);
-/* The validation sets are evaluated separately. The name is that in metrics; it is NULL for the only tail of train. */
+/* The validation sets are evaluated separately. A set's name is the one in metrics. It is NULL for the tail of a
+ * single source and for the file of hd_data_open_file. */
 int64_t hd_data_valid_sets(const struct hd_data *d);
 const char *hd_data_valid_name(const struct hd_data *d, int64_t set);
 /* Returns the number of complete samples in a pass over a set, which share no targets; 0 if there is no such set. */

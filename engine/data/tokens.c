@@ -3,8 +3,8 @@
  * of one type. So a read is a binary search and a conversion.
  *
  * If [data] format does not give the format of a file, its name decides. It is Megatron's if it is a .idx, or a .bin
- * with a .idx next to it. So is a name that is no file, but that with .idx appended is one. Any other .bin is llm.c's:
- * 256 numbers of 32 bits (magic, version, count), then the ids. Everything else is text.
+ * with a .idx next to it. A name that does not exist is Megatron's too, if it exists with .idx appended. Any other
+ * .bin is llm.c's: 256 numbers of 32 bits (magic, version, count), then the ids. Everything else is text.
  */
 #include <config.h>
 #include "engine/data/tokens.h"
@@ -206,8 +206,7 @@ static int find_one(const char *name, struct hd_files *out, struct hd_err *err)
 	struct stat st;
 	int there = !stat(name, &st), rc;
 
-	if (there ? !S_ISDIR(st.st_mode)
-		  : !strpbrk(name, "*?[")) { /* added even if it does not exist: opening it reports the error */
+	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(name, "*?[")) { /* opening it reports any error */
 		hd_files_add(out, name, there ? &st : NULL);
 		return HD_OK;
 	}

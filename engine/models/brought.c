@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks the families of plugins (heddle/family.h); then they are used like those of this program.  A mistake is refused in one
- * line that names the section, the plugin, the family, the entry and its value.  A wrong table would be another model with
- * somebody's weights.
+ * Checks the families of plugins (heddle/family.h); then they are used like those of this program. A mistake is
+ * refused in one line that names the section, the plugin, the family, the entry and its value. A wrong table would
+ * load somebody's weights into a different model.
  */
 #include <config.h>
 #include "engine/models/model.h"
@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 1000 /* keys of config.json: a list that has more has no end.  Those of ours end: none may stand twice */
+/* Keys of config.json in a list; a longer one lacks its end. Other lists need no limit, since no entry may be
+ * repeated. */
+#define MOST 1000
 
 struct bringing {
 	struct hd_conf *conf;
@@ -41,8 +43,8 @@ static int HD_PRINTF(2, 3) wrong(const struct bringing *b, const char *fmt, ...)
 	return HD_EABI;
 }
 
-/* -- values of keys ---------------------------------------------------------------------------------------------------------- */
-/* Those of the keys read apart that a family may decide. */
+/* -- values of keys ------------------------------------------------------------------------------------------------ */
+/* Whether a family may have a default for the key. Of the keys that are not read with the others, these few qualify. */
 static int may_decide(const struct hd_knob *k)
 {
 	static const char *const also[] = { "tie_embeddings", "experts", "experts_per_token",
@@ -62,7 +64,8 @@ static const struct hd_option *option_of(const char *key)
 	return NULL;
 }
 
-/* The message behind "[model] key: ", or NULL: the value is one of the key. */
+/* Returns why the value is invalid for the key, as a message without its "[model] key: ", or NULL if it is valid. The
+ * caller frees it. */
 static char *said_of(const struct hd_knob *k, const char *value)
 {
 	struct hd_key_table table = { option_of(k->key), 1, sizeof(struct hd_option) };
@@ -123,8 +126,8 @@ static int check_defaults(const struct bringing *b)
 	return HD_OK;
 }
 
-/* -- keys of config.json ------------------------------------------------------------------------------------------------------ */
-/* "theirs=ours|...": every word of ours is one of the key. */
+/* -- keys of config.json ------------------------------------------------------------------------------------------- */
+/* Checks values "theirs=ours|...": every word of ours must be a value of the key. */
 static int check_words(const struct bringing *b, const struct hd_family_key *k)
 {
 	const struct hd_knob *knob = hd_knob_find(k->ours);
@@ -185,7 +188,7 @@ static int check_keys(const struct bringing *b)
 	return HD_OK;
 }
 
-/* -- names of weights --------------------------------------------------------------------------------------------------------- */
+/* -- names of weights ---------------------------------------------------------------------------------------------- */
 static size_t stars(const char *text)
 {
 	size_t n = 0;
@@ -224,7 +227,7 @@ static int check_names(const struct bringing *b)
 	return HD_OK;
 }
 
-/* -- the table ---------------------------------------------------------------------------------------------------------------- */
+/* -- the table ----------------------------------------------------------------------------------------------------- */
 static int check_table(const struct bringing *b)
 {
 	const struct hd_family_ops *f = b->family;
@@ -279,7 +282,7 @@ static struct hd_family *family_of(const struct hd_family_ops *o)
 	return f;
 }
 
-/* -- loading ------------------------------------------------------------------------------------------------------------------ */
+/* -- loading ------------------------------------------------------------------------------------------------------- */
 static struct {
 	const struct hd_plugin_entry **all;
 	size_t n, cap;

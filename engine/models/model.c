@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The keys of [model], and the sizes they give with each family's defaults.
+ * The keys of [model], and the sizes that they determine together with the family's defaults.
  */
 #include <config.h>
 #include "engine/models/model.h"
@@ -90,7 +90,7 @@ static const struct hd_option keys[] = {
 };
 const struct hd_key_table hd_model_keys = { keys, HD_LEN(keys), sizeof(keys[0]) };
 
-/* What only some routers have. */
+/* Checks the keys that only some routers have. */
 static int check_router(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
 {
 	static const char *const of_sigmoid[] = { "router_groups", "router_best_groups", "router_bias_rate" };
@@ -123,7 +123,8 @@ static int check_router(struct hd_conf *c, struct hd_section *s, const struct hd
 	return HD_OK;
 }
 
-/* A group is a unit of the whole batch: what its tokens decide must be known where they are. */
+/* Checks the keys of experts. The tokens of a group share the capacity of the experts, so a batch must consist of
+ * complete groups. */
 static int check_experts(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
 {
 	int64_t batch = hd_section_int(hd_conf_section(c, NULL, "train"), "global_batch");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The forward graph of a model in named dims: the family's blocks, and the loss behind them; and what its blocks cost.
+ * Builds the forward graph of a model in named dims: the family's blocks and the loss after them. Also computes the
+ * costs of the blocks.
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
@@ -51,14 +52,15 @@ static int build(struct hd_plan *p, int generate)
 
 int hd_model_graph(struct hd_plan *p, int generate)
 {
-	if (generate) /* a text has no group: every token gets what it chose */
+	if (generate) /* generation has no groups: every token gets the experts that it chose */
 		p->model.capacity_factor = 0, p->model.group_tokens = p->model.step_seq;
 	HD_TRY(make_dims(p));
 	return build(p, generate);
 }
 
-/* With a cache what counts is the weights that are read. The programs of a prompt and of one token share leaves, so they must
- * be dealt to stages alike, whatever they compute at once. */
+/* Counts the cost of a node in generation with a cache, which is that of reading its weights. The programs for a
+ * prompt and for one token share leaves, so their blocks must be on the same stages. Hence the cost does not depend on
+ * how many tokens a program computes at once. */
 static void count_read(struct hd_block *b, const struct node *n, const struct hd_cost *c)
 {
 	for (uint32_t i = 0; i < n->v.nin && c->matmul_flops > 0; i++)
@@ -67,7 +69,7 @@ static void count_read(struct hd_block *b, const struct node *n, const struct hd
 	b->boundary_bytes = 1;
 }
 
-/* Of a micro-batch of one replica. */
+/* The costs are those of one micro-batch of one replica. */
 void hd_model_count_blocks(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n; n = n->next) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/text/leading.h - the special tokens that tokenizer.json puts before a text ("post_processor"), such as one
- * that begins it.
- * Those after a text are left out, because a prompt is continued there.
+ * that begins it. Those after a text are left out, because a prompt is continued there.
  */
 #ifndef HD_ENGINE_TEXT_LEADING_H
 #define HD_ENGINE_TEXT_LEADING_H

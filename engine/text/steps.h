@@ -31,7 +31,7 @@ struct hd_text_step {
 	size_t ncontent;
 	int behavior, invert;
 	int prepend;         /* enum hd_prepend */
-	int64_t left, right; /* Strip: decoder: how often at each end; normalizer: whether */
+	int64_t left, right; /* of Strip: how often at each end (decoder), or whether (normalizer) */
 };
 struct hd_steps {
 	struct hd_text_step *all;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A decoder as Llama (Touvron et al. 2302.13971) has it: RMS norms, rotary positions (2104.09864), grouped-query attention
- * (2305.13245), a gated feed-forward layer (2002.05202). Later ideas are keys of [model], which struct hd_model has as
- * fields.  Weights stand as [out, in], the way transformers stores them, under its names without the first word.
+ * The decoder of Llama (Touvron et al. 2302.13971): RMS norms, rotary positions (2104.09864), grouped-query attention
+ * (2305.13245), a gated feed-forward layer (2002.05202). Later ideas are keys of [model], and fields of struct
+ * hd_model. Weights are [out, in], as transformers stores them, under its names without the first word.
  */
 #include <config.h>
 #include "engine/models/decoder/decoder.h"
@@ -17,7 +17,7 @@ static struct tensor *weight(struct hd_plan *p, int64_t l, const char *name, con
 	return hd_param(p, hd_plan_text(p, "layers.%lld.%s.weight", (long long)l, name), spec, HD_INIT_NORMAL, std);
 }
 
-/* x W, and b where the model has that; of dims `b`. */
+/* x W + bias; b is the dims of the bias, or NULL if the model has none. */
 static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, const char *w,
 			     const char *out, const char *b, double std)
 {
@@ -31,8 +31,8 @@ static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, con
 	return hd_op1(p, "add", y, 2, "%s", "");
 }
 
-/* -- norms ------------------------------------------------------------------------------------------------------------------ */
-/* A norm's weight; of a model that stores how far it is from one, one more. */
+/* -- norms --------------------------------------------------------------------------------------------------------- */
+/* Returns a norm's weight, adding one if the model stores it minus one. */
 static struct tensor *norm_weight(struct hd_plan *p, const char *name, const char *dims)
 {
 	const char *weight = hd_plan_text(p, "%s.weight", name);
@@ -40,14 +40,14 @@ static struct tensor *norm_weight(struct hd_plan *p, const char *name, const cha
 
 	sum[0] = hd_param(p, weight, dims, p->model.norm_offset ? HD_INIT_ZERO : HD_INIT_ONE, 0);
 	if (sum[0])
-		sum[0]->decay = 0; /* whatever its dims */
+		sum[0]->decay = 0; /* no weight decay, whatever its dims */
 	if (!sum[0] || !p->model.norm_offset)
 		return sum[0];
 	sum[1] = hd_build_made(p, "constant", sum[0]->dims, sum[0]->v.ndim, "value=1");
 	return hd_op1(p, "add", sum, 2, "fp32=1");
 }
 
-/* Over the last dim of x, `dim`. */
+/* Norm over `dim`, the last dim of x. */
 static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name, const char *dim)
 {
 	struct tensor *in[2] = { x, norm_weight(p, name, dim) };
@@ -55,8 +55,8 @@ static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name
 	return hd_op1(p, "norm", in, 2, "rms=1 eps=%.17g", p->model.norm_eps);
 }
 
-/* Over a projection as a whole, heads and head_dim, which an axis may shard. The squares are a product of their own, so
- * that their sum is partial where heads are sharded. */
+/* Norm over all heads of a projection, of n = heads x head_dim values. An axis may shard them. The squares are summed
+ * by an einsum of their own, so that the result is a partial sum where heads are sharded. */
 static struct tensor *norm_heads(struct hd_plan *p, struct tensor *x, const char *name, const char *dims, int64_t n)
 {
 	struct tensor *in[3] = { x, x, NULL };
@@ -81,13 +81,13 @@ static struct tensor *norm_qk(struct hd_plan *p, struct tensor *x, int64_t l, in
 	return x;
 }
 
-/* Of a layer, or x where the model does not have this one. */
+/* Applies a norm of a layer, or returns x unchanged if the model does not have this norm. */
 static struct tensor *layer_norm(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, int has)
 {
 	return has ? norm(p, x, hd_plan_text(p, "layers.%lld.%s", (long long)l, name), "embed") : x;
 }
 
-/* -- attention -------------------------------------------------------------------------------------------------------------- */
+/* -- attention ----------------------------------------------------------------------------------------------------- */
 int hd_decoder_window(const struct hd_model *m, int64_t l)
 {
 	return m->window && m->window < m->seq && m->window_layers[(size_t)l % strlen(m->window_layers)] == 'w';
@@ -98,7 +98,7 @@ static int is_windowed(const struct hd_model *m, int64_t l)
 	return m->window && m->window_layers[(size_t)l % strlen(m->window_layers)] == 'w';
 }
 
-/* A list as an attribute has it. */
+/* Rewrites a comma-separated list for an attribute: with colons, without blanks. */
 static const char *with_colons(struct hd_plan *p, const char *list)
 {
 	char *text = hd_plan_alloc(p, strlen(list) + 1), *to = text;
@@ -133,7 +133,7 @@ static const char *scaling_attr(struct hd_plan *p)
 static struct tensor *rope(struct hd_plan *p, struct tensor *x, int64_t l)
 {
 	const struct hd_model *m = &p->model;
-	int own = is_windowed(m, l) && m->rope_theta_window > 0; /* a theta of its own, which is not scaled */
+	int own = is_windowed(m, l) && m->rope_theta_window > 0; /* its own theta, which is not scaled */
 	int64_t turned = (int64_t)(m->rotary_fraction * (double)m->head_dim);
 	const char *part = turned < m->head_dim ? hd_plan_text(p, " rotary=%lld", (long long)turned) : "";
 
@@ -171,7 +171,7 @@ static struct tensor *self_attention(struct hd_plan *p, struct tensor *x, int64_
 	return linear(p, x, l, "self_attn.o_proj", "embed,heads,head_dim", narrow, m->out_bias ? "embed" : NULL, out);
 }
 
-/* -- feed-forward layer ------------------------------------------------------------------------------------------------------ */
+/* -- feed-forward layer -------------------------------------------------------------------------------------------- */
 static struct tensor *gated(struct hd_plan *p, struct tensor *gate, struct tensor *up)
 {
 	struct tensor *in[2] = { gate, up };
@@ -191,7 +191,8 @@ static struct tensor *feed_forward(struct hd_plan *p, struct tensor *x, int64_t 
 	return linear(p, gated(p, gate, up), l, "mlp.down_proj", "embed,mlp", narrow, b ? "embed" : NULL, out);
 }
 
-/* Experts that every token goes to beside those of its choice: one feed-forward layer, as wide as all of them. */
+/* Experts that every token uses in addition to those it chose: one feed-forward layer, as wide as all of them
+ * together. */
 static struct tensor *shared(struct hd_plan *p, struct tensor *x, int64_t l, const char *stem, double out)
 {
 	static const char *const wide = "batch,seq,shared_mlp", *const in = "shared_mlp,embed";
@@ -211,7 +212,8 @@ static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tenso
 	return hd_op1(p, "add", in, 2, "%s", "");
 }
 
-/* What a router of sigmoids adds to its scores to choose by; no product, so it has no gradient and does not decay. */
+/* Returns the bias that a sigmoid router adds to its scores when it chooses, or NULL for other routers. It is in no
+ * gate, so it has no gradient, and it does not decay. */
 static struct tensor *router_bias(struct hd_plan *p, int64_t l, const char *stem)
 {
 	struct tensor *b = NULL;
@@ -248,9 +250,9 @@ static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l, do
 	return residual(p, y, of_all);
 }
 
-/* -- the model --------------------------------------------------------------------------------------------------------------- */
-/* The names of norms are Llama's, Gemma's and OLMo's: post_attention_layernorm is before the feed-forward layer in the
- * first, behind attention in the others. */
+/* -- the model ----------------------------------------------------------------------------------------------------- */
+/* The names of norms are those of Llama, Gemma and OLMo. In the first, post_attention_layernorm is the norm before the
+ * feed-forward layer; in the others, it is the one after attention. */
 static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 {
 	const struct hd_model *m = &p->model;

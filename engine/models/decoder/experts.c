@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Layers of experts as nodes of the graph, and what a run reports of them.
+ * Builds layers of experts as nodes of the graph, and computes their metrics.
  *
- * The router chooses along `router_expert`, the experts live along `expert`: equal sizes, but only the second is a place.  So a
- * rule that shards `expert` shards the experts' weights and products, and not the choice. Where dispatch may not shard it,
- * the batch is sharded instead, which makes the two movements of each direction (engine/ops/experts.c).
+ * The router chooses along `router_expert`, and the experts are placed along `expert`. Both dims have the same size. A
+ * rule that shards `expert` shards the experts' weights and products, but not the choice. Where dispatch may not shard
+ * it, the batch is sharded instead, which causes the two movements of each direction (engine/ops/experts.c).
  */
 #include <config.h>
 #include "engine/models/decoder/experts.h"
@@ -32,7 +32,8 @@ int64_t hd_model_capacity(const struct hd_model *m)
 	return (int64_t)capacity;
 }
 
-/* Tokens that share an expert's capacity, and the capacity.  Without a limit an expert can take every token of a sample. */
+/* Return the number of tokens that share an expert's capacity, and the capacity. Without a limit an expert can take
+ * every token of a sample. */
 static int64_t group_of(const struct hd_model *m)
 {
 	return m->capacity_factor > 0 ? m->group_tokens : m->step_seq;
@@ -42,7 +43,8 @@ static int64_t capacity_of(const struct hd_model *m)
 	return m->capacity_factor > 0 ? hd_model_capacity(m) : m->step_seq;
 }
 
-/* Slots per sample: the capacity of all its groups, or its share of a group's, rounded up. */
+/* Returns an expert's slots per sample: the capacity of all groups in it, or its share of a larger group's, rounded
+ * up. */
 static int64_t slots_of(const struct hd_model *m)
 {
 	int64_t group = group_of(m), capacity = capacity_of(m);
@@ -68,7 +70,7 @@ void hd_experts_dims(struct hd_plan *p)
 	hd_dim_get(p, "router_stat", m->experts + 3);
 }
 
-/* Attributes of how a model's router chooses. */
+/* Returns the attributes that describe how the router chooses. */
 static const char *router_attr(struct hd_plan *p)
 {
 	const struct hd_model *m = &p->model;
@@ -137,7 +139,7 @@ int hd_experts_check(struct hd_plan *p)
 	return HD_OK;
 }
 
-/* -- numbers ------------------------------------------------------------------------------------------------------------- */
+/* -- numbers ------------------------------------------------------------------------------------------------------- */
 static double sum_at(const void *sums, uint32_t dtype, int64_t i)
 {
 	return dtype == HD_DTYPE_F64 ? ((const double *)sums)[i] : ((const float *)sums)[i];
@@ -158,7 +160,7 @@ struct hd_expert_numbers hd_experts_numbers(const struct hd_model *m, const void
 					   all > 0 ? most * (double)m->experts / all : 0 };
 }
 
-/* -- files --------------------------------------------------------------------------------------------------------------- */
+/* -- files --------------------------------------------------------------------------------------------------------- */
 int hd_experts_region(const char *stem, const char *name, int64_t rows, int64_t cols, struct hd_hf_region *r)
 {
 	const char *rest = strncmp(name, "experts.", 8) ? NULL : name + 8;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/models/decoder/experts.h - a layer of experts, for the families that have one: a router chooses, each token goes to its experts
- * and comes back.  What the experts compute is the family's.
+ * engine/models/decoder/experts.h - a layer of experts, for the families that have one. A router chooses, and each
+ * token is sent to its experts and back. The family decides what the experts compute.
  *
  *	struct hd_experts e;
  *	struct tensor *d = hd_experts_begin(p, x, router, NULL, site, &e);	// (expert, batch, slot, embed)
@@ -16,25 +16,28 @@ struct hd_experts {
 	struct tensor *gates, *slots;
 };
 
-/* The most tokens of a group that an expert takes; without a limit: group_tokens. */
+/* Returns the maximum number of tokens of a group that an expert takes; without a limit, group_tokens. */
 int64_t hd_model_capacity(const struct hd_model *m);
-/* Whether layer l (from 0) has experts. */
+/* Returns whether layer l (from 0) has experts. */
 int hd_experts_in(const struct hd_model *m, int64_t l);
-/* x (batch, seq, embed) and the router's weight (embed, router_expert) or (router_expert, embed) -> the experts' inputs.  site: another
- * number for each layer, the key of its random choices.  bias (router_expert): of router = sigmoid, else NULL. */
+/* Builds the experts' inputs from x (batch, seq, embed) and the router's weight, (embed, router_expert) or
+ * (router_expert, embed). site differs for each layer; it is the key of its random choices. bias (router_expert) is
+ * for router = sigmoid, else NULL. */
 struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, struct tensor *bias,
 				int64_t site, struct hd_experts *e);
 struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct hd_experts *e);
-void hd_experts_dims(struct hd_plan *p); /* makes expert, router_expert, slot, topk, stat */
+void hd_experts_dims(struct hd_plan *p); /* creates the dims expert, router_expert, slot, topk, router_stat, ... */
 /* Refuses a layout in which a group of tokens is not on one rank. */
 int hd_experts_check(struct hd_plan *p);
 
-/* What a step's sums of a layer say (of one rank: all are everywhere). */
+/* Metrics of a layer, from its sums of a step. The sums of one rank suffice, because they are the same on all ranks.
+ * aux_loss is per token. dropped is the fraction of choices for which an expert had no slot. load is that of the
+ * busiest expert over the mean. */
 struct hd_expert_numbers {
 	double aux_loss, dropped, load;
 };
 struct hd_expert_numbers hd_experts_numbers(const struct hd_model *m, const void *sums, uint32_t dtype, double tokens);
-/* Of a family: where "...experts.NAME.weight" (expert, rows, cols) and the router's weight are stored. */
+/* Sets r to where "...experts.NAME.weight" (expert, rows, cols) or the router's weight is stored. */
 int hd_experts_region(const char *stem, const char *name, int64_t rows, int64_t cols, struct hd_hf_region *r);
-json_t *hd_experts_config(const struct hd_model *m, json_t *o); /* with the keys of experts, where there are any */
+json_t *hd_experts_config(const struct hd_model *m, json_t *o); /* adds the keys of experts if m has any; returns o */
 #endif

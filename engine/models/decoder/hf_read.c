@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.json into keys of [model].  Each key must be one that the family knows: a setting that is passed over in silence would be
- * another model with somebody's weights.
+ * Translates config.json into keys of [model]. The family must know every key: a setting that is silently ignored
+ * would load somebody's weights into a different model.
  */
 #include <config.h>
 #include "engine/models/decoder/hf.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What says nothing of the graph. */
+/* Keys that tell nothing about the graph. */
 static const char *const about[] = {
 	"architectures",
 	"model_type",
@@ -37,7 +37,7 @@ static const char *const about[] = {
 	"heddle",
 };
 
-/* Keys of published files that change nothing with these values, in families that do not have them. */
+/* Keys of published files that have no effect with these values, in families that do not have the keys. */
 static const struct hd_family_key harmless[] = {
 	{ "rope_interleaved", NULL, "false", NULL, 0 },
 	{ "use_mrope", NULL, "false", NULL, 0 },
@@ -46,10 +46,10 @@ static const struct hd_family_key harmless[] = {
 	{ "lm_head_bias", NULL, "false", NULL, 0 },
 	{ "mlp_bias", NULL, "false", NULL, 0 },
 	{ "pruned_heads", NULL, "{}", NULL, 0 },
-	{ "is_decoder", NULL, "true|false", NULL, 0 }, /* every class here is one, whatever it says */
+	{ "is_decoder", NULL, "true|false", NULL, 0 }, /* every class here is a decoder, whatever the value */
 	{ "output_attentions", NULL, "false", NULL, 0 },
 	{ "output_hidden_states", NULL, "false", NULL, 0 },
-	{ "output_past", NULL, "true|false", NULL, 0 }, /* use_cache, as it was named first */
+	{ "output_past", NULL, "true|false", NULL, 0 }, /* the original name of use_cache */
 	{ "torchscript", NULL, "false", NULL, 0 },
 	{ "use_bfloat16", NULL, "false", NULL, 0 },
 	{ "n_special", NULL, "0", NULL, 0 },
@@ -112,7 +112,7 @@ const char *hd_hf_word(const char *values, const char *word, int back, char *out
 	return NULL;
 }
 
-/* The names of theirs in "theirs=ours|...", for a message. */
+/* Lists their words in "theirs=ours|...", for a message. */
 static void names_of(const char *values, char out[300])
 {
 	size_t n = 0;
@@ -129,7 +129,7 @@ const char *hd_hf_theirs(const struct hd_family *f, const char *ours)
 	return NULL;
 }
 
-/* -- one key -------------------------------------------------------------------------------------------------------------- */
+/* -- one key ------------------------------------------------------------------------------------------------------- */
 static int is_value(const json_t *v, const char *one, size_t n)
 {
 	char text[60];
@@ -147,7 +147,7 @@ static int is_value(const json_t *v, const char *one, size_t n)
 									 : "");
 }
 
-/* A key whose value must be one of a few. */
+/* Refuses a value that is not one of k->values, if the key has these. */
 static int expect(struct hd_hf_reader *r, const struct hd_family_key *k, const json_t *v)
 {
 	char known[300];
@@ -178,7 +178,7 @@ static int unknown_value(struct hd_hf_reader *r, const struct hd_family_key *k, 
 	return hd_hf_unknown(r, k->theirs, v, known);
 }
 
-/* null that leaves no default of ours to mean. */
+/* Whether null is refused for the key. Elsewhere it is our 0, which stands for a default or for none. */
 static int needs_value(const struct hd_family_key *k)
 {
 	return k->values || !strcmp(k->ours, "norm_eps") || !strcmp(k->ours, "tie_embeddings") ||
@@ -211,7 +211,7 @@ static int read_key(struct hd_hf_reader *r, const struct hd_family_key *k)
 
 	if (k->absent && !strcmp(k->absent, "-")) /* written, not read */
 		return HD_OK;
-	if (r->one_rope && k->ours && !strcmp(k->ours, "rope_theta_window")) /* compared already */
+	if (r->one_rope && k->ours && !strcmp(k->ours, "rope_theta_window")) /* read_windowed has compared it */
 		return HD_OK;
 	if (v)
 		return k->ours ? take(r, k, v) : expect(r, k, v);
@@ -223,7 +223,7 @@ static int read_key(struct hd_hf_reader *r, const struct hd_family_key *k)
 	return HD_OK;
 }
 
-/* -- all ------------------------------------------------------------------------------------------------------------------- */
+/* -- all ----------------------------------------------------------------------------------------------------------- */
 static int is_about(const char *key)
 {
 	for (size_t i = 0; i < HD_LEN(about); i++)
@@ -232,7 +232,7 @@ static int is_about(const char *key)
 	return *key == '_';
 }
 
-/* Of a family with experts that no class of transformers has: what we write (hd_experts_config). */
+/* The keys that hd_experts_config writes, for a family with experts whose class in transformers has none. */
 static const struct hd_family_key of_experts[] = {
 	{ "num_local_experts", "experts", NULL, NULL, 0 },
 	{ "num_experts_per_tok", "experts_per_token", NULL, NULL, 0 },
@@ -260,7 +260,7 @@ static char *known_keys(const struct hd_family *f)
 	char *known = hd_strdup("the keys ");
 
 	for (const struct hd_family_key *k = f->keys, *before = NULL; k->theirs; before = k++)
-		if (!before || strcmp(k->theirs, before->theirs)) /* one of theirs may be two of ours */
+		if (!before || strcmp(k->theirs, before->theirs)) /* a key of theirs may be several keys of ours */
 			hd_append(&known, "%s%s", before ? ", " : "", k->theirs);
 	if (f->rope)
 		hd_hf_name_rope(&known);
@@ -286,7 +286,7 @@ static int check_key(struct hd_hf_reader *r, const char *key, const json_t *v)
 
 static int check_known(struct hd_hf_reader *r)
 {
-	json_t *config = (json_t *)(uintptr_t)r->config, *v; /* json_object_foreach reads only, and takes no const */
+	json_t *config = (json_t *)(uintptr_t)r->config, *v; /* json_object_foreach only reads, but accepts no const */
 	const char *key;
 
 	json_object_foreach(config, key, v)

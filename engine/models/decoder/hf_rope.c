@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rotary positions in config.json: `rope_theta' and `rope_scaling' of transformers 4 and of published files, `rope_parameters'
- * of transformers 5, which may be one for each type of layer.
+ * Rotary positions in config.json. transformers 4 and published files have `rope_theta' and `rope_scaling'.
+ * transformers 5 has `rope_parameters', which may have a section for each type of layer.
  */
 #include <config.h>
 #include "engine/models/decoder/hf.h"
@@ -50,7 +50,7 @@ static int is_there(const json_t *o, const char *key)
 	return v && !json_is_null(v);
 }
 
-/* Where a section says its type. */
+/* Returns the key under which a section has its type. */
 static const char *type_key(const json_t *o)
 {
 	return is_there(o, "rope_type") || !is_there(o, "type") ? "rope_type" : "type";
@@ -84,19 +84,19 @@ static int is_known(const char *key)
 	return is_number_key(key);
 }
 
-/* The family's layers with a window have a theta of their own, which is in a section of its own. */
+/* Whether the family's layers with a window have their own theta, and so their own section. */
 static int has_sections(const struct hd_hf_reader *r)
 {
 	return hd_hf_theirs(r->family, "rope_theta_window") != NULL;
 }
 
-/* Its class reads partial_rotary_factor. */
+/* Whether the family's class reads partial_rotary_factor. */
 static int turns_a_part(const struct hd_hf_reader *r)
 {
 	return hd_hf_theirs(r->family, "rotary_fraction") || hd_family_default(r->family, "rotary_fraction");
 }
 
-/* -- what a section may have ---------------------------------------------------------------------------------------------- */
+/* -- checking a section -------------------------------------------------------------------------------------------- */
 static int check_type(struct hd_hf_reader *r, const char *name, const json_t *o)
 {
 	const json_t *type = json_object_get(o, type_key(o)), *other = json_object_get(o, "type");
@@ -109,7 +109,7 @@ static int check_type(struct hd_hf_reader *r, const char *name, const json_t *o)
 	if (is_there(o, "type") && !json_equal(type, other))
 		return hd_hf_unknown(r, name, o, "one word as rope_type and type");
 	if (r->family->longrope_only && is &&
-	    strcmp(types[is], "longrope")) /* its class takes yarn for longrope, and no other */
+	    strcmp(types[is], "longrope")) /* its class reads yarn as longrope, and accepts no other */
 		return hd_hf_unknown(r, name, o, "rope_type default, longrope");
 	return HD_OK;
 }
@@ -137,7 +137,7 @@ static int check_kinds(struct hd_hf_reader *r, const char *name, json_t *o)
 	return HD_OK;
 }
 
-/* What a type needs, and numbers that this type or family's class has no use for. */
+/* Refuses a section that lacks a number its type needs, or has one that its type or the family's class cannot use. */
 static int check_numbers(struct hd_hf_reader *r, const char *name, const json_t *o)
 {
 	const json_t *factor = json_object_get(o, "factor"), *part = json_object_get(o, "partial_rotary_factor");
@@ -157,7 +157,8 @@ static int check_numbers(struct hd_hf_reader *r, const char *name, const json_t 
 	return HD_OK;
 }
 
-/* Families with sections give rope_scaling to a section that has a rope_type already; the older key `type' is passed over there. */
+/* In families with sections, rope_scaling is merged into a section that already has a rope_type. The older key `type'
+ * is ignored there, so it is refused. */
 static int check_type_key(struct hd_hf_reader *r, const json_t *scaling)
 {
 	if (!has_sections(r) || is_there(scaling, "rope_type") || is_default(scaling))
@@ -172,7 +173,7 @@ static int check_section(struct hd_hf_reader *r, const char *name, json_t *o)
 	return check_numbers(r, name, o);
 }
 
-/* -- what a section says -------------------------------------------------------------------------------------------------- */
+/* -- reading a section --------------------------------------------------------------------------------------------- */
 static int say(struct hd_hf_reader *r, const char *ours, const char *name, const char *theirs, const char *text)
 {
 	char *place = hd_format("%s%s%s", name, *name ? "." : "", theirs);
@@ -195,7 +196,7 @@ static double mscale(double factor, double by)
 	return factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
 }
 
-/* YaRN's stretch, where two numbers say it. */
+/* Computes YaRN's attention factor from mscale and mscale_all_dim, if these give it. */
 static int read_mscale(struct hd_hf_reader *r, const char *name, const json_t *o)
 {
 	double one = json_number_value(json_object_get(o, "mscale"));
@@ -225,8 +226,8 @@ static int read_list(struct hd_hf_reader *r, const char *name, const json_t *o, 
 	return rc;
 }
 
-/* A factor for each pair; what queries and keys are multiplied by follows from `factor', or else from the positions before
- * and after. */
+/* Reads the factors of longrope, one for each rotated pair of dims. The scale of queries and keys follows from
+ * `factor', or else from the numbers of positions after and before the extension. */
 static int read_longrope(struct hd_hf_reader *r, const char *name, const json_t *o)
 {
 	const char *beside = hd_hf_theirs(r->family, "rope_original"), *max = hd_hf_theirs(r->family, "max_seq");
@@ -270,8 +271,9 @@ static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 	return strcmp(type, "longrope") ? HD_OK : read_longrope(r, name, o);
 }
 
-/* -- sections beside each other ------------------------------------------------------------------------------------------- */
-/* Layers with a window: a theta of their own and no scaling; or all as the others, which is a theta of 0 here. */
+/* -- several sections ---------------------------------------------------------------------------------------------- */
+/* Reads the section of layers with a window. It either has its own theta and no scaling, or equals that of the other
+ * layers. The latter is rope_theta_window = 0 here. */
 static int read_windowed(struct hd_hf_reader *r, json_t *own, const json_t *others_have)
 {
 	static const char *const name = "rope_parameters.sliding_attention";
@@ -300,7 +302,7 @@ static int expect_object(struct hd_hf_reader *r, const char *name, const json_t 
 	return hd_hf_unknown(r, name, o, "an object with rope_type, or null");
 }
 
-/* rope_parameters with a section for each type of layer. */
+/* Reads rope_parameters with a section for each type of layer. */
 static int read_sections(struct hd_hf_reader *r, json_t *params)
 {
 	json_t *full = json_object_get(params, "full_attention"), *own = json_object_get(params, "sliding_attention"),
@@ -324,8 +326,8 @@ static int has_types(const json_t *params)
 	return json_object_get(params, "full_attention") || json_object_get(params, "sliding_attention");
 }
 
-/* transformers passes over one rope_parameters for all layers beside rope_scaling, and in families with sections. There its
- * values must be those of other keys. */
+/* Checks a rope_parameters for all layers that transformers ignores: next to rope_scaling, or in families with
+ * sections. Its values must then repeat those of other keys. */
 static int expect_repeated(struct hd_hf_reader *r, json_t *params, const json_t *scaling)
 {
 	const char *key;
@@ -341,7 +343,7 @@ static int expect_repeated(struct hd_hf_reader *r, json_t *params, const json_t 
 			continue;
 		if (!json_object_size(scaling))
 			return hd_hf_unknown(r, "rope_parameters", params, "full_attention and sliding_attention");
-		if (!is_type && strcmp(key, "factor")) /* compared with what rope_scaling means without them */
+		if (!is_type && strcmp(key, "factor")) /* compared with what rope_scaling implies */
 			return hd_err_set(
 				r->err, HD_EINVAL,
 				"%s: rope_parameters has %s, and rope_scaling, which transformers reads in its place, has none",
@@ -359,7 +361,7 @@ static int read_params(struct hd_hf_reader *r, json_t *params)
 	return read_section(r, "rope_parameters", params);
 }
 
-/* What is not said is what the family's class takes. */
+/* Sets the keys that config.json omits to the values that the family's class assumes. */
 static void say_rest(struct hd_hf_reader *r)
 {
 	const char *theta = r->family->theta_absent,
@@ -372,7 +374,7 @@ static void say_rest(struct hd_hf_reader *r)
 		json_object_del(r->keys, "rope_scaling");
 		return;
 	}
-	/* dynamic counts from the positions that config.json says, whatever length is trained then */
+	/* dynamic scales relative to the positions in config.json, whatever length is trained later */
 	if (!strcmp(type, "dynamic") || !json_object_get(r->keys, "rope_original"))
 		hd_hf_say_number(r, "rope_original",
 				 json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "max_seq"))));
@@ -398,13 +400,13 @@ int hd_hf_read_rope(struct hd_hf_reader *r)
 	return HD_OK;
 }
 
-/* -- writing -------------------------------------------------------------------------------------------------------------- */
+/* -- writing ------------------------------------------------------------------------------------------------------- */
 static json_t *list_of(const char *text)
 {
 	json_t *list = json_array();
 	char *end;
 
-	while (*text) { /* as hd_rope_list has checked it: a blank may stand before a comma */
+	while (*text) { /* hd_rope_list has checked the text; blanks may precede a comma */
 		json_array_append_new(list, json_real(strtod(text, &end)));
 		end += strspn(end, " \t");
 		text = end + (*end == ',');
@@ -412,7 +414,7 @@ static json_t *list_of(const char *text)
 	return list;
 }
 
-/* Phi-3's class takes these three keys and no other. */
+/* Phi-3's class accepts these three keys and no others. */
 static json_t *longrope(const struct hd_model *m, json_t *o)
 {
 	json_object_set_new(o, "short_factor", list_of(m->rope_short));
@@ -427,7 +429,7 @@ int64_t hd_hf_original(const struct hd_model *m)
 	return m->rope_original > 0 ? (int64_t)m->rope_original : m->max_seq;
 }
 
-/* The scaling of all layers but those with a theta of their own. */
+/* Whether the family's class can express the scaling of all layers but those with a theta of their own. */
 static int scaling_is_said(const struct hd_model *m)
 {
 	const struct hd_family *f = m->family;
@@ -436,7 +438,7 @@ static int scaling_is_said(const struct hd_model *m)
 	case HD_ROPE_SCALING_NONE: return 1;
 	case HD_ROPE_SCALING_DYNAMIC: /* its class reads max_position_embeddings alone */
 		return !f->longrope_only && hd_hf_original(m) == m->max_seq;
-	case HD_ROPE_SCALING_LONGROPE: /* its class computes the factor of queries and keys, and the pairs, of others */
+	case HD_ROPE_SCALING_LONGROPE: /* its class derives the scale, and the number of pairs, from other keys */
 		return hd_hf_theirs(f, "rope_original") && m->rope_factor == (double)m->max_seq / m->rope_original &&
 		       (!f->longrope_only || m->embed / m->heads == m->head_dim);
 	default: return !f->longrope_only;
@@ -449,7 +451,7 @@ int hd_hf_rope_is_said(const struct hd_model *m)
 
 	if (!scaling_is_said(m) || (m->rope_theta_window > 0 && !own))
 		return 0;
-	return m->rope_theta_window > 0 || !own || !m->rope_scaling; /* its class scales no layer with a window */
+	return m->rope_theta_window > 0 || !own || !m->rope_scaling; /* its class does not scale layers with a window */
 }
 
 static json_t *scaling(const struct hd_model *m)
@@ -483,7 +485,7 @@ void hd_hf_write_rope(const struct hd_model *m, json_t *o)
 
 	json_object_set_new(o, "rope_theta", json_real(m->rope_theta));
 	json_object_set_new(o, "rope_scaling", m->rope_scaling ? json_deep_copy(full) : json_null());
-	if (m->rope_scaling == HD_ROPE_SCALING_LONGROPE) { /* as it was named first */
+	if (m->rope_scaling == HD_ROPE_SCALING_LONGROPE) { /* type is the original name of rope_type */
 		json_object_set_new(json_object_get(o, "rope_scaling"), "type", json_string("longrope"));
 		json_object_del(json_object_get(o, "rope_scaling"), "rope_type");
 		json_object_set_new(full, "original_max_position_embeddings", json_integer(hd_hf_original(m)));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sliding windows in config.json: how long, and which layers have one.  Families say the latter in four ways (enum
-
- * HD_FAMILY_WINDOW_...); here it is a pattern of letters.
+ * Sliding windows in config.json: their length, and which layers have one. Families express the latter in several ways
+ * (HD_FAMILY_WINDOW_...); here it is a pattern of letters.
  */
 #include <config.h>
 #include "engine/models/decoder/hf.h"
@@ -40,8 +39,8 @@ void hd_hf_name_window(const struct hd_family *f, char **names)
 			hd_append(names, ", %s", known[i].key);
 }
 
-/* -- one key -------------------------------------------------------------------------------------------------------------- */
-/* A whole number; *out stays as it is where the key is null or absent. */
+/* -- one key ------------------------------------------------------------------------------------------------------- */
+/* Reads an integer of at least `least` (0 or 1); *out is unchanged if the key is null or absent. */
 static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t *out)
 {
 	const json_t *v = json_object_get(r->config, key);
@@ -55,7 +54,8 @@ static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t
 	return HD_OK;
 }
 
-/* A key that the family's class does not read: it may only repeat what is so without it.  wanted: malloc'ed, freed here. */
+/* Checks a key that the family's class does not read: it may only repeat the value that holds without it. Frees
+ * wanted, which tells that value in the message. */
 static int expect_same(struct hd_hf_reader *r, const char *key, int64_t is, char *wanted)
 {
 	int64_t said = is;
@@ -73,7 +73,7 @@ static int expect_size(struct hd_hf_reader *r, int64_t window)
 			   window ? hd_format("%lld, as sliding_window", (long long)window) : hd_strdup("null"));
 }
 
-/* The length of windows; 0: there are none. */
+/* Sets *window to the length of windows, or 0 without windows. */
 static int length_of(struct hd_hf_reader *r, int64_t *window)
 {
 	const json_t *use = json_object_get(r->config, "use_sliding_window");
@@ -91,7 +91,7 @@ static int length_of(struct hd_hf_reader *r, int64_t *window)
 	return HD_OK;
 }
 
-/* Letters of layers, as the types say. */
+/* Translates layer_types into letters, one per layer. */
 static int types_of(struct hd_hf_reader *r, const json_t *types, char *letters, size_t layers)
 {
 	static const char *const expected = "sliding_attention and full_attention, one for each layer, in an array";
@@ -113,7 +113,8 @@ static int expect_pattern(struct hd_hf_reader *r, const char *key, int64_t patte
 	return expect_same(r, key, pattern, hd_format("%lld where there is no layer_types", (long long)pattern));
 }
 
-/* Every so many-th layer has none.  Classes of transformers write _sliding_window_pattern and do not read it. */
+/* Sets *pattern to n, where every n-th layer has no window. Classes of transformers write _sliding_window_pattern but
+ * do not read it. */
 static int pattern_of(struct hd_hf_reader *r, int64_t *pattern)
 {
 	*pattern = r->family->window_pattern;
@@ -126,7 +127,7 @@ static int pattern_of(struct hd_hf_reader *r, int64_t *pattern)
 static int letters_of(struct hd_hf_reader *r, char *letters, int64_t layers, int64_t window)
 {
 	const json_t *types = json_object_get(r->config, "layer_types");
-	int64_t pattern = 0, from = 28; /* of max_window_layers, where a config has none */
+	int64_t pattern = 0, from = 28; /* the default of max_window_layers */
 
 	HD_TRY(whole(r, "max_window_layers", 0, &from));
 	if (types && !json_is_null(types))
@@ -142,7 +143,7 @@ static int letters_of(struct hd_hf_reader *r, char *letters, int64_t layers, int
 	return HD_OK;
 }
 
-/* The shortest piece that makes the letters when it is repeated. */
+/* Shortens letters to the shortest beginning that gives all of them when it is repeated. */
 static void shorten(char *letters)
 {
 	size_t n = strlen(letters), at = 1;
@@ -153,7 +154,7 @@ static void shorten(char *letters)
 	letters[at] = 0;
 }
 
-/* -- all ------------------------------------------------------------------------------------------------------------------- */
+/* -- all ----------------------------------------------------------------------------------------------------------- */
 static int say_window(struct hd_hf_reader *r, char *letters, int64_t window)
 {
 	if (!strchr(letters, 'w')) {
@@ -179,7 +180,7 @@ int hd_hf_read_window(struct hd_hf_reader *r)
 	if (r->family->window == HD_FAMILY_WINDOW_NONE)
 		return HD_OK;
 	HD_TRY(length_of(r, &window));
-	if (layers < 1 || layers > 100000) { /* refused with the other sizes */
+	if (layers < 1 || layers > 100000) { /* refused later, with the other sizes */
 		hd_hf_say(r, "window", "0");
 		return HD_OK;
 	}
@@ -191,7 +192,7 @@ int hd_hf_read_window(struct hd_hf_reader *r)
 	return rc;
 }
 
-/* -- writing -------------------------------------------------------------------------------------------------------------- */
+/* -- writing ------------------------------------------------------------------------------------------------------- */
 static int has_window(const struct hd_model *m, int64_t l)
 {
 	return m->window && m->window_layers[(size_t)l % strlen(m->window_layers)] == 'w';
@@ -206,7 +207,7 @@ int hd_hf_write_window(const struct hd_model *m, json_t *o)
 		having += has_window(m, l);
 		json_array_append_new(types, json_string(has_window(m, l) ? "sliding_attention" : "full_attention"));
 	}
-	if (m->family->window == HD_FAMILY_WINDOW_TYPES) /* such a class wants one, where no layer has it too */
+	if (m->family->window == HD_FAMILY_WINDOW_TYPES) /* such a class needs a number even if no layer has a window */
 		json_object_set_new(o, "sliding_window", json_integer(m->window ? m->window : m->max_seq));
 	else if (m->family->window != HD_FAMILY_WINDOW_NONE)
 		json_object_set_new(o, "sliding_window", having ? json_integer(m->window) : json_null());

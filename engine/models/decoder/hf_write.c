@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.json of a model: its family's keys, if they can say all that the model is.  If not, there is no class of transformers
- * for it: model_type is heddle, which transformers refuses, and the keys of [model] stand there as they are.
+ * Writes config.json of a model: its family's keys, if these can express everything about the model. Otherwise no
+ * class of transformers matches it. model_type is then heddle, which transformers refuses, and config.json contains
+ * the keys of [model].
  */
 #include <config.h>
 #include "engine/models/decoder/experts.h"
@@ -17,13 +18,13 @@ static json_t *number(double x, int null)
 	return json_real(x);
 }
 
-/* Classes of transformers refuse a fraction in a key that is a whole number there. */
+/* Returns x as an integer, or NULL if it has a fraction, which classes of transformers refuse for such a key. */
 static json_t *whole(double x)
 {
 	return x < 1e15 && x == (double)(json_int_t)x ? json_integer((json_int_t)x) : NULL;
 }
 
-/* The value of a key of theirs, or NULL: they have no word for ours. */
+/* Returns the value of a key of theirs, or NULL if it cannot express ours. */
 static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 {
 	const struct hd_knob *knob = hd_knob_find(k->ours);
@@ -32,13 +33,13 @@ static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 
 	if (!knob)
 		return NULL;
-	if (!strcmp(k->ours, "query_scale")) /* what it is by itself must be said */
+	if (!strcmp(k->ours, "query_scale")) /* their default may differ, so ours is written out */
 		return whole(m->query_scale > 0 ? m->query_scale : (double)m->head_dim);
 	if (!strcmp(k->ours, "expert_mlp"))
 		return json_integer((json_int_t)(m->expert_mlp ? m->expert_mlp : m->mlp));
 	if (!strcmp(k->ours, "rope_original"))
 		return json_integer(hd_hf_original(m));
-	if (!strcmp(k->ours, "rope_theta_window") && m->rope_theta_window <= 0) /* as the other layers */
+	if (!strcmp(k->ours, "rope_theta_window") && m->rope_theta_window <= 0) /* like the other layers */
 		return json_real(m->rope_theta);
 	if (knob->kind == HD_KNOB_INT)
 		return *(const int64_t *)at || !(k->flags & HD_FAMILY_KEY_NULL) ? json_integer(*(const int64_t *)at)
@@ -53,7 +54,7 @@ static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 	return !strcmp(word, "true") || !strcmp(word, "false") ? json_boolean(*word == 't') : json_string(word);
 }
 
-/* 0: two keys of ours that are one there differ, or there is no word. */
+/* Writes a key. Returns 0 if it cannot express our value, or if two keys of ours that share one of theirs differ. */
 static int write_key(const struct hd_model *m, const struct hd_family_key *k, json_t *o)
 {
 	json_t *v = value_of(m, k), *was = json_object_get(o, k->theirs);
@@ -66,7 +67,7 @@ static int write_key(const struct hd_model *m, const struct hd_family_key *k, js
 	return 1;
 }
 
-/* The first of the values that a key may have. */
+/* Returns the first of the values that a key may have. */
 static json_t *fixed(const char *values)
 {
 	char first[40];
@@ -86,7 +87,7 @@ static int is_written_apart(const char *ours)
 	return !strncmp(ours, "rope_", 5) || !strncmp(ours, "window", 6); /* hf_rope.c, hf_window.c */
 }
 
-/* Whether its class divides embed among the heads as the model does. */
+/* Whether the family's class accepts the number and width of the model's heads. */
 static int heads_are_said(const struct hd_model *m)
 {
 	return m->family->heads == HD_FAMILY_HEADS_ANY ||
@@ -103,10 +104,10 @@ static int experts_are_said(const struct hd_model *m)
 	if (!f->experts || m->router != f->router || (f->always_normal && !m->normalize_gates) ||
 	    (f->always_shared && !m->shared_experts))
 		return 0;
-	return hd_hf_theirs(f, "moe_every") || m->moe_every == f->moe_every; /* its class has them in every layer */
+	return hd_hf_theirs(f, "moe_every") || m->moe_every == f->moe_every; /* else its class fixes them */
 }
 
-/* Whether the family is all that the model is, but for what its keys say. */
+/* Whether the family's class matches the model in everything that has no key in config.json. */
 static int is_said(const struct hd_model *m)
 {
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k))
@@ -122,7 +123,7 @@ static void write_ours(const struct hd_model *m, json_t *o)
 	char text[80];
 
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k)) {
-		if (!strncmp(k->key, "router_", 7) && m->router != HD_ROUTER_SIGMOID) /* refused with the others */
+		if (!strncmp(k->key, "router_", 7) && m->router != HD_ROUTER_SIGMOID) /* others refuse these keys */
 			continue;
 		if ((k->decoder && !m->family->decoder) || (!strcmp(k->key, "rope_theta") && !m->family->rope))
 			continue;
@@ -140,7 +141,7 @@ static void write_ours(const struct hd_model *m, json_t *o)
 static json_t *config_of(const struct hd_model *m)
 {
 	const struct hd_family *f = m->family;
-	/* a class may have a padding token of its own, which a small vocabulary does not reach */
+	/* pad_token_id is null because the class may have a default that a small vocabulary does not contain */
 	json_t *o =
 		json_pack("{s:[s], s:s, s:s, s:i, s:i, s:n}", "architectures", f->class, "model_type", f->model_type,
 			  "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0, "pad_token_id");

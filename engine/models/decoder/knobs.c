@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The keys of [model] that say what the graph is, and where struct hd_model has them.
+ * The keys of [model] that determine the graph, and their fields in struct hd_model.
  */
 #include <config.h>
 #include "engine/models/decoder/knobs.h"
@@ -103,7 +103,7 @@ const char *hd_family_default(const struct hd_family *f, const char *key)
 	return NULL;
 }
 
-/* The number of a word in "a|b|c", or -1. */
+/* Returns the index of a word in "a|b|c", or -1. */
 static int64_t choice_of(const char *choices, const char *word)
 {
 	size_t n = strlen(word);
@@ -217,7 +217,7 @@ int hd_knob_is_default(const struct hd_model *m, const struct hd_knob *k)
 		value = strcmp(d->key, k->key) ? NULL : d->value;
 	if (!value)
 		return 1;
-	put_text(&other, k, value); /* 1e-6 and 0.000001 are one number */
+	put_text(&other, k, value); /* compared as a number, since 1e-6 and 0.000001 are equal */
 	hd_knob_text(m, k, text);
 	hd_knob_text(&other, k, theirs);
 	return !strcmp(text, theirs);

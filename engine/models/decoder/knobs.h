@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/models/decoder/knobs.h - what the keys of [model] set in struct hd_model, one a line of a table. They are read from
- * the INI over the family's defaults, and written as text for config.json.
+ * engine/models/decoder/knobs.h - a table of the keys of [model] that set fields of struct hd_model. They are read
+ * from the INI over the family's defaults, and written as text for config.json.
  */
 #ifndef HD_ENGINE_MODELS_KNOBS_H
 #define HD_ENGINE_MODELS_KNOBS_H
 #include "engine/models/decoder/family.h"
 
-/* Choices, in the order of the keys' ranges. */
+/* Choices, in the order in which the keys list them. */
 enum { HD_NORM_BEFORE, HD_NORM_AFTER, HD_NORM_BOTH };
 enum { HD_QK_NORM_NONE, HD_QK_NORM_HEAD, HD_QK_NORM_ALL };
 enum { HD_ACTIVATION_SILU, HD_ACTIVATION_GELU_TANH, HD_ACTIVATION_GELU_ERF };
@@ -23,7 +23,7 @@ enum {
 
 int64_t hd_router_of(const char *word); /* HD_ROUTER_..., or -1 */
 
-/* Factors in a list of longrope; -1: one is no number above 0. */
+/* Returns the number of factors in a list of longrope, or -1 if one is not a number above 0. */
 int64_t hd_rope_list(const char *text);
 
 enum hd_knob_kind { HD_KNOB_INT, HD_KNOB_NUM, HD_KNOB_YES, HD_KNOB_CHOICE, HD_KNOB_TEXT };
@@ -33,18 +33,19 @@ struct hd_knob {
 	enum hd_knob_kind kind;
 	size_t at;           /* in struct hd_model: int64_t, double, or const char * */
 	const char *choices; /* "a|b|c" */
-	int decoder;         /* a family without the shared decoder does not have it */
-	int derived;         /* read elsewhere, because what is open follows from other keys */
+	int decoder;         /* only families with the shared decoder have it */
+	int derived;         /* read elsewhere, because its default depends on other keys */
 };
 
-/* NULL: there is none. */
-const struct hd_knob *hd_knob_find(const char *key);
-const struct hd_knob *hd_knob_next(const struct hd_knob *k); /* NULL: the first */
-/* All of them into m, whose family is set: what the user gave, else the family's, else the key's default. */
+const struct hd_knob *hd_knob_find(const char *key);         /* NULL: no such key */
+const struct hd_knob *hd_knob_next(const struct hd_knob *k); /* after NULL: the first; after the last: NULL */
+/* Reads all of them but derived ones into m, whose family is set: the user's value, else the family's, else the key's
+ * default. */
 int hd_knobs_read(struct hd_conf *c, struct hd_section *s, struct hd_model *m, struct hd_err *err);
-/* As the INI would have it. */
+/* Writes the value of a key as an INI would contain it. */
 void hd_knob_text(const struct hd_model *m, const struct hd_knob *k, char text[80]);
-/* Whether m has it as its family has it where an INI does not say it. */
+/* Returns whether m has the value that its family has without the key in an INI. Keys that are not compared count as
+ * such. */
 int hd_knob_is_default(const struct hd_model *m, const struct hd_knob *k);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the decoder's parameters are in a file of transformers: under the same names behind "model.", whole. Or, of a family
- * that stores them so, q, k and v as rows of one tensor, and gate and up. Or under the names of a plugin's family.
+ * Finds where a file of transformers stores the decoder's parameters. By default each is a tensor with the same name
+ * after "model.". In a fused family, q, k and v are rows of one tensor, and so are gate and up. A plugin's family may
+ * have other names.
  */
 #include <config.h>
 #include "engine/models/decoder/decoder.h"
@@ -10,9 +11,9 @@
 #include <string.h>
 
 struct stored_at {
-	int64_t rows, cols, first, all; /* cols 0: of one dim; first, all: in a tensor of several */
+	int64_t rows, cols, first, all; /* cols 0: one dim; first: its row in the fused tensor; all: rows of that */
 	int split;
-	const char *in; /* the tensor of several, or NULL */
+	const char *in; /* the name of the fused tensor, or NULL */
 };
 
 static int projection(const struct hd_model *m, const char *name, struct stored_at *at)
@@ -62,7 +63,7 @@ static int feed_forward(const struct hd_model *m, const char *name, struct store
 	return 1;
 }
 
-/* Of a parameter of a layer, by what is behind "layers.N.". */
+/* Describes a parameter of a layer by its name after "layers.N."; returns 0 if there is no such parameter. */
 static int in_layer(const struct hd_model *m, const char *rest, struct stored_at *at)
 {
 	if (!strncmp(rest, "self_attn.", 10))
@@ -73,7 +74,8 @@ static int in_layer(const struct hd_model *m, const char *rest, struct stored_at
 	return strstr(rest, "layernorm") != NULL;
 }
 
-/* Of a layer of experts, by what is behind the stem: the router, one expert's weight, or a shared one's. */
+/* Finds a parameter of a layer of experts by its name after the stem: the router's, an expert's or a shared
+ * expert's. */
 static int in_experts(const struct hd_model *m, const char *name, const char *rest, struct hd_hf_region *r)
 {
 	const struct hd_expert_names *n = hd_expert_names_of(m->family);
@@ -95,7 +97,7 @@ static int in_experts(const struct hd_model *m, const char *name, const char *re
 	return hd_experts_region(stem, rest, gate ? m->experts : down ? m->embed : mlp, down ? mlp : m->embed, r);
 }
 
-/* What is behind "STEM.", if it belongs to a layer of experts; or NULL. */
+/* Returns the part of the name after "STEM." if it belongs to a layer of experts, else NULL. */
 static const char *behind_stem(const struct hd_model *m, const char *rest)
 {
 	static const char *const parts[] = { "gate.", "experts.", "shared_experts." };
@@ -110,6 +112,7 @@ static const char *behind_stem(const struct hd_model *m, const char *rest)
 	return NULL;
 }
 
+/* Sets r to the region that `at` describes, for a parameter with this name and this part of it after "layers.N.". */
 static void put(const struct hd_model *m, const char *name, const char *rest, const struct stored_at *at,
 		struct hd_hf_region *r)
 {
@@ -150,10 +153,12 @@ static int by_llama(const struct hd_model *m, const char *name, struct hd_hf_reg
 	return HD_OK;
 }
 
-/* -- names of a plugin's family ----------------------------------------------------------------------------------------------- */
+/* -- names of a plugin's family ------------------------------------------------------------------------------------ */
 static const struct {
 	const char *name;
-	int joins; /* 1: of the input of attention, 2: of the feed-forward layer, 3: of shared experts */
+	/* Weights with the same number have the same input, and may be rows of one tensor; 0: not. The inputs are
+	 * those of attention (1), the feed-forward layer (2) and shared experts (3). */
+	int joins;
 } weights[] = {
 	{ "model.embed_tokens", 0 },
 	{ "lm_head", 0 },
@@ -196,13 +201,13 @@ int hd_decoder_joins(const char *ours)
 	return 0;
 }
 
-/* What stands for the stars of a pattern: of a layer, of an expert (which may be a star itself). */
+/* What the stars of a pattern match: the number of a layer, then that of an expert (which may be a star itself). */
 struct starred {
 	char at[2][24];
 	int n;
 };
 
-/* The n bytes of a name are the pattern's. */
+/* Whether the n bytes of a name match the pattern; *s gets what the stars match. */
 static int matches(const char *pattern, const char *name, size_t n, struct starred *s)
 {
 	const char *end = name + n;
@@ -223,6 +228,7 @@ static int matches(const char *pattern, const char *name, size_t n, struct starr
 	return name == end;
 }
 
+/* Writes the pattern to out, with its stars replaced, and appends last. */
 static void fill(const char *pattern, const struct starred *s, const char *last, char *out, size_t room)
 {
 	int n = 0;
@@ -234,7 +240,8 @@ static void fill(const char *pattern, const struct starred *s, const char *last,
 	snprintf(out + at, room - at, "%s", last);
 }
 
-/* Weights that have one name are rows of one tensor, in the order of the list. */
+/* Sets the rows of a weight in its tensor. Weights with the same name are rows of one tensor, in the order of the
+ * list. */
 static int join(const struct hd_model *m, const struct hd_family_name *one, const struct starred *s, const char *last,
 		struct hd_hf_region *r)
 {
@@ -256,7 +263,7 @@ static int join(const struct hd_model *m, const struct hd_family_name *one, cons
 	return HD_OK;
 }
 
-/* Norms that a layer has by model.norm; of other weights nobody asks. */
+/* Whether the name is that of a norm that the layers have, as model.norm determines; 0 for other weights. */
 static int has_norm(const struct hd_model *m, const char *ours)
 {
 	if (!strcmp(ours, "model.layers.*.input_layernorm"))
@@ -268,7 +275,8 @@ static int has_norm(const struct hd_model *m, const char *ours)
 	return !strcmp(ours, "model.layers.*.post_attention_layernorm");
 }
 
-/* Another norm of this model has the name, so it is one that the family's class does not have: this norm keeps its own. */
+/* Whether a different norm of this model already has the name. Then the family's class does not have this norm, which
+ * keeps its own name. */
 static int is_taken(const struct hd_model *m, const struct hd_family_name *one)
 {
 	if (!strcmp(one->ours, one->theirs) || !has_norm(m, one->theirs))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gemma 2 (2408.00118): norms before and behind each sublayer, whose weights are stored less one. GeGLU; caps of scores and of
- * logits; every other layer has a window; embeddings times the root of their width.
+ * Gemma 2 (2408.00118): norms before and after each sublayer, whose weights are stored minus one. GeGLU; soft caps of
+ * scores and of logits; every other layer has a window; embeddings are multiplied by the square root of their width.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gemma 3, its text model (2503.19786). It is Gemma 2 with norms of queries and keys in place of the caps. Five layers with a
- * window to one without, and have a theta of their own.
+ * Gemma 3, the text model (2503.19786): Gemma 2 with norms of queries and keys in place of the soft caps. Five of six
+ * layers have a window and their own theta.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

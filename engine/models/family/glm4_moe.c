@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GLM-4.5 (2508.06471): layers of experts as DeepSeek-V3 (2412.19437) has them. They have a router of sigmoids, whose bias can
- * balance the load in place of a loss. They also have experts that every token goes to, and the first layers have none.
+ * GLM-4.5 (2508.06471): layers of experts like those of DeepSeek-V3 (2412.19437). The router uses sigmoids, and its
+ * bias can balance the load in place of a loss. Shared experts receive every token, and the first layers have no
+ * experts.
  */
 #include <config.h>
 #include "engine/models/decoder/knobs.h"
@@ -29,7 +30,7 @@ static const struct hd_family_key keys[] = {
 	{ "topk_group", "router_best_groups", NULL, "1", 0 },
 	{ "routed_scaling_factor", "gate_scale", NULL, "1", 0 },
 	{ "norm_topk_prob", "normalize_gates", NULL, "yes", 0 },
-	{ "router_aux_loss_coef", "aux_loss", NULL, "0", 0 }, /* its class knows none */
+	{ "router_aux_loss_coef", "aux_loss", NULL, "0", 0 }, /* its class has no auxiliary loss */
 	{ "num_nextn_predict_layers", NULL, "0|1|null", NULL, 0 },
 	{ NULL, NULL, NULL, NULL, 0 },
 };

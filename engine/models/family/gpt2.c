@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2 (Radford et al. 2019): learned positions, layer norm before each sublayer, GELU (tanh form), biases, tied head.
- * Weights stand as [in, out], the way transformers' GPT2LMHeadModel stores them. q, k and v are three parameters here and
- * three column ranges of c_attn there.
+ * Weights are [in, out], as transformers' GPT2LMHeadModel stores them. q, k and v are three parameters here and three
+ * column ranges of c_attn there.
  */
 #include <config.h>
 #include "engine/models/decoder/experts.h"
@@ -113,7 +113,7 @@ static struct tensor *logits(struct hd_plan *p, struct tensor *h)
 	return h ? hd_einsum(p, h, w, h->v.ndim == 2 ? "batch,vocab" : "batch,seq,vocab") : NULL;
 }
 
-/* -- Hugging Face ------------------------------------------------------------------------------------------------------------ */
+/* -- Hugging Face -------------------------------------------------------------------------------------------------- */
 static const struct {
 	const char *ours, *theirs;
 	int cols, rows_split;
@@ -186,7 +186,7 @@ static const struct hd_family_key keys[] = {
 	{ "scale_attn_by_inverse_layer_idx", NULL, "false", NULL, 0 },
 	{ "reorder_and_upcast_attn", NULL, "false|true", NULL, 0 },
 	{ "add_cross_attention", NULL, "false", NULL, 0 },
-	{ "resid_pdrop", "dropout", NULL, "-", 0 }, /* what one trains with, another need not */
+	{ "resid_pdrop", "dropout", NULL, "-", 0 }, /* not read: dropout may differ from that of the earlier training */
 	{ "embd_pdrop", "dropout", NULL, "-", 0 },
 	{ "attn_pdrop", NULL, "0", "-", 0 },
 	{ "n_ctx", NULL, NULL, NULL, 0 },

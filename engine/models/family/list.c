@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The families, and those that a name means: Heddle's own, and behind them those that plugins have brought.
+ * The list of families, which finds them by name: Heddle's own, followed by those of plugins.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

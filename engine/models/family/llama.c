@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Llama 1 to 3.3 (Touvron et al. 2302.13971, 2307.09288; Grattafiori et al. 2407.21783), SmolLM, and all that say they are one:
- * the decoder as it is.
+ * Llama 1 to 3.3 (Touvron et al. 2302.13971, 2307.09288; Grattafiori et al. 2407.21783), SmolLM, and other models that
+ * declare this model_type: the shared decoder without changes.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Mistral 7B and its successors (Jiang et al. 2310.06825): every layer has a window, or none.
+ * Mistral 7B and its successors (Jiang et al. 2310.06825): all layers have a window, or none has.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Mixtral (Jiang et al. 2401.04088): Mistral with experts in every layer, of which each token goes to the two that its router
- * likes best.
+ * Mixtral (Jiang et al. 2401.04088): Mistral with experts in every layer. Each token goes to the two to which its
+ * router gives the highest scores.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

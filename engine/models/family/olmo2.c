@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * OLMo 2 (2501.00656): norms behind the sublayers, not before them, and of queries and keys, over all heads together.
+ * OLMo 2 (2501.00656): norms after the sublayers instead of before them, and norms of queries and keys over all heads
+ * together.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

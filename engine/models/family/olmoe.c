@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * OLMoE (Muennighoff et al. 2409.02060): norms of queries and keys over all heads, and experts in every layer, whose gates are not
- * normalised.
+ * OLMoE (Muennighoff et al. 2409.02060): norms of queries and keys over all heads, and experts in every layer, whose
+ * gates are not normalized.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Phi-3 and Phi-4 (Abdin et al. 2404.14219, 2412.08905): q, k and v are one tensor in files, and gate and up; a part of head_dim
- * may turn.
+ * Phi-3 and Phi-4 (Abdin et al. 2404.14219, 2412.08905): files store q, k and v as one tensor, and gate and up as one.
+ * Only a part of head_dim may be rotated.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Qwen 3 (Yang et al. 2505.09388): norms of queries and keys, of each head.
+ * Qwen 3 (Yang et al. 2505.09388): norms of the queries and keys of each head.
  */
 #include <config.h>
 #include "engine/models/family/families.h"

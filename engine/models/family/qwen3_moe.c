@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Qwen 3 with experts (Yang et al. 2505.09388): Qwen 3, and experts of a width of their own in every layer, or every so many.
+ * Qwen 3 with experts (Yang et al. 2505.09388): every layer, or every n-th, has experts, whose width is a key of its
+ * own.
  */
 #include <config.h>
 #include "engine/models/family/families.h"
@@ -13,7 +14,7 @@ static const struct hd_family_key keys[] = {
 	{ "attention_bias", "qkv_bias", NULL, NULL, 0 },
 	{ "attention_bias", "out_bias", NULL, NULL, 0 },
 	{ "num_experts", "experts", NULL, NULL, 0 },
-	{ "num_local_experts", "experts", NULL, "128", 0 }, /* transformers 5 */
+	{ "num_local_experts", "experts", NULL, "128", 0 }, /* the key's name in transformers 5 */
 	{ "num_experts_per_tok", "experts_per_token", NULL, "8", 0 },
 	{ "moe_intermediate_size", "expert_mlp", NULL, "768", 0 },
 	{ "norm_topk_prob", "normalize_gates", NULL, "no", 0 },

@@ -17,13 +17,13 @@
 
 enum { LINE = 4096, TRIES = 8, GIVE_UP = 32 };
 
-/* Whether a character that ends in byte c is no blank; of characters beyond ASCII this is assumed. */
+/* Whether a character that ends in byte c is not a blank, which is assumed of characters beyond ASCII. */
 static int ends_word(unsigned char c)
 {
 	return c >= 0x80 || isgraph(c);
 }
 
-/* Whether a character that begins with byte c may be a letter; of characters beyond ASCII this is assumed. */
+/* Whether a character that begins with byte c may be a letter, which is assumed of characters beyond ASCII. */
 static int begins_word(unsigned char c)
 {
 	return c >= 0xc0 || (c < 0x80 && isalpha(c));

@@ -41,8 +41,7 @@ static int read_text(struct hd_documents *d, size_t bytes, struct hd_batch *out,
 		b->n += (size_t)k;
 		out->goes_on = (size_t)k == bytes;
 		cut = out->goes_on ? hd_cut_last(&d->cutter, b->at, 0, b->n) : b->n;
-		bytes = b->n > bytes ? b->n
-				     : bytes; /* doubles, so that a text without a cut is copied only a few times */
+		bytes = b->n > bytes ? b->n : bytes; /* so that a text without a cut is copied only a few times */
 	} while (out->goes_on && !cut);
 	HD_TRY(hd_check_text(out->path, b->at, b->n, d->at.byte,
 			     "tokenize takes text and JSONL, plain or compressed with gzip or zstd", err));

@@ -9,7 +9,7 @@
 
 /* Where the next document begins. */
 struct hd_corpus_place {
-	int64_t file, byte, line; /* file: index in hd_files; byte: in the unpacked file; line: from 0 */
+	int64_t file, byte, line; /* file: index in hd_files; byte: in the uncompressed file; line: from 0 */
 };
 struct hd_documents {
 	const struct hd_files *files;

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* -- what is refused --------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 static int is_array(const struct hd_batch *b, int64_t line, struct hd_err *err)
 {
 	return hd_err_set(err, HD_EINVAL,
@@ -58,7 +58,7 @@ static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const cha
 	return err->code;
 }
 
-/* -- what counts as U+FFFD --------------------------------------------------------------------- */
+/* -- replacing invalid text -------------------------------------------------------------------- */
 enum { NONE, HIGH, LOW };
 
 /* Returns which half of a surrogate pair the escape at s is (\ud800 to \udfff), or NONE. */

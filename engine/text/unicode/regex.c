@@ -64,7 +64,7 @@ void hd_regex_free(struct hd_regex *r)
 }
 
 /* -- matching ---------------------------------------------------------------------------------- */
-/* A run of blanks of some MB is one match, which may need as much of a stack. */
+/* A run of blanks of several MB is one match, which may need a stack of that size. */
 #define STACK_FIRST (64 << 10)
 #define STACK_MOST (256 << 20)
 
