@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/bucket.h - gradients in buckets, for strategies with sums of their own.  heddle/strategy.h includes it.  It
- * uses the calls of heddle/graph.h and is compiled into the plugin.
+ * heddle/bucket.h - sums gradients in buckets, for strategies that reduce gradients themselves. heddle/strategy.h
+ * includes it. It uses the calls of heddle/graph.h and is compiled into the plugin.
  *
- * One gradient is a short message, and each message costs a latency.  So gradients that are neighbours in program
- * order are packed into one flat tensor of at least `bytes`.  Backward completes them in that order, and the sum
- * runs while backward goes on.
+ * A single gradient is often a short message, and each message costs a latency. So gradients that are neighbours in
+ * program order are packed into one flat tensor, a bucket, of at least `bytes` bytes. Backward completes the gradients
+ * in that order, so the sum of one bucket runs while backward computes the next.
  */
 #ifndef HEDDLE_BUCKET_H
 #define HEDDLE_BUCKET_H
@@ -16,10 +16,11 @@ extern "C" {
 struct hd_bucket_args {
 	size_t size;
 	const struct hd_host *h;
-	const struct hd_axis *axis; /* buckets take the gradients that are terms of a sum along it */
-	int64_t bytes;              /* a full bucket has this many; 1: each gradient alone */
-	/* Sums the members' flat tensors and leaves the sum on all members; the length is a multiple of their
-	 * number.  After a failure flat is NULL; builders then return NULL too.  NULL: an all-reduce. */
+	const struct hd_axis *axis; /* buckets take the gradients that are partial sums along this axis */
+	int64_t bytes;              /* size from which a bucket is full; 1: one gradient per bucket */
+	/* Returns the sum of the members' flat tensors, on all members. The length of flat is a multiple of their
+	 * number. After a failure flat is NULL, and builders return NULL too. If the function is NULL, an all-reduce is
+	 * used. */
 	struct hd_tensor *(*sum)(void *ctx, struct hd_plan *p, const struct hd_group *members, struct hd_tensor *flat);
 	void *ctx;
 };
@@ -39,7 +40,7 @@ static inline int hd_bucket_takes(const struct hd_node *n)
 	       n->reshard->have.red == HD_RED_SUM && n->reshard->need.kind == HD_PLACE_REPLICATED;
 }
 
-/* Whether both are of one stage, one unit and one dtype. */
+/* Tells whether both gradients have the same stage, unit and dtype. */
 static inline int hd_bucket_alike(const struct hd_node *a, const struct hd_node *b)
 {
 	const uint32_t once = HD_UNIT_G | HD_UNIT_S | HD_UNIT_U;
@@ -48,7 +49,7 @@ static inline int hd_bucket_alike(const struct hd_node *a, const struct hd_node 
 	       a->ins[0]->dtype == b->ins[0]->dtype;
 }
 
-/* Puts the sum of these n gradients in place of their reshards.  x: room for 2 n. */
+/* Replaces the reshards of these n gradients by one bucket's sum. x has room for 2 n tensors. */
 static inline int hd_bucket_sum(const struct hd_bucket_args *a, struct hd_plan *p, struct hd_node *const *in,
 				uint32_t n, struct hd_tensor **x)
 {
@@ -69,7 +70,7 @@ static inline int hd_bucket_sum(const struct hd_bucket_args *a, struct hd_plan *
 	return a->h->status(p);
 }
 
-/* Puts sums of buckets in place of all such reshards; for slot lower. */
+/* Replaces all such reshards along the axis by sums of buckets; for slot lower. Returns HD_OK or the plan's error. */
 static inline int hd_bucket_sums(struct hd_plan *p, const struct hd_bucket_args *a)
 {
 	const struct hd_match moves = { sizeof(moves), NULL, "reshard", a->axis, 0, 0, NULL, NULL };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/family.h - a model family of a plugin: family = NAME of [model], where a [plugin NAME] or [strategy NAME]
- * loads it.
+ * heddle/family.h - a model family that a plugin defines. A layout selects it with family = NAME in [model], and loads
+ * the plugin in a section [plugin NAME] or [strategy NAME].
  *
- * A family is data: defaults of keys of [model], the names of these keys in a config.json of transformers, and the
- * names of the weights in a checkpoint.  The graph is the decoder of Heddle, and its keys are in doc/ini.md.
- * With a family, Heddle loads directories of transformers (model.load, eval, generate) and writes checkpoints that the
- * class of transformers loads.  Heddle reads all of this when it loads the plugin, and refuses a plugin with a wrong
- * entry.
+ * A family is data: defaults for keys of [model], their names in a config.json, and the names of the weights in a
+ * checkpoint. A config.json is that of Hugging Face transformers. The graph is always Heddle's decoder, whose keys are
+ * in doc/ini.md. With a family, Heddle loads directories of transformers (model.load, eval, generate). It also writes
+ * checkpoints that the model class of transformers loads. Heddle checks all entries when it loads the plugin, and
+ * refuses the plugin if one is wrong.
  *
  *	static const struct hd_family_key keys[] = { HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
  *		{ "attention_bias", "qkv_bias", NULL, "yes", 0 }, { NULL, NULL, NULL, NULL, 0 } };
@@ -23,63 +23,65 @@ extern "C" {
 #endif
 
 struct hd_family_value {         /* frozen */
-	const char *key, *value; /* of [model], as an INI says it */
+	const char *key, *value; /* a key of [model] and its value, as written in an INI */
 };
 
-/* A key of config.json (theirs) and the key of [model] (ours) with the same meaning.  Several entries may have one
- * key of theirs.
- * When a config is written, their values must agree; else the model is not of this class.  Every family reads and
- * writes rope_theta, rope_scaling, rope_parameters and the keys of windows.  Every other key of a config must be in
- * the list, or say nothing of the model.  Frozen. */
+/* A key of config.json (theirs) and the key of [model] (ours) with the same meaning. Several entries may have the same
+ * key of theirs. When a config is written, these entries must agree on its value; otherwise the model does not belong
+ * to this class. Every family reads and writes rope_theta, rope_scaling, rope_parameters and the keys of windows. Any
+ * other key of a config must be in the list, unless it says nothing about the model. Frozen. */
 struct hd_family_key {
 	const char *theirs;
-	const char *ours;   /* NULL: the value must be one of `values`, because this program knows no other */
-	const char *values; /* without ours: "a|b", JSON; NULL: any.  Of a choice: "theirs=ours|...".  Else NULL */
+	const char *ours; /* NULL: Heddle has no such key, so theirs must have one of `values` */
+	/* without ours: the JSON values allowed, "a|b"; NULL: any. For a choice: "theirs=ours|...". Else NULL */
+	const char *values;
 	const char *
-		absent; /* what a config without the key means, as an INI says it; NULL: the default; "!": it must be there;
-			     * "-": it is written and not read */
+		absent; /* the value if a config lacks the key, as written in an INI; NULL: the default; "!": mandatory;
+			 * "-": the key is written and not read */
 	uint64_t flags; /* HD_FAMILY_KEY_NULL */
 };
-enum { HD_FAMILY_KEY_NULL = 1 }; /* 0 of ours is null of theirs */
+enum { HD_FAMILY_KEY_NULL = 1 }; /* a value of 0 in ours corresponds to null in theirs */
 
-/* Weights whose names differ from those of Llama's class.  The last word (weight, bias) is left out.  * is the number
- * of a layer or of an expert:
+/* The names of weights that differ from those of Llama's class. The last word (weight, bias) is left out; * stands for
+ * the number of a layer or of an expert. Llama's names are:
  *
  *	model.embed_tokens  lm_head  model.norm
- *	model.layers.*.input_layernorm  .post_attention_layernorm  .pre_feedforward_layernorm  .post_feedforward_layernorm
+ *	model.layers.*.input_layernorm  .post_attention_layernorm
+ *	model.layers.*.pre_feedforward_layernorm  .post_feedforward_layernorm
  *	model.layers.*.self_attn.q_proj  .k_proj  .v_proj  .o_proj  .q_norm  .k_norm
  *	model.layers.*.mlp.gate_proj  .up_proj  .down_proj
- *	model.layers.*.mlp.gate  .experts.*.gate_proj  ...  .shared_experts.gate_proj  ...  (those with experts)
+ *	model.layers.*.mlp.gate  .experts.*.gate_proj  ...  .shared_experts.gate_proj  ...  (with experts)
  *
- * With norm = before, post_attention_layernorm is the norm before the feed-forward layer.  Projections of one input
- * (q, k, v; gate, up) with one name are rows of one tensor, in the order of the list.  Frozen. */
+ * With norm = before, post_attention_layernorm is the norm before the feed-forward layer. Projections of the same input
+ * (q, k, v; gate, up) may share a name. They are then rows of one tensor, in the order of the list. Frozen. */
 struct hd_family_name {
 	const char *ours, *theirs;
 };
 
-/* How config.json says which layers have a window. */
+/* How config.json tells which layers have a sliding window. */
 enum {
 	HD_FAMILY_WINDOW_NONE,
-	HD_FAMILY_WINDOW_ALL,         /* sliding_window; all layers have it */
-	HD_FAMILY_WINDOW_USED_BY_ALL, /* use_sliding_window too */
-	HD_FAMILY_WINDOW_USE,         /* use_sliding_window too, and max_window_layers or layer_types */
-	HD_FAMILY_WINDOW_TYPES,       /* sliding_window and layer_types; or every n-th layer has none */
+	HD_FAMILY_WINDOW_ALL,         /* sliding_window, for all layers */
+	HD_FAMILY_WINDOW_USED_BY_ALL, /* sliding_window and use_sliding_window, for all layers */
+	HD_FAMILY_WINDOW_USE,         /* as before, with max_window_layers or layer_types for the layers */
+	HD_FAMILY_WINDOW_TYPES,       /* sliding_window and layer_types; or every n-th layer has no window */
 };
 
 struct hd_family_ops { /* static const data */
 	size_t size;
 	const char *name;                       /* mandatory, as are model_type, class_name and keys */
-	const char *model_type, *class_name;    /* of config.json: "llama", "LlamaForCausalLM" */
-	const struct hd_family_value *defaults; /* ended by a NULL key; NULL: none.  Any key but sizes */
-	const struct hd_family_key
-		*keys; /* ended by a NULL key of theirs; layers, embed, heads and vocab must be in it */
-	const struct hd_family_name *names; /* ended by NULL; NULL: Llama's */
-	uint32_t window, window_every;      /* every: HD_FAMILY_WINDOW_TYPES, where a config has no layer_types */
-	int64_t window_absent;              /* the window of a config without sliding_window; 0: none */
+	const char *model_type, *class_name;    /* as in config.json: "llama", "LlamaForCausalLM" */
+	const struct hd_family_value *defaults; /* any keys except sizes; the last entry has a NULL key. NULL: none */
+	/* The last entry has a NULL key of theirs. The list must contain layers, embed, heads, vocab and max_seq. */
+	const struct hd_family_key *keys;
+	const struct hd_family_name *names; /* the last entry is NULL; NULL: Llama's names */
+	/* window_every: the n of HD_FAMILY_WINDOW_TYPES for a config without layer_types */
+	uint32_t window, window_every;
+	int64_t window_absent; /* the window of a config without sliding_window; 0: none */
 };
 
-/* The keys of Llama's config.json and of most others: sizes, norm_eps and tie_embeddings; eps and tie are the
- * defaults of the last two. */
+/* The keys of Llama's config.json, which most others share: sizes, norm_eps and tie_embeddings. eps and tie are the
+ * values of the last two in a config without them. */
 #define HD_FAMILY_KEYS_LLAMA(eps, tie) \
 	{ "num_hidden_layers", "layers", NULL, "!", 0 }, { "hidden_size", "embed", NULL, "!", 0 }, \
 		{ "num_attention_heads", "heads", NULL, "!", 0 }, \
@@ -91,7 +93,7 @@ struct hd_family_ops { /* static const data */
 	{ \
 		"attention_dropout", NULL, "0|null", NULL, 0 \
 	}
-/* Values of hidden_act, for { "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 }. */
+/* The values of hidden_act, for an entry { "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 }. */
 #define HD_FAMILY_ACTIVATIONS \
 	"silu=silu|swish=silu|gelu_pytorch_tanh=gelu_tanh|gelu_new=gelu_tanh|gelu_fast=gelu_tanh|gelu=gelu_erf|gelu_python=gelu_erf"
 
