@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ring attention (Liu et al. 2310.01889): each member keeps its queries, and keys and values go round.  In turn t a member has
- * those of the member t before it; it makes attention over them alone, and puts that together with what it has, by the
- * logarithms of the sums of both.  The next turn's keys are under way meanwhile.
+ * Ring attention (Liu et al. 2310.01889): each member keeps its queries, and keys and values go round the ring. In turn
+ * t a member has those of member me - t. It computes attention over them alone, and merges the result with what it has
+ * so far. It weights both by the logarithms of their softmax sums. Meanwhile the keys of the next turn are in transit.
  *
- * Backward needs no more than the result and its logarithms: with those of the whole sequence, attention_d of one turn's keys
- * is that turn's share.  The gradients of keys and values go round with them, one turn behind, and so come home.
+ * Backward needs no more than the result and its logarithms. With those of the complete sequence, attention_d over one
+ * turn's keys yields that turn's share of the gradients. The gradients of keys and values follow them round the ring,
+ * one turn later, and so return to their owner.
  *
- * Which part of a turn's keys a member's queries see is its share (shares.c): nobody computes what the mask would hide.  With a window
- * keys go no further than it reaches; then all members have as much to do in the plain order of tokens.
- * Sums are in fp32.
+ * The share of a turn is the part of its keys that a member's queries see (shares.c). No member computes what the mask
+ * would hide. With a window, keys go no further than the window reaches; all members then have equal work if tokens
+ * stay in their plain order. Sums are in fp32.
  */
 #include "ring.h"
 #include <stdio.h>
 
-/* -- the ops: attention, and its backward, of what is sharded along seq -------------------------------------------------------- */
+/* -- the ops: attention and its backward, sharded along seq -------------------------------------------------------- */
 static const struct hd_op *engines(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n)
 {
 	return s->g->op(p, n->nin > 3 ? "attention_d" : "attention");
@@ -27,7 +28,7 @@ static int ring_shape(struct hd_strategy *s, struct hd_plan *p, const char *attr
 	return like->shape(NULL, p, attr, ins, nin, outs, nout);
 }
 
-/* On this axis along seq; on the others as the engine's attention. */
+/* Shards along seq on this axis; on the others, places like the engine's attention. */
 static int ring_place(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
 		      const struct hd_place *have, struct hd_place *need, struct hd_place *out)
 {
@@ -116,7 +117,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-/* -- forward -------------------------------------------------------------------------------------------------------------------- */
+/* -- forward ------------------------------------------------------------------------------------------------------- */
 static struct hd_tensor *cp_fp32(const struct cp_walk *w, struct hd_tensor *x)
 {
 	return x && HD_BITS(x->dtype) < 32 ? w->s->g->cast(w->p, x, HD_DTYPE_F32) : x;
@@ -127,7 +128,7 @@ static struct hd_tensor *shift(const struct cp_walk *w, struct hd_tensor *x)
 	return hd_comm(w->s->g, w->p, HD_COMM_SHIFT, w->s->members, x, NULL, 1);
 }
 
-/* What a member has of attention: the result, and the logarithms of the sums over the keys so far. */
+/* A member's attention over the keys so far: the result, and the logarithms of the softmax sums. */
 struct part {
 	struct hd_tensor *o, *lse;
 };
@@ -136,7 +137,8 @@ struct attributes {
 	char text[160];
 };
 
-/* Of keys that are `turn` members away: with a window the mask is that of their places in the sequence. */
+/* Attributes of attention over the keys of `turn` members away. With a window, the mask depends on their places in the
+ * sequence. */
 static struct attributes attributes_of(const struct cp_walk *w, int64_t turn)
 {
 	struct attributes a;
@@ -159,7 +161,7 @@ static struct part attention(const struct cp_walk *w, struct hd_tensor *const *q
 	return n ? (struct part){ cp_fp32(w, n->outs[0]), n->outs[1] } : (struct part){ NULL, NULL };
 }
 
-/* Over the keys of both. */
+/* Merges the attention over two disjoint sets of keys. */
 static struct part put_together(const struct cp_walk *w, struct part a, struct part b)
 {
 	struct hd_tensor *o[] = { a.o, b.o, a.lse, b.lse }, *lse[] = { a.lse, b.lse };
@@ -215,10 +217,10 @@ static void forward(const struct cp_walk *w)
 	w->s->g->replace(w->p, w->n->outs[1], all.lse);
 }
 
-/* -- backward ------------------------------------------------------------------------------------------------------------------- */
+/* -- backward ------------------------------------------------------------------------------------------------------ */
 enum { Q, K, V, O, LSE, DO };
 
-/* d: gradients of q, k, v. */
+/* Computes d: the gradients of q, k and v. */
 static void gradients(const struct cp_walk *w, struct hd_tensor *const *ins, int64_t turn, struct hd_tensor **d)
 {
 	struct hd_node *n =
@@ -267,7 +269,7 @@ static void add_turn_d(const struct cp_walk *w, int64_t turn, struct hd_tensor *
 		d[k] = sums[k];
 }
 
-/* Gradients of keys that have gone `turns` - 1 members on, to whom the keys are from. */
+/* Sends the gradients of keys, which are `turns` - 1 members away from home, to the member that owns the keys. */
 static struct hd_tensor *home(const struct cp_walk *w, struct hd_tensor *x)
 {
 	return hd_comm(w->s->g, w->p, HD_COMM_SHIFT, w->s->members, x, NULL, w->members - w->turns + 1);
@@ -300,7 +302,7 @@ static void backward(const struct cp_walk *w)
 	}
 }
 
-/* -- lower ---------------------------------------------------------------------------------------------------------------------- */
+/* -- lower --------------------------------------------------------------------------------------------------------- */
 static void lower_all(struct hd_strategy *s, struct hd_plan *p, const struct hd_op *op,
 		      void (*one)(const struct cp_walk *))
 {

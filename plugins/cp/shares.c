@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which queries of a member see which keys of a turn, if attention is causal.  In turn t member i has the keys of member i - t.
- * Where i < t that is one further behind in the sequence, whose tokens come later: none of them is seen.
+ * Which queries of a member see which keys of a turn, if attention is causal. In turn t member i has the keys of member
+ * i - t (cyclically). If i < t, these come from a member further on in the sequence, whose tokens are later, so none of
+ * them is visible.
  *
- * In zigzag order each member has an early half and a late one, and of two members the one with the smaller number has the
- * earlier early half and the later late half.  So the early half of a smaller number's keys is seen by all queries, and
- * the late half of queries sees all keys of a larger number's: half of the pairs, on every member, in every turn.
+ * In zigzag order each member has an early half and a late half. Of two members, the one with the smaller number has
+ * the earlier early half and the later late half. So all queries see the early half of the keys of a smaller number.
+ * The late half of the queries sees all keys of a larger number. That is half of the pairs, on every member, in every
+ * turn.
  */
 #include "ring.h"
 
-/* Of turn t the nearest key is (t - 1) * tokens + 1 before a query. Tokens are in the order of members where there is a window. */
+/* In turn t the nearest key is (t - 1) * tokens + 1 tokens before a query. With a window, tokens are in the order of
+ * members. */
 int64_t cp_turns(const struct cp_walk *w)
 {
 	int64_t reached = w->window > 1 ? 2 + (w->window - 2) / w->tokens : 1;

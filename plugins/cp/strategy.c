@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Context parallelism: every layer has a share of each sequence, so that what a rank holds of one does not grow with its
- * length.  Only attention reads other tokens; the forms differ in how it gets them.
+ * Context parallelism: every layer has a share of each sequence, so that the memory of a rank does not grow with the
+ * sequence length. Only attention reads other tokens; the forms differ in how it gets them.
  *
- *   ulysses.c   attention has the whole sequence, and a share of the heads
- *   ring.c      keys and values go round; shares.c: who computes what of them
+ *   ulysses.c   attention has the complete sequence, and a share of the heads
+ *   ring.c      keys and values go round; shares.c: which member computes which part
  */
 #include "cp.h"
 #include <string.h>
@@ -39,7 +39,7 @@ static int cp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 	return s->h->status(p);
 }
 
-/* One member has all of every sequence: the model stays as it is, whatever the form. */
+/* One member has the complete sequences, so the model stays as it is in any form. */
 static int is_alone(const struct hd_strategy *s)
 {
 	return s->axis->n == 1;
@@ -50,7 +50,7 @@ static int cp_rewrite(struct hd_strategy *s, struct hd_plan *p)
 	return s->form->rewrite && !is_alone(s) ? s->form->rewrite(s, p) : HD_OK;
 }
 
-/* The default is zigzag, so none has been given. */
+/* zigzag is the default, so the user has set none. */
 static void warn_of_balance(struct hd_strategy *s, struct hd_plan *p)
 {
 	if (!s->zigzag && s->form == &cp_ulysses && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))

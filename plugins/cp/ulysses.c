@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * DeepSpeed-Ulysses (2309.14509): in attention a member has its share of the heads and the whole sequence, elsewhere all
- * heads and its share of the sequence.  Rules and nothing else: the all-to-alls in front of attention and behind it, the
- * positions of the tokens and the sums of the gradients follow from them.  Every member has the same share of a causal
- * attention, since it has all of the sequence.
+ * DeepSpeed-Ulysses (2309.14509): in attention a member has its share of the heads and the complete sequence. Elsewhere
+ * it has all heads and its share of the sequence. Rules are enough. The all-to-alls before and after attention, the
+ * positions of the tokens and the sums of the gradients follow from them. Every member has the same share of a causal
+ * attention, since it has the complete sequence.
  *
- * Key heads that the members do not divide (grouped-query attention with few of them) are on all members in attention.
+ * If the number of members does not divide the key heads (grouped-query attention with few of them), all members have
+ * all key heads in attention.
  */
 #include "cp.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Buckets: tensors of one unit and dtype are packed and moved as one.  They are taken in program order, which for gradients
- * is the order in which backward completes them, so a bucket moves while backward goes on.
+ * Buckets: tensors of the same unit and dtype are packed and moved as one. Buckets are filled in program order, which
+ * for gradients is the order in which backward completes them. So one bucket moves while backward computes the next.
  */
 #include "dp.h"
 #include <string.h>
@@ -28,13 +28,15 @@ static int fits(const struct hd_strategy *s, const struct dp_bucket *b, const st
 		dp_is_two_levels(s, n) == dp_is_two_levels(s, b->in[0]));
 }
 
-/* Over two levels a sum is two reshards, of which the first is the node's. */
+/* Returns the tensor that a bucket moves for node n. A sum over two levels is two reshards: n is the second, and the
+ * operand is that of the first. */
 static struct hd_tensor *operand(const struct hd_strategy *s, const struct hd_node *n)
 {
 	return dp_is_two_levels(s, n) ? n->ins[0]->node->ins[0] : n->ins[0];
 }
 
-/* How a tensor is, along an axis other than that of the movement: what must be alike within a bucket. */
+/* Returns a code for the placement of a tensor along an axis other than that of the movement. Tensors in one bucket
+ * must have equal codes. */
 static int64_t kept_as(const struct hd_place *at)
 {
 	if (at->role == HD_ROLE_SPARE)
@@ -42,11 +44,11 @@ static int64_t kept_as(const struct hd_place *at)
 	return at->kind == HD_PLACE_PARTIAL;
 }
 
-/* How far it has come: a leaf 0, what is made of it 1, and one more with each movement since. */
+/* Returns how far x is on its way: 0 for a leaf, 1 for a tensor computed from a leaf, plus one per movement since. */
 static int distance(const struct hd_tensor *x)
 {
 	static const char *const layout[] = { "view", "pack", "unpack",
-					      "pulled" }; /* the same numbers, laid out otherwise */
+					      "pulled" }; /* these ops change only the layout, not the values */
 	int n = 0;
 
 	for (; x->node && x->node->nin; x = x->node->ins[0]) {
@@ -63,8 +65,9 @@ static int distance(const struct hd_tensor *x)
 	return n;
 }
 
-/* Moved by the same ranks, and as far on their way along the other axes. One tensor may be summed along this axis first, another
- * along another axis first. In one bucket each would wait for the other. */
+/* Tells whether both nodes move on the same ranks, and whether their operands are equally far along the other axes.
+ * Otherwise two buckets could wait for each other: one tensor may be summed along this axis first, another along a
+ * different one. */
 static int moves_with(const struct hd_strategy *s, struct hd_plan *p, const struct hd_node *m, const struct hd_node *n)
 {
 	const struct hd_tensor *x = operand(s, m), *y = operand(s, n);
@@ -76,7 +79,8 @@ static int moves_with(const struct hd_strategy *s, struct hd_plan *p, const stru
 	return m->reshard->have.kind == HD_PLACE_PARTIAL || distance(x) == distance(y);
 }
 
-/* Sync that is not to begin before backward is over waits for all gradients of the stage, and stands behind them. */
+/* Tells whether this sync must not start before backward ends (overlap = no). It then follows, and waits for, all
+ * gradients of the stage. */
 static int is_late(const struct hd_strategy *s, const struct dp_bucket *b)
 {
 	return !s->overlap && b->in[0]->phase & HD_UNIT_S;
@@ -118,7 +122,8 @@ struct choice {
 	uint32_t n;
 };
 
-/* From the first that no bucket has, until it is full or what follows belongs to another unit. */
+/* Fills a bucket from the first node that no bucket has taken, until it is full or a node belongs to a different
+ * unit. */
 static void fill(const struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, const struct choice *c,
 		 uint32_t first)
 {

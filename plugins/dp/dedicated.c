@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The synchronous parameter server (Li et al. 2014) with servers of its own: `servers` coordinates behind those of the workers,
- * which hold master weights and optimizer states and nothing of the model.  Each parameter is dealt to the server that has
- * least so far, the largest first; what is large beside a server's share is cut, and each has a piece.  With stages that is
- * done for each stage, since the servers at its coordinate serve it alone.
+ * The synchronous parameter server (Li et al. 2014) with dedicated servers: `servers` coordinates after those of the
+ * workers. They store master weights and optimizer states, and no part of the model. Parameters are dealt to servers
+ * largest first, each to the server with the smallest load so far. A parameter that is large compared with a server's
+ * share is cut, and each server gets a piece. With pipeline stages, this is done per stage, since the servers at a
+ * stage's coordinate serve only that stage.
  *
- * A bucket of gradients goes to its server as soon as backward has made it (push).  The server adds them up in the order of the
- * workers.  The update runs there.  The next step begins with buckets of new values that come back (pull), in the order in which
- * forward reads them.
+ * A bucket of gradients goes to its server as soon as backward has computed it (push). The server adds the gradients in
+ * the order of the workers, and runs the update. The next step begins with buckets of new values that return (pull), in
+ * the order in which forward reads them.
  */
 #include "dp.h"
 #include <string.h>
 
-#define LARGE 8 /* cut: what has more than this part of a server's share */
+#define LARGE 8 /* a parameter is cut if it is larger than 1/LARGE of a server's share */
 
-/* -- dealing -------------------------------------------------------------------------------------------------------------- */
+/* -- dealing ------------------------------------------------------------------------------------------------------- */
 struct deal {
-	struct hd_tensor **w; /* masters that are to be dealt */
+	struct hd_tensor **w; /* masters that are still to be dealt */
 	int64_t *stage, *load, all;
 	uint32_t n;
 };
 
-/* The coordinate at which a parameter is pinned: its stage. */
+/* Returns the coordinate at which the parameter is pinned, which is its stage, or 0 if it is not pinned. */
 static int64_t stage_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w)
 {
 	const struct hd_axis *a = NULL;
@@ -34,7 +35,7 @@ static int64_t stage_of(struct hd_strategy *s, struct hd_plan *p, const struct h
 	return 0;
 }
 
-/* The first dim that the servers divide; NULL: none. */
+/* Returns the first dim that the number of servers divides, or NULL. */
 static const struct hd_dim *cut_along(const struct hd_strategy *s, const struct hd_tensor *w)
 {
 	for (uint32_t i = 0; i < w->ndim; i++)
@@ -43,7 +44,7 @@ static const struct hd_dim *cut_along(const struct hd_strategy *s, const struct 
 	return NULL;
 }
 
-/* Whatever belongs to the parameter and is read by its update. */
+/* Stores everything that belongs to the parameter w and that its update reads in place `to`. */
 static void put(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, const struct hd_place *to)
 {
 	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
@@ -63,7 +64,7 @@ static int64_t least(const struct hd_strategy *s, const int64_t *load)
 	return to;
 }
 
-/* The largest that is left, to its server or in pieces to all. */
+/* Deals the largest remaining parameter, either to one server or in pieces to all. */
 static void deal_largest(struct hd_strategy *s, struct hd_plan *p, struct deal *d)
 {
 	struct hd_place to = { .kind = HD_PLACE_PINNED, .role = HD_ROLE_SPARE };
@@ -119,8 +120,9 @@ int dp_deal(struct hd_strategy *s, struct hd_plan *p)
 	return d.load ? s->h->status(p) : HD_ENOMEM;
 }
 
-/* -- there and back ------------------------------------------------------------------------------------------------------- */
-/* Of the reshards on the axis those to, or from, the server at hand: -1 is all of them, of what is cut. */
+/* -- push and pull ------------------------------------------------------------------------------------------------- */
+/* Tells whether w is at the current server (s->server). -1 stands for all servers, which share the parameters that are
+ * cut. */
 static int is_at(const struct hd_strategy *s, const struct hd_place *w)
 {
 	return w->role == HD_ROLE_SPARE &&

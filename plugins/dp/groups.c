@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Groups of replicas that share: zero_size neighbours cut among themselves what zero cuts, and other groups have the same (HSDP;
- * Zhao et al. 2023, 2304.11277; MiCS, Zhang et al. 2022, 2205.00119).  Gradients are reduce-scattered within a group, their
- * pieces summed across groups, and parameters gathered within one: across groups 1 / zero_size of the bytes is sent, once a step.
+ * Groups of replicas that share: zero_size neighbouring replicas cut among themselves what zero cuts, and every group
+ * stores the same (HSDP; Zhao et al. 2023, 2304.11277; MiCS, Zhang et al. 2022, 2205.00119). Gradients are
+ * reduce-scattered within a group, their pieces are summed across groups, and parameters are gathered within a group.
+ * Across groups only 1 / zero_size of the bytes is sent, once per step.
  *
- * The axis of replicas is two then, as it is with sync = hierarchical, where the groups are the nodes.  There zero_size = 0 cuts
- * along both: what a member sends to other nodes is again a piece of what is in its own.
+ * The axis of replicas then consists of two, as with sync = hierarchical, where the groups are the nodes. There
+ * zero_size = 0 cuts along both axes: what a member sends to other nodes is a piece of its piece within the node.
  */
 #include "dp.h"
 
@@ -39,7 +40,7 @@ int dp_size_groups(struct hd_strategy *s, struct hd_plan *p, int64_t node)
 	return HD_OK;
 }
 
-/* Outermost of the pieces first. */
+/* Lists the axes that cut, those of the outermost pieces first, and returns their number. */
 int dp_cutting_axes(const struct hd_strategy *s, const struct hd_axis **axes)
 {
 	int n = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Two levels: the bucket is reduce-scattered within a node, each piece summed over the nodes by those that have it, and
- * gathered within the node.  Between nodes each rank sends 1 / m of what a sum over all would, m the replicas of a node.
+ * Sums over two levels. A bucket is reduce-scattered within a node; the ranks that have the same piece sum it across
+ * nodes; then it is gathered within the node. With m replicas per node, each rank sends 1 / m of the bytes between
+ * nodes that an all-reduce over all replicas would send.
  */
 #include "dp.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The axis of replicas.  With sync = hierarchical it is two, if nodes hold some replicas and not all: NAME.node, whose members
- * are on one node, and NAME.across.  How many are on a node follows from its ranks and from the axes inside this one.  With
- * zero_size it is NAME.shard, whose members share, and NAME.across.
+ * Claims the axis of replicas. With sync = hierarchical it consists of two axes if a node holds more than one replica
+ * and fewer than all. NAME.node has the members on one node, and NAME.across the nodes. The number of replicas per node
+ * follows from the ranks per node and from the axes inside this one. With zero_size the two axes are NAME.shard, whose
+ * members share, and NAME.across.
  */
 #include "dp.h"
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pieces: a bucket of gradients is reduce-scattered, a bucket of parameters gathered, each as one flat tensor.  That is laid
- * out by members, in each the members' pieces of all tensors side by side, so packing copies.  What is large moves alone, as
- * the engine does it: there a message more costs less than a copy.
+ * Reduce-scatters and all-gathers in buckets: a bucket of gradients is reduce-scattered, and a bucket of parameters
+ * gathered, as one flat tensor. The flat tensor is laid out by member; for each member it contains the member's pieces
+ * of all tensors. So packing copies. Large tensors move alone, as the engine does it: for them one more message costs
+ * less than a copy.
  */
 #include "dp.h"
 #include <string.h>
 
-#define ALONE 16 /* from this part of a bucket on */
+#define ALONE 16 /* tensors from 1/ALONE of a bucket on move alone */
 
 static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole)
 {
 	return dp_bytes(whole) < s->bucket / ALONE;
 }
 
-/* Both levels cut: the engine would move along both at once, and each rank as much between nodes as within. */
+/* Tells whether both levels cut. The engine would then move along both at once, and each rank would send as much
+ * between nodes as within its node. */
 static int in_levels(const struct hd_strategy *s)
 {
 	const struct hd_axis *axes[2];
@@ -21,7 +23,8 @@ static int in_levels(const struct hd_strategy *s)
 	return dp_cutting_axes(s, axes) == 2;
 }
 
-/* What the engine does not do: on the wire it is another type, in member order, late, or in levels. */
+/* Tells whether a scatter differs from the engine's: by its dtype in transit, its member order, its late start, or its
+ * two levels. */
 static int is_special(const struct hd_strategy *s)
 {
 	return s->wire != HD_DTYPE_F32 || s->sync == DP_SERVER || !s->overlap || in_levels(s);
@@ -35,8 +38,9 @@ static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 	       (is_small(s, n->ins[0]) || is_special(s));
 }
 
-/* A parameter or its new value, which host memory may have made, or what has been gathered of one across nodes.  What else is
- * gathered within the update may be made of one another. */
+/* Tells whether this tensor may be gathered in a bucket. It must be a parameter, its new value (perhaps from host
+ * memory), or a piece that was gathered across nodes. Other tensors that are gathered within the update may be computed
+ * from one another. */
 static int may_gather(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_tensor *x = n->ins[0];
@@ -56,7 +60,7 @@ static int is_gather(const struct hd_strategy *s, const struct hd_node *n)
 	       (is_small(s, n->outs[0]) || in_levels(s)) && may_gather(s, n);
 }
 
-/* Of each reshard in the bucket the dim that is sharded. */
+/* Returns the sharded dim of each reshard in the bucket. */
 static const struct hd_dim **dims_of(struct hd_strategy *s, struct hd_plan *p, const struct dp_bucket *b, int scattered)
 {
 	const struct hd_dim **dims = s->h->alloc(p, (b->n + 1) * sizeof(*dims));
@@ -92,7 +96,7 @@ static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_grou
 	if (!dims)
 		return HD_ENOMEM;
 	hd_cursor(s->g, p, b->in[0]->phase & HD_UNIT_U ? b->at : b->in[0],
-		  g); /* new values are there last, others are read first */
+		  g); /* in the update the last new value decides, elsewhere the first reader */
 	flat = s->g->pack(p, b->x, b->n, 1);
 	flat = flat ? hd_comm(s->g, p, HD_COMM_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
 	s->g->unpack_pieces(p, flat, b->x, dims, b->n, g->n, b->x + b->n);
@@ -101,7 +105,7 @@ static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_grou
 	return s->h->status(p);
 }
 
-/* What is summed within a level first is gathered there last. */
+/* Scatters go from the inner axis to the outer one, and gathers the other way. */
 int dp_lower_scatters(struct hd_strategy *s, struct hd_plan *p)
 {
 	const struct hd_axis *axes[] = { s->inner, s->dp };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ring: the bucket is cut in n chunks. In n - 1 turns each member sends a chunk to the right, and adds
- * what comes from the left to its own copy. Then chunk me + 1 is complete here. In n - 1 more turns the complete
- * chunks go round.  2 (n - 1) / n of the bucket is sent by each member, whatever n, and it is two nodes, whatever n.
+ * The ring all-reduce. The bucket is cut in n chunks. In each of n - 1 steps every member sends a chunk to the right,
+ * and adds the chunk from the left to its own copy. Then chunk me + 1 is complete on member me. In n - 1 more steps the
+ * complete chunks go round the ring. Each member sends 2 (n - 1) / n of the bucket. The ring is two nodes of the graph
+ * for any n.
  *
- * Where gradients are rounded on their way, a complete chunk is rounded once and goes round as it is: all members keep the
- * same bits.
+ * If gradients are rounded in transit, a complete chunk is rounded once and goes round unchanged, so all members get
+ * the same bits.
  */
 #include "dp.h"
 

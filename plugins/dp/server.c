@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The synchronous parameter server (Li et al. 2014), on the workers: each owns a piece of every parameter, with its optimizer
- * state.  A worker sends each owner its piece of the gradient; the owner adds in the order of the workers, whatever came
- * first, updates, and all pull the new piece.  The bytes are those of a ring.
+ * The synchronous parameter server (Li et al. 2014), run by the workers: each owns a piece of every parameter with its
+ * optimizer state. A worker sends each owner its piece of the gradient. The owner adds the pieces in the order of the
+ * workers, whichever arrives first. It then updates its piece, and all workers pull the new piece. The number of bytes
+ * is that of a ring.
  */
 #include "dp.h"
 

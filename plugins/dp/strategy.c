@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Data parallelism: the batch is cut along one axis, and every gradient becomes a partial sum there by the engine's own
- * rule.  What is left to say is how the sums are made, and where things live:
+ * Data parallelism: a rule shards the batch along one axis, and the engine then makes every gradient a partial sum
+ * there. This plugin decides how the sums are computed and where tensors are stored:
  *
- *   sync = ring            ring.c: reduce-scatter and all-gather over neighbours (Patarasuk and Yuan 2009; Horovod, 1802.05799)
+ *   sync = ring            ring.c: reduce-scatter and all-gather over neighbours (Patarasuk and Yuan 2009; 1802.05799)
  *   sync = allreduce       one collective of the comm module per bucket
  *   sync = hierarchical    levels.c: within nodes, then across
- *   sync = server          server.c: each member is the server of its pieces; with servers = k dedicated.c: k that only serve
- *   zero = 1, 2, 3         zero.c, pieces.c: states, gradients, parameters are cut (ZeRO, 1910.02054)
- *   zero_size = k          groups.c: cut within groups of k replicas (HSDP)
- *   wire = bf16, fp16      wire.c: gradients of 16 bits on their way
+ *   sync = server          server.c: each member serves its own pieces; servers = k, dedicated.c: k ranks only serve
+ *   zero = 1, 2, 3         zero.c, pieces.c: states, gradients, parameters are sharded (ZeRO, 1910.02054)
+ *   zero_size = k          groups.c: sharded within groups of k replicas (HSDP)
+ *   wire = bf16, fp16      wire.c: gradients of 16 bits in transit
  *
- * In all of them gradients travel in buckets (bucket.c), filled in the order in which backward makes them.
+ * In all of them gradients move in buckets (bucket.c), filled in the order in which backward computes the gradients.
  */
 #include "dp.h"
 #include <string.h>
@@ -61,7 +61,7 @@ static int refuse(struct hd_strategy *s, struct hd_plan *p)
 				  "overlap: no, but zero = %lld moves gradients in each micro-batch's backward",
 				  (long long)s->zero);
 	if (s->sync == DP_SERVER && !s->zero && !servers)
-		s->zero = 1; /* the state lives with its server */
+		s->zero = 1; /* the owner of a piece stores its optimizer state */
 	return dp_check_groups(s, p);
 }
 
@@ -93,7 +93,7 @@ static int dp_rules(struct hd_strategy *s, struct hd_plan *p)
 	return hd_rule(s->h, p, "batch", s->dp, NULL, 0);
 }
 
-/* Of plans that train: those of evaluations would say it again. */
+/* Warns about options without effect, only in plans that train: the plans of evaluations would repeat the warnings. */
 static void warn_of_storage(struct hd_strategy *s, struct hd_plan *p)
 {
 	if (!s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
@@ -115,8 +115,8 @@ static int dp_storage_of(struct hd_strategy *s, struct hd_plan *p)
 	return s->offload ? dp_offload(s, p) : s->h->status(p);
 }
 
-/* zero may cut all that sync would sum, and nodes may make no levels.  The default is ring, so what is neither that nor server has
- * been given. */
+/* Warns if `sync` has no effect, because zero shards everything that sync would sum, or because the nodes form no two
+ * levels. ring is the default, so allreduce and hierarchical were set by the user. */
 static void warn_of_sync(struct hd_strategy *s, struct hd_plan *p)
 {
 	const char *way = s->sync == DP_ALLREDUCE ? "allreduce" : "hierarchical";

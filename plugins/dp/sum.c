@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients that every member reads whole: the bucket is summed as one flat tensor, by the way that `sync` says.
+ * Sums of gradients that every member reads in full: a bucket is summed as one flat tensor, in the way that `sync`
+ * names.
  */
 #include "dp.h"
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of 16 bits on their way: half the bytes.  They are rounded before they are sent and are fp32 again on receipt,
- * where they are added.  bf16 has the range of fp32.  fp16 does not, and gradients are small: they are divided by the tokens of
- * the global batch.  So they travel 2^10 times as large: 2^-34 is then the least that is not lost, and what is above 2^6
- * becomes infinite, so the step is not made and the run says where.  A power of two changes no bit of what is in between.
+ * Gradients of 16 bits in transit, which halves the bytes. They are rounded before they are sent, and become fp32 again
+ * on receipt, where they are added. bf16 has the range of fp32. fp16 does not, and gradients are small, because they
+ * are divided by the tokens of the global batch. So fp16 gradients are sent multiplied by 2^10. The smallest value that
+ * is not lost is then 2^-34. A value above 2^6 becomes infinite; the run then skips the step and reports where. Scaling
+ * by a power of two changes no bit of the values in between.
  */
 #include "dp.h"
 
 #define SCALE "1024"
 
-/* fp32 is as they are: full, which on the reference device is double. */
+/* Returns x in the dtype in transit. wire = fp32 means unchanged: full precision, which on the reference device is
+ * double. */
 struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
 {
 	if (!x || x->dtype == s->wire || s->wire == HD_DTYPE_F32)

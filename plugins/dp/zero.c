@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ZeRO (Rajbhandari et al. 2020): what replicas hold twice is cut along the axis instead.  Said as homes, and nothing else:
- * gradients are then reduce-scattered, each member updates its piece, and parameters are gathered, by the engine's rule.
+ * ZeRO (Rajbhandari et al. 2020): tensors that each replica would store are sharded along the axis instead. The plugin
+ * only sets where they are stored. The engine's rules then reduce-scatter gradients, let each member update its piece,
+ * and gather parameters.
  *
- *   zero = 1   optimizer states and masters; gradients are whole until the last micro-batch, parameters always
- *   zero = 2   and the gradients' accumulators: each micro-batch's gradients are reduce-scattered as they are made
- *   zero = 3   and parameters: gathered where a unit reads them, in forward and again in backward, and not kept
+ *   zero = 1   optimizer states and masters; gradients are complete until the last micro-batch, parameters always
+ *   zero = 2   also the gradients' accumulators: each micro-batch's gradients are reduce-scattered as they are computed
+ *   zero = 3   also parameters: gathered where a unit reads them, in forward and again in backward, and not kept
  *
- * A dim that the members do not divide is cut in pieces of the next whole number of elements, and the last ones are padded. So
- * everything is cut, whatever their number.
+ * A dim that the number of members does not divide is cut in pieces of the size rounded up, and the last pieces are
+ * padded. So every tensor is sharded, with any number of members.
  */
 #include "dp.h"
 #include <string.h>
 
-/* Members along an axis, of which each has a piece of this dim of the tensor; 0: the axis does not cut it.  An axis of one member
- * may: what it does not cut is still the better choice, for what moves along both then goes in more pieces. */
+/* Returns the number of pieces in which an axis cuts dim d of the tensor, or 0 if it does not cut it. An axis of one
+ * member may cut a dim too. A dim that this axis does not cut is still the better choice. A tensor that moves along
+ * both axes then moves in more pieces. */
 static int64_t pieces_along(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
 			    const struct hd_axis *a, const struct hd_dim *d)
 {
@@ -24,7 +26,8 @@ static int64_t pieces_along(const struct hd_strategy *s, struct hd_plan *p, cons
 	return at->role == HD_ROLE_SPARE ? a->spare : a->n;
 }
 
-/* What other axes leave on a rank of dim i of t, which belongs to w.  Another section may have cut t alone.  *alone: none cuts it. */
+/* Returns the length of dim i of t on a rank, after the cuts of the other axes. t belongs to parameter w, but another
+ * section may have cut t alone. Sets *alone if no axis cuts the dim. */
 static int64_t left(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
 		    const struct hd_tensor *w, uint32_t i, int *alone)
 {
@@ -41,14 +44,15 @@ static int64_t left(const struct hd_strategy *s, struct hd_plan *p, const struct
 	return length;
 }
 
-/* What padding a dim of so many elements costs, as a part of it. */
+/* Returns the relative cost of padding a dim of this length to a multiple of n: 0 if n divides it. */
 static double padding(int64_t length, int64_t n)
 {
 	return (double)((length + n - 1) / n * n) / (double)length - 1;
 }
 
-/* The dim along which t is cut in n; t belongs to w.  One that n divides and no other axis cuts, if there is one. Else one
- * inside the others' pieces; else the one whose pieces are padded least.  0: it has no dims. */
+/* Chooses the dim along which to cut t, which belongs to w, in n pieces. The first choice is a dim that n divides and
+ * no other axis cuts. The second is one inside the pieces of other axes, and the last is the dim with the least
+ * padding. Returns 0 if t has no dims. */
 static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, const struct hd_tensor *w,
 		 int64_t n, struct hd_place *to)
 {
@@ -77,8 +81,9 @@ static int divides(const struct hd_strategy *s, struct hd_plan *p, const struct 
 	return 0;
 }
 
-/* With zero 3 the parameter decides, since programs that only evaluate must agree.  With zero 2 it does, too, so that gradients
- * and states are cut alike, whatever another section cuts of them; unless t is left in pieces that n does not divide. */
+/* Chooses where to cut t. With zero = 3 the parameter decides, because programs that only evaluate must agree. With
+ * zero = 2 the parameter decides too, so that gradients and states are cut alike, whatever another section cuts of
+ * them. The exception is a t whose pieces on a rank n does not divide. */
 static int piece_of(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
 		    const struct hd_tensor *w, struct hd_place *to)
 {
@@ -89,7 +94,7 @@ static int piece_of(const struct hd_strategy *s, struct hd_plan *p, const struct
 	return s->zero == 3 || divides(s, p, t, w, to, s->zero_size) || piece(s, p, t, w, s->zero_size, to);
 }
 
-/* What belongs to the parameter, and from which stage on it is cut. */
+/* Returns the lowest value of `zero` that shards this tensor. */
 static int64_t since(const struct hd_tensor *t)
 {
 	switch (t->what) {
@@ -100,8 +105,9 @@ static int64_t since(const struct hd_tensor *t)
 	}
 }
 
-/* Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces. What is large moves along that
- * alone, since an axis enters a dim last and leaves it first where its pieces are the smallest. */
+/* Cuts t along one axis, or along two that cut the same dim. In the latter case the inner axis makes the outer pieces.
+ * An axis enters a dim last, and leaves it first, where its pieces are the smallest. So large tensors move along that
+ * axis alone. */
 static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *w)
 {
 	const struct hd_axis *axes[2];

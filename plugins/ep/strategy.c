@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Expert parallelism (GShard 2006.16668): rules and nothing else.  The axis holds the experts, and cuts the batch
- * everywhere else. So the experts' tokens come and go by two all-to-alls forward and two backward. A gradient is
- * summed over the ranks that hold the same expert. All of this is the engine's one rule.
+ * Expert parallelism (GShard, 2006.16668), by rules alone. Along the axis, experts are distributed, and the batch is
+ * sharded everywhere else. So tokens reach their experts and return by two all-to-alls in forward and two in backward.
+ * A gradient is summed over the ranks that hold the same expert. All of this follows from the engine's one rule.
  */
 #include <heddle/strategy.h>
 
@@ -38,7 +38,7 @@ static int ep_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 static int ep_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	hd_rule(s->h, p, "expert", s->axis, NULL, 0);
-	hd_rule(s->h, p, "batch", s->axis, NULL, HD_RULE_INNERMOST); /* it is what moves */
+	hd_rule(s->h, p, "batch", s->axis, NULL, HD_RULE_INNERMOST); /* the all-to-alls move along this axis */
 	return s->h->status(p);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * plugins/pp/pp.h - what the files of this plugin share.
+ * plugins/pp/pp.h - declarations that the files of this plugin share.
  */
 #ifndef PP_H
 #define PP_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * scatter_gather (PTD-P, Narayanan et al. 2104.04473): a tensor that crosses stages and is the same on all members of
- * some other axis would be sent by each of them.  Instead each sends its piece, and the receivers gather: the bytes of a
- * link between stages are divided by the size of that axis, and the gather runs on the axis' own, faster links.
+ * another axis would be sent by each of them. Instead each member sends a piece, and the receivers gather. The bytes on
+ * a link between stages are divided by the size of that axis. The gather runs on the faster links of that axis.
  *
- * Which axis that is, is not looked at: any on which the tensor is whole.  Where it is cut already (a sequence-parallel
- * residual stream) nothing is left to do.
+ * This applies to every axis along which the tensor is replicated. Along an axis that already shards the tensor (a
+ * sequence-parallel residual stream) nothing remains to be done.
  */
 #include "pp.h"
 
-/* Behind all that cut this dim already. */
+/* Returns a level inside all axes that already shard this dim. */
 static int32_t innermost_level(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *x,
 			       const struct hd_dim *d)
 {
@@ -23,7 +23,7 @@ static int32_t innermost_level(struct hd_strategy *s, struct hd_plan *p, const s
 	return level;
 }
 
-/* The first dim that divides: -> 0, no dim does. */
+/* Finds the first dim that divides, and sets *to. Returns 0 if no dim does. */
 static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *x, const struct hd_axis *a,
 		    struct hd_place *to)
 {
@@ -37,7 +37,7 @@ static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 	return 0;
 }
 
-/* -> the axes by which it is cut. */
+/* Sends the tensor of reshard n in pieces, and returns the number of axes along which it is cut. */
 static uint32_t in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
 {
 	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };

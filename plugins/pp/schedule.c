@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Orders of units, as data.  p stages, m micro-batches, v chunks; r is the stage.
+ * Orders of units, as data. p stages, m micro-batches, v chunks; r is the stage.
  *
- *   gpipe        all forwards, then all backwards, last first
- *   1f1b         min(p - r - 1, m) forwards ahead, then one forward, one backward
+ *   gpipe        all forwards, then all backwards, the last micro-batch first
+ *   1f1b         min(p - r - 1, m) forwards ahead, then alternately one forward and one backward
  *   interleaved  the same over chunks in groups of p micro-batches: 2 (p - r - 1) + (v - 1) p ahead; m a multiple of p
- *   zb           ZB-H1 (Qi et al. 2401.10241): 1f1b whose weight gradients are apart and fill the time that stages wait
+ *   zb           ZB-H1 (Qi et al. 2401.10241): 1f1b with separate weight gradients, which fill the time that stages wait
  */
 #include "pp.h"
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static int gpipe(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 	return s->h->status(p);
 }
 
-/* The i-th chunk-unit of a direction: groups of p micro-batches go through all chunks before the next group. */
+/* Appends the i-th unit of one kind: groups of p micro-batches go through all chunks before the next group. */
 static int unit(struct hd_strategy *s, struct hd_plan *p, int64_t r, uint32_t kind, int64_t i)
 {
 	int64_t P = s->pp->n, v = s->chunks, chunk = v > 1 ? i % (P * v) / P : 0;
@@ -54,14 +54,14 @@ static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, in
 	return s->h->status(p);
 }
 
-/* -- zb -------------------------------------------------------------------------------------------------------------------- */
-/* Of ZB-H1, while it is dealt out. */
+/* -- zb ------------------------------------------------------------------------------------------------------------ */
+/* The state of one stage while ZB-H1 is built. */
 struct stage {
 	int64_t ahead, at, f, b, w; /* at: position in the order of 1f1b; f, b, w: units done */
-	int64_t *end_f, *end_b;     /* by micro-batch: when it ended; 0: not yet */
+	int64_t *end_f, *end_b;     /* per micro-batch: the time at which the unit ended; 0: not yet */
 };
 
-/* Position `at` of 1f1b: -> HD_UNIT_F or HD_UNIT_B, and the micro-batch. */
+/* Returns the kind at position `at` of 1f1b, HD_UNIT_F or HD_UNIT_B, and sets *micro. */
 static uint32_t alternating(int64_t ahead, int64_t m, int64_t at, int64_t *micro)
 {
 	int64_t pairs = m - ahead, k = at - ahead;
@@ -83,8 +83,8 @@ static int is_ready(const struct stage *all, int64_t P, int64_t r, uint32_t kind
 	return !from || (from[micro] && from[micro] <= now);
 }
 
-/* One unit of time on one stage: the next of 1f1b if its input has come and there is room for it. Else a weight
- * gradient; else nothing. */
+/* Runs one time unit on one stage. It takes the next unit of 1f1b if its input has arrived and memory has room for it,
+ * else a weight gradient, else nothing. */
 static int step(struct hd_strategy *s, struct hd_plan *p, struct stage *all, int64_t r, int64_t m, int64_t now)
 {
 	int64_t P = s->pp->n, room = P < m ? P : m, micro = 0;
@@ -100,9 +100,9 @@ static int step(struct hd_strategy *s, struct hd_plan *p, struct stage *all, int
 	return x->w < x->b ? hd_unit(s->h, p, s->pp, r, HD_UNIT_W, 0, x->w++) : HD_OK;
 }
 
-/* ZB-H1 by a clock in which F, B and W take one unit each. It is 1f1b in which stages fill the time that they would wait with
- * weight gradients, and hold min(p, m) micro-batches at most, as the first stage of 1f1b does.  It ends (p - 1) units
- * after the work, (2 p - 1 - m) where m < p: no order with so much in flight ends sooner. */
+/* Builds ZB-H1 with a clock in which F, B and W take one time unit each. It is 1f1b in which stages fill their waiting
+ * time with weight gradients. They hold at most min(p, m) micro-batches, like the first stage of 1f1b. It ends (p - 1)
+ * units after the work, or (2 p - 1 - m) if m < p; no order with so many in flight ends sooner. */
 static int zero_bubble(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
 	int64_t P = s->pp->n, left = P;
@@ -126,20 +126,21 @@ static int zero_bubble(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 	return s->h->status(p);
 }
 
-/* -- FILE.csv -------------------------------------------------------------------------------------------------------------- */
+/* -- FILE.csv ------------------------------------------------------------------------------------------------------ */
 static const char *after_blanks(const char *t)
 {
 	return t + strspn(t, " \t\r");
 }
 
-/* A field that is a number, and what separates it from the next; the last one ends its line. */
+/* Reads a number and the separator after it, and returns the text after both; NULL: something else. The last field of a
+ * line has no separator and must end its line. */
 static const char *number(const char *t, int64_t *v, int is_last)
 {
 	char *end;
 
 	t = after_blanks(t);
 	*v = strtoll(t, &end, 10);
-	if (*t < '-' || *t > '9' || end == t) /* no sign but a minus, no words */
+	if (*t < '-' || *t > '9' || end == t) /* no sign except a minus, no words */
 		return NULL;
 	t = after_blanks(end);
 	if (is_last)
@@ -152,7 +153,7 @@ struct line {
 	uint32_t kind;
 };
 
-/* "rank,kind,chunk,micro": 0,F,0,3 -> the end of the line, or NULL */
+/* Reads a line "rank,kind,chunk,micro" such as 0,F,0,3. Returns its end, or NULL if it is malformed. */
 static const char *fields(const char *t, struct line *x)
 {
 	t = number(t, &x->rank, 0);
@@ -177,7 +178,7 @@ static int check_range(struct hd_strategy *s, struct hd_plan *p, int64_t line, c
 			  s->h->opt_str(p, "schedule"), what, (long long)i, (long long)n);
 }
 
-/* Empty lines, lines that begin with # and a first line of names are passed over. */
+/* Tells whether a line is skipped: an empty line, one that begins with #, or a first line of column names. */
 static int is_comment(const char *t, int64_t line)
 {
 	t = after_blanks(t);
@@ -189,7 +190,7 @@ static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, in
 	const char *path = s->h->opt_str(p, "schedule");
 	int64_t units = 0;
 
-	t += strncmp(t, "\xef\xbb\xbf", 3) ? 0 : 3; /* spreadsheets write this mark of UTF-8 */
+	t += strncmp(t, "\xef\xbb\xbf", 3) ? 0 : 3; /* the UTF-8 byte order mark that spreadsheets write */
 	for (int64_t line = 1; *t; line++, t += strcspn(t, "\n"), t += *t == '\n') {
 		int shown = (int)strcspn(t, "\r\n");
 		struct line x;

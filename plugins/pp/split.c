@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Blocks to stages: contiguous pieces, the heaviest as light as can be (embedding and head counted) and the others as
- * even as can be, or as many layers each as the user says.  Piece v is chunk v / p of stage v mod p.
+ * Assigns blocks to stages in contiguous pieces. The user may give the number of layers of each piece. By default the
+ * heaviest piece is as light as possible, counting embedding and head, and the others are as even as possible. Piece v
+ * is chunk v / p of stage v mod p.
  */
 #include "pp.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* How many pieces of at most `limit` the blocks need, in order; no block is heavier. */
+/* Returns how many pieces of at most `limit` the blocks need, in order. No single block may be heavier than `limit`. */
 static int64_t pieces(const double *cost, int64_t n, double limit)
 {
 	int64_t k = 1;
@@ -20,6 +21,7 @@ static int64_t pieces(const double *cost, int64_t n, double limit)
 	return k;
 }
 
+/* Returns the smallest weight of the heaviest piece when n blocks are cut in `want` pieces, found by bisection. */
 static double lightest(const double *cost, int64_t n, int64_t want)
 {
 	double lo = 0, hi = 0;
@@ -41,9 +43,10 @@ static int place(struct hd_strategy *s, struct hd_plan *p, const struct hd_block
 	return hd_stage(s->h, p, b, s->pp, v % s->pp->n, v / s->pp->n);
 }
 
-/* The end of each piece: of all ways with no piece heavier than `limit`, the one with the least sum of squares. So
- * the rest is even too. Of equal ones it is the one that gives the first stages less, for they keep more micro-batches.
- * best[v * (n + 1) + i]: of the first i blocks in v pieces; from[...]: where the last of them begins. */
+/* Finds where each piece begins. Among all cuts with no piece heavier than `limit`, it takes the one with the smallest
+ * sum of squares. So the other pieces are even too. Among equal cuts it gives the first stages less, because they keep
+ * more micro-batches. best[v * (n + 1) + i] is the smallest sum for the first i blocks in v pieces. from[...] is where
+ * the last of those pieces begins. */
 static void cut(const double *cost, int64_t n, int64_t want, double limit, double *best, int64_t *from)
 {
 	int64_t w = n + 1;
@@ -96,7 +99,8 @@ static int is_layer(const struct hd_block *b)
 	return !strncmp(b->name, "layer", 5);
 }
 
-/* "4,5,5,4" -> how many numbers, the first `most` of them in n; -1: there is something else. */
+/* Parses "4,5,5,4". Returns how many numbers it has, and stores the first `most` of them in n. Returns -1 if the text
+ * has anything else. */
 static int64_t numbers(const char *t, int64_t *n, int64_t most)
 {
 	for (int64_t k = 0;; t++) {
@@ -118,8 +122,8 @@ static int64_t numbers(const char *t, int64_t *n, int64_t most)
 	}
 }
 
-/* What stands before the first layer is in the first piece, what stands behind the last in the last. So these two may have
- * no layer. */
+/* Blocks before the first layer go to the first piece, and blocks after the last layer go to the last. So these two
+ * pieces may have no layer. */
 static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, int64_t want)
 {
 	int64_t *n = s->h->alloc(p, (size_t)want * sizeof(*n)), given, v = 0, total = 0, layers = 0;

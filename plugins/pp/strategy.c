@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pipeline parallelism: the model's blocks are dealt to the coordinates of one axis, and the order of units is data that
+ * Pipeline parallelism: the model's blocks are dealt to the coordinates of one axis. The order of units is data, which
  * one executor runs.
  *
- *   split.c      blocks -> stages and chunks, balanced by cost or as the user says
+ *   split.c      assigns blocks to stages and chunks, balanced by cost or as the user says
  *   schedule.c   gpipe (1811.06965), 1f1b and interleaved (2104.04473), zb: ZB-H1 (2401.10241), or a user's CSV
- *   scatter.c    what crosses stages is sent in pieces (2104.04473)
+ *   scatter.c    sends tensors that cross stages in pieces (2104.04473)
  */
 #include "pp.h"
 #include <string.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor parallelism as Megatron-LM does it (1909.08053), with sequence parallelism (2205.05198): rules and nothing else.
- * The products' column and row forms, the all-reduces of forward and backward, the loss over cut logits, sums of
- * layer norm gradients under sequence parallelism. All follow from the engine's one rule.
+ * Tensor parallelism as in Megatron-LM (1909.08053), with sequence parallelism (2205.05198), by rules alone. They imply
+ * the column and row forms of the products, and the all-reduces of forward and backward. They also imply the loss over
+ * sharded logits, and the sums of layer norm gradients under sequence parallelism. All of this follows from the
+ * engine's one rule.
  *
- * Grouped-query attention whose key heads are not a multiple of the ranks: the axis is two.  Both cut the query heads; the
- * key heads are cut by the outer one, if they can be at all. Each member of the inner one has them, so that the
- * gradients of k and v are partial sums there.
+ * With grouped-query attention, the number of ranks may not divide the key heads. The axis then consists of two. Both
+ * shard the query heads. The outer one shards the key heads, if they can be sharded at all. All members of the inner
+ * one have the same key heads, so the gradients of k and v are partial sums along it.
  */
 #include "tp.h"
 
@@ -20,14 +21,15 @@ static int64_t common_divisor(int64_t a, int64_t b)
 	return a;
 }
 
-/* What divides is asked here of all ranks together: where there are two axes, each alone says less. */
+/* Claims the axis or axes. Divisibility is checked for all ranks together. With two axes, a refusal of one alone would
+ * name only part of the number. */
 static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 {
 	const struct hd_dim *kv = s->h->dim(p, "kv_heads");
 	const struct hd_dim *seq = s->h->dim(p, "seq");
 	int64_t outer = kv ? common_divisor(n, kv->n) : n;
 
-	if (seq && seq->n < n) /* a program of single tokens, that generates: there is no sequence to shard */
+	if (seq && seq->n < n) /* a program that generates single tokens has no sequence to shard */
 		s->sequence = 0;
 	if (tp_divides(s, p, n, "", "model", "heads") < 0 || tp_divides(s, p, n, "", "model", "mlp") < 0 ||
 	    tp_divides(s, p, n, "", "model", "expert_mlp") < 0 ||
@@ -43,9 +45,10 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 	return s->h->status(p);
 }
 
-/* Where no other rule uses the axis, it shards tokens.  Whole sequences of the micro-batch lie one behind the other, so
- * they are gathered and scattered without a copy.  Each sequence is sharded where their number does not divide; where there
- * are two axes, so that one call gathers over both; and where experts count their rows by sequence. */
+/* Shards tokens along the axis where no other rule uses it. If possible it shards the micro-batch: complete sequences
+ * are adjacent in memory, so they are gathered and scattered without a copy. It shards each sequence if the number of
+ * sequences does not divide. So it does with two axes, since one call then gathers over both, and with experts, which
+ * count their rows per sequence. */
 static void rules_of_tokens(struct hd_strategy *s, struct hd_plan *p, const struct hd_axis *axis)
 {
 	if (!s->axis[1] && !s->h->dim(p, "expert"))

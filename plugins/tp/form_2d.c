@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor parallelism on q x q ranks (Xu et al. 2104.05343) and on depth such grids (2.5D, Wang et al. 2105.14500).
+ * Tensor parallelism on q x q ranks (Xu et al. 2104.05343) and on `depth` such grids (2.5D, Wang et al. 2105.14500).
  *
- * An activation is cut in rows along the batch and in columns along embed, heads, mlp or vocab; a weight in rows along what
- * it reads and in columns along what it makes.  Nothing is replicated: what a product needs comes and goes (summa.c).  Norms
- * add two numbers a token over the columns.  Embedding: the vocabulary by rows, and what is looked up is summed to its rows of
- * the batch.  Parameters that no product reads, and experts' weights, live in q x q pieces too.
+ * An activation is sharded in rows along batch and in columns along embed, heads, mlp or vocab. A weight is sharded in
+ * rows along its input dim and in columns along its output dim. Nothing is replicated: the blocks that a product needs
+ * are sent for each use (summa.c). Norms sum two numbers per token over the columns. An embedding shards the vocabulary
+ * by rows, and the entries looked up are summed into the rows of the batch. Parameters that no product reads, and the
+ * weights of experts, are stored in q x q pieces too.
  *
- * The grids of 2.5D have rows of the batch of their own and copies of the weights, whose gradients are partial sums
- * over them.
+ * The grids of 2.5D have different rows of the batch and copies of the weights. The gradients of the weights are
+ * partial sums over the grids.
  */
 #include "summa.h"
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor parallelism on q x q x q ranks (Bian et al. 2105.14450): rules, and homes for weights.
+ * Tensor parallelism on q x q x q ranks (Bian et al. 2105.14450): rules, and storage for weights.
  *
  *   axis     residual stream X    inside a layer Y = X W     weight that X is multiplied by
  *   weight   batch                batch                      embed, inside output
  *   input    batch                heads, mlp, vocab          heads, mlp, vocab
  *   output   embed                batch                      embed
  *
- * X is gathered over input and W over weight; the product is a partial sum over output, and scattered there along the batch.
- * The next product, of Y and a weight from mlp to embed, does the same with input and output exchanged, so two of them bring
- * the residual stream back to where it was.  Gradients of weights are partial sums over weight, reduced once a step.
+ * X is gathered over input and W over weight. The product is a partial sum over output, and is scattered there along
+ * the batch. The next product, of Y and a weight from mlp to embed, does the same with input and output exchanged. So
+ * two of them bring the residual stream back to its original placement. Gradients of weights are partial sums over
+ * weight, reduced once per step.
  */
 #include "tp.h"
 
@@ -35,7 +36,8 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const char *const made[] = { "heads", "kv_heads", "mlp" };
-	/* Of the loss, whose rows are cut by output already; of what a router chooses, by input. */
+	/* Kinds of nodes in the loss, whose rows output already shards. The rows of a router's choice are sharded by
+	 * input (route). */
 	static const char *const whole_on_input[] = { "sum", "fill" };
 
 	hd_rule(s->h, p, "vocab", s->axis[INPUT], NULL, HD_RULE_PAD);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What divides, and parameters that live in pieces.
+ * Checks which sizes divide, and stores parameters in pieces.
  */
 #include "tp.h"
 
@@ -40,9 +40,9 @@ void tp_rules_of_experts(struct hd_strategy *s, struct hd_plan *p, const struct 
 			hd_rule(s->h, p, wide[i], axis, NULL, 0);
 }
 
-/* -- homes ---------------------------------------------------------------------------------------------------------------------- */
-/* The optimizer's state and the master go along, so that the update is made of pieces too.  Where gradients have homes of
- * their own the axis comes on top. */
+/* -- storage in pieces --------------------------------------------------------------------------------------------- */
+/* A parameter's optimizer states and master are stored in the same pieces, so that the update works on pieces too
+ * (MOVED). Gradients may have storage of their own; the axis must be able to cut that as well (ALL). */
 static const uint32_t leaves[] = { HD_TENSOR_PARAM, HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
 enum { MOVED = 3, ALL = 4 };
 
@@ -55,7 +55,8 @@ static struct hd_tensor *next_of(struct hd_strategy *s, struct hd_plan *p, const
 	return prev;
 }
 
-/* n divides what others leave of the dim, and no other section cuts it. */
+/* Tells whether dim i of t can be cut in n more pieces. n must divide what the plugin's other axes leave, and no other
+ * section may cut the dim. */
 static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, uint32_t i, int64_t n)
 {
 	const struct hd_axis *a = NULL;
@@ -72,8 +73,8 @@ static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 	return t->dims[i]->n % n == 0;
 }
 
-/* The new axis is the innermost of those that cut the dim, so that it can leave it alone.  Where no dim can be cut once
- * more the parameter stays whole: that costs memory, and nothing else. */
+/* The new axis is the innermost of those that cut the dim, so that the dim can be gathered along it alone. If no dim
+ * can be cut once more, the parameter stays replicated, which only costs memory. */
 int tp_home_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis)
 {
 	for (uint32_t i = 0; i < param->ndim && s->g->place(p, param, axis)->kind == HD_PLACE_REPLICATED; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor parallelism: the products of a layer are cut. They are cut in one dimension (form_1d.c), in two (form_2d.c, with
- * copies of the weights 2.5) or in three (form_3d.c).
+ * Tensor parallelism: the matrix products of a layer are sharded in one dimension (form_1d.c), two (form_2d.c) or three
+ * (form_3d.c). form_2d.c also has 2.5D, with copies of the weights.
  */
 #include <string.h>
 #include "tp.h"

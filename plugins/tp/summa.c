@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * SUMMA (van de Geijn and Watts 1997) on q x q ranks, as Xu et al. (2104.05343) use it.  A[m,k] and B[k,n] are cut in blocks:
- * rank (i,j), of row i and column j, has A(i,j), B(i,j) and C(i,j).  The dims m of every activation are cut by the axis row,
- * k and n by row where they are the first dim of a matrix and by col where they are the second. So one axis cuts different
- * dims of one node, and the op places itself.  It is gone when a program is made of the plan, so it has no cost.
+ * SUMMA (van de Geijn and Watts 1997) on q x q ranks, as Xu et al. (2104.05343) use it. A[m,k] and B[k,n] are cut in
+ * blocks: rank (i,j), in row i and column j, has A(i,j), B(i,j) and C(i,j). The axis row shards dim m of every
+ * activation. It shards k and n where they are the first dim of a matrix, and col shards them where they are the
+ * second. So one axis shards different dims of one node, and the op sets its own placement. The op is replaced before a
+ * program is built from the plan, so it has no cost.
  *
  *   ab    C = A B      for t < q: A(i,t) to all of row i, B(t,j) to all of column j, C += A B
  *   abt   A = C Bt     for t < q: B(t,j) to all of column j, C Bt summed over row i to rank (i,t)
  *   atb   B = At C     for t < q: A(i,t) to all of row i, At C summed over column j to rank (t,j)
  *
- * The gradients of ab are abt and atb.  The ranks of a row are those along the axis col, and the other way round.
- * What step t + 1 needs is on its way while step t is computed; no more than that, so that memory holds two blocks.
+ * The gradients of ab are abt and atb. The ranks of a row lie along the axis col, and those of a column along row. The
+ * blocks of step t + 1 are in transit while step t is computed, and no later ones, so that memory holds only two
+ * blocks.
  *
- * Products of one activation with several weights (queries, keys and values; gate and up) are one op. Its A is sent and
- * its gradient is summed once, as if the weights were one matrix:
+ * Products of one activation with several weights (queries, keys and values; gate and up) are one op. Its A is sent
+ * once and its gradient is summed once, as if the weights were one matrix:
  *
  *	ab	A, B...      -> C...	abt	C..., B...   -> A	atb	A, C...      -> B...
  */
@@ -25,7 +27,8 @@ struct mkn {
 	const struct hd_dim *m, *k, *n;
 };
 
-/* The first dim of t that `also` has and `not` does not: of several (heads, head_dim) that one is sharded. */
+/* Returns the first dim of t that `also` has and `not` lacks. Of several such dims (heads, head_dim) this one is
+ * sharded. */
 static const struct hd_dim *first(const struct hd_tensor *t, const struct hd_tensor *also,
 				  const struct hd_tensor * not )
 {
@@ -40,10 +43,10 @@ static struct mkn roles(const struct hd_tensor *a, const struct hd_tensor *b, co
 	return (struct mkn){ first(a, c, b), first(a, b, c), first(c, b, a) };
 }
 
-/* -- ops -------------------------------------------------------------------------------------------------------------------------- */
-enum { MOST = 6 }; /* products of one activation */
+/* -- ops ----------------------------------------------------------------------------------------------------------- */
+enum { MOST = 6 }; /* maximum number of products with one activation */
 
-/* Of an op's node: how many products, and where its tensors stand. */
+/* The number of products in an op's node, and its tensors. */
 static uint32_t products(const struct hd_node *n, int form)
 {
 	return form == ABT ? n->nin / 2 : n->nin - 1;
@@ -77,12 +80,12 @@ static int summa_shape(struct hd_strategy *s, struct hd_plan *p, const char *att
 	return s->h->status(p);
 }
 
-/* like: tensors of the outputs' dims */
+/* Builds a node of one of the ops. like: tensors with the dims of the outputs. */
 static struct hd_node *summa(struct hd_strategy *s, struct hd_plan *p, const struct hd_op *op,
 			     struct hd_tensor *const *ins, uint32_t nin, struct hd_tensor *const *like, uint32_t nout)
 {
 	static const char *const fields[] = { " out0=", " out1=", " out2=", " out3=", " out4=", " out5=" };
-	int full = like[0]->what == HD_TENSOR_PARAM && ins[0]->dtype == HD_DTYPE_BF16; /* gradients of weights are */
+	int full = like[0]->what == HD_TENSOR_PARAM && ins[0]->dtype == HD_DTYPE_BF16; /* weight gradients are fp32 */
 #define OUT(i) nout > i ? fields[i] : "", nout > i ? like[i]->spec : ""
 
 	return s->g->node(p, op, ins, nin, "outs=%u%s%s%s%s%s%s%s%s%s%s%s%s%s", nout, OUT(0), OUT(1), OUT(2), OUT(3),
@@ -110,8 +113,9 @@ static int is_shard(const struct hd_place *at, const struct hd_dim *d)
 	return at->kind == HD_PLACE_SHARD && at->dim == d;
 }
 
-/* Axes of other sections: by their rules, which see one dim for all products.  If it is one of some weights alone (heads, and not
- * key heads), their results are sharded and the others whole; a gradient of the activation that is summed over some is neither. */
+/* Places the op on axes of other sections, by their rules, which see one dim for all products. A dim may belong to some
+ * of the weights only (heads, but not key heads). The results of those weights are then sharded, and the others are
+ * not. A gradient of the activation that is summed over some of the products would be neither, so it is refused. */
 static int place_other(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, int form,
 		       const struct hd_place *have, struct hd_place *need, struct hd_place *out)
 {
@@ -173,7 +177,7 @@ OP(ab, .vjp = ab_vjp);
 OP(abt, .vjp = NULL);
 OP(atb, .vjp = NULL);
 
-/* NULL: backward does not come to some products. */
+/* dout is NULL for products that backward does not reach. */
 static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
 		  uint64_t want, struct hd_tensor **din)
 {
@@ -196,8 +200,8 @@ static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, s
 	return s->h->status(p);
 }
 
-/* Of an activation and a weight, into a dim that can be sharded.  Matmuls of experts have one that is in all three tensors,
- * and a router's choice is not sharded: they follow the rules. */
+/* Tells whether n multiplies an activation and a weight and its result has a dim that can be sharded. Matmuls of
+ * experts, with a dim that all three tensors have, and the router's logits follow the rules instead. */
 static int is_ours(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n)
 {
 	static const char *const dims[] = { "embed", "heads", "kv_heads", "mlp", "shared_mlp", "expert_mlp", "vocab" };
@@ -232,7 +236,7 @@ static uint32_t count(struct hd_strategy *s, struct hd_plan *p, struct hd_node *
 	return k;
 }
 
-/* Nodes of the same activation, from the first on, as one; they are taken from the list. */
+/* Replaces all nodes with the activation of the first node by one op, and removes them from the list. */
 static int rewrite_mates(struct hd_strategy *s, struct hd_plan *p, struct hd_node **all, uint32_t n)
 {
 	struct hd_tensor *ins[1 + MOST] = { all[0]->ins[0] }, *outs[MOST];
@@ -252,7 +256,7 @@ static int rewrite_mates(struct hd_strategy *s, struct hd_plan *p, struct hd_nod
 	return s->h->status(p);
 }
 
-/* On a grid of one rank products stay what they are, which other sections and passes know. */
+/* On a grid of one rank, products stay as they are, since other sections and passes know them. */
 int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
 	uint32_t n = s->axis[TP_ROW]->n > 1 ? count(s, p, NULL) : 0;
@@ -267,18 +271,18 @@ int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-/* -- one rank's part ------------------------------------------------------------------------------------------------------------- */
-struct summa_parts { /* one node, while it is lowered */
+/* -- the part of one rank ------------------------------------------------------------------------------------------ */
+struct summa_parts { /* one node while it is lowered */
 	struct hd_strategy *s;
 	struct hd_plan *p;
 	struct hd_node *n;
-	const struct hd_group *row, *col; /* the ranks of my row; of my column */
+	const struct hd_group *row, *col; /* row: the ranks of this rank's row; col: those of its column */
 	int64_t q;
 	int form;
-	uint32_t k; /* products */
+	uint32_t k; /* number of products */
 };
 
-/* Of the dims of `like`; c NULL: a b; else c + a b, in c's place. */
+/* Returns a b, with the dims of `like`, or c + a b in the memory of c if c is not NULL. */
 static struct hd_tensor *product(const struct summa_parts *u, const struct hd_tensor *like, struct hd_tensor *a,
 				 struct hd_tensor *b, struct hd_tensor *c)
 {
@@ -297,7 +301,7 @@ static struct hd_tensor *block(const struct summa_parts *u, const struct hd_grou
 	return hd_comm(u->s->g, u->p, HD_COMM_BROADCAST, to, x, NULL, t);
 }
 
-/* Block t of all B */
+/* Gets block t of every B. */
 static void blocks(const struct summa_parts *u, int64_t t, struct hd_tensor **b)
 {
 	for (uint32_t i = 0; i < u->k; i++)
@@ -322,7 +326,7 @@ static void lower_ab(const struct summa_parts *u, struct hd_tensor **c)
 	}
 }
 
-/* What of each step is summed along `to`, that of step t at member t: one's own. */
+/* Returns this member's own sum. The partial results of step t are summed along `to` at member t. */
 static struct hd_tensor *own_sum(const struct summa_parts *u, const struct hd_group *to, struct hd_tensor *const *sums)
 {
 	const struct hd_pos mine = { .group = to, .mul = 1 };
@@ -335,7 +339,7 @@ static struct hd_tensor *sum_at(const struct summa_parts *u, const struct hd_gro
 	return hd_comm(u->s->g, u->p, HD_COMM_REDUCE, to, x, NULL, t);
 }
 
-/* sums: of q steps */
+/* sums: room for q tensors, one per step */
 static struct hd_tensor *lower_abt(const struct summa_parts *u, struct hd_tensor **sums)
 {
 	struct hd_tensor *b[MOST], *now[MOST];
@@ -354,7 +358,7 @@ static struct hd_tensor *lower_abt(const struct summa_parts *u, struct hd_tensor
 	return own_sum(u, u->row, sums);
 }
 
-/* sums: of q steps for each product */
+/* sums: room for q tensors per product */
 static void lower_atb(const struct summa_parts *u, struct hd_tensor **sums, struct hd_tensor **outs)
 {
 	struct hd_tensor *a = block(u, u->row, u->n->ins[0], 0);
@@ -372,7 +376,7 @@ static void lower_atb(const struct summa_parts *u, struct hd_tensor **sums, stru
 		outs[i] = own_sum(u, u->col, sums + i * u->q);
 }
 
-/* On a grid of one rank: products alone. */
+/* Lowers the op on a grid of one rank to plain products. */
 static void lower_alone(const struct summa_parts *u, struct hd_tensor **outs)
 {
 	struct hd_tensor *a = NULL;

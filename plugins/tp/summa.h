@@ -7,9 +7,9 @@
 
 enum { TP_COL, TP_ROW, TP_DEPTH }; /* axes of forms 2d and 2.5d, innermost first */
 
-/* Products of an activation and a parameter become SUMMA's; autodiff makes the other two forms of them. */
+/* Replaces products of an activation and a parameter by SUMMA's op ab; autodiff derives the other two forms. */
 int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p);
-/* And those are broadcasts, products of blocks, and sums. */
+/* Replaces these ops by broadcasts, products of blocks, and sums. */
 int tp_summa_lower(struct hd_strategy *s, struct hd_plan *p);
 
 #endif
