@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * diloco: an axis of replicas that train on their own for `every` steps and then agree (Douillard et al., 2311.08105).
+ * diloco: an axis of replicas that train separately for `every` steps and then agree on common weights (Douillard et
+ * al., 2311.08105).
  *
- * Member k has weights w_k of its own, which the run's optimizer (the inner one) updates by the gradient of its own samples,
- * with moments of its own.  The model's parameter w is what members have agreed on last: checkpoints, evaluation and
- * generation have that.  n members, every H steps:
+ * Member k has weights w_k of its own. The run's optimizer, called the inner one, updates them with the gradient of the
+ * member's own samples and with moments of its own. The model's parameter w is the value on which the members last
+ * agreed; checkpoints, evaluation and generation use it. With n members, every H steps:
  *
  *	d = w - (sum over the members of w_k) / n        the outer gradient
  *	b = momentum * b + d                             Nesterov
  *	w = w - outer_lr * (d + momentum * b)            w_k = w
  *
- * With every = 1, outer_lr = 1, momentum = 0 and SGD it is data parallelism: the mean of the members' steps is the step of
- * the mean gradient.  Parameters are fp32, whole on each member.  The serial definition, at the end, is what `heddle conform`
- * compares with other settings.
+ * With every = 1, outer_lr = 1, momentum = 0 and SGD this is data parallelism. The mean of the members' steps is the
+ * step of the mean gradient. Parameters must be fp32 and replicated along the axis. At the end of this file is the
+ * serial definition, with which `heddle conform` compares other settings.
  */
 #include <heddle/strategy.h>
 
@@ -56,7 +57,7 @@ static int diloco_rules(struct hd_strategy *s, struct hd_plan *p)
 	return hd_rule(s->h, p, "batch", s->axis, NULL, 0);
 }
 
-/* A member's gradient is of the mean over its own tokens, and stays with it. */
+/* Turns each gradient into the mean over the member's own tokens, and keeps it on the member. */
 static void keep_gradients(struct hd_strategy *s, struct hd_plan *p)
 {
 	const struct hd_match moves = { .size = sizeof(moves), .kind = "reshard", .axis = s->axis };
@@ -77,7 +78,8 @@ static void keep_gradients(struct hd_strategy *s, struct hd_plan *p)
 	}
 }
 
-/* Every so many steps: -> what members agree on, from what each has now. */
+/* Runs every s->every steps. Returns the value on which the members agree, computed from each member's current
+ * weights. */
 static struct hd_tensor *outer(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *w, struct hd_tensor *mine)
 {
 	struct hd_tensor *d[2], *b[2], *step[2], *buffer;
@@ -100,7 +102,7 @@ static struct hd_tensor *outer(struct hd_strategy *s, struct hd_plan *p, struct 
 	return s->g->map(p, step, 2, "a - b * %.17g", s->outer_lr);
 }
 
-/* One parameter: its update is of the member's own weights, and the parameter takes what is agreed. */
+/* Makes the update of one parameter work on the member's own weights, and assigns the agreed value to the parameter. */
 static void keep_weights(struct hd_strategy *s, struct hd_plan *p, struct hd_node *update)
 {
 	struct hd_tensor *w = update->ins[0], *mine, *agreed, *ins[HD_MAX_INS];
@@ -123,7 +125,7 @@ static void keep_weights(struct hd_strategy *s, struct hd_plan *p, struct hd_nod
 	inner = s->g->node(p, update->op, ins, update->nin, "%s", update->attr);
 	if (!inner)
 		return;
-	if (s->every > 1) /* in other steps it keeps what it has made */
+	if (s->every > 1) /* in the other steps, the member keeps its own result */
 		s->g->assign(p, mine, inner->outs[0]);
 	for (uint32_t k = 1; k < update->nout; k++)
 		s->g->replace(p, update->outs[k], inner->outs[k]);
@@ -155,7 +157,7 @@ static const struct hd_strategy_ops ops = { .size = sizeof(ops),
 					    .rules = diloco_rules,
 					    .lower = diloco_lower };
 
-/* -- the same in plain C, of one parameter ------------------------------------------------------------------------ */
+/* -- the same for one parameter, in plain C ------------------------------------------------------------------------ */
 #define EVERY 2
 #define OUTER_LR 0.7
 #define MOMENTUM 0.9

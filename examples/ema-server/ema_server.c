@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ema_server: replicas, and one rank beside them that holds no model: it keeps a running mean of the weights.
+ * ema_server: replicas, and one additional rank that holds no model and keeps a running mean of the weights.
  *
- *	mean = keep * mean + (1 - keep) * weights         in each step, of the weights that it begins with
+ *	mean = keep * mean + (1 - keep) * weights         in each step, of the weights with which it begins
  *
- * Replicas add up gradients as data parallelism does.  While they do, they send their weights to the server, which divides the sum
- * by their number.  So no replica spends memory on the mean.  It is a state: checkpoints have it as SECTION.mean.PARAMETER.  It
- * begins at 0, so divide it by 1 - keep^steps.
+ * Replicas add up gradients as in data parallelism. Meanwhile they send their weights to the server, which divides the
+ * sum by the number of replicas. So no replica spends memory on the mean. The mean is a state, which checkpoints store
+ * as SECTION.mean.PARAMETER. It begins at 0, so divide it by 1 - keep^steps.
  */
 #include <heddle/strategy.h>
 
@@ -33,7 +33,7 @@ static int ema_open(struct hd_plan *p, const struct hd_host *h, struct hd_strate
 	return h->status(p);
 }
 
-/* Of the ranks that are left one is the server. */
+/* Claims all remaining ranks; one of them is the server. */
 static int ema_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
 	struct hd_axis_args x = { .size = sizeof(x), .n = (size ? size : left) - 1, .spare = 1 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * int8_boundary: activations go from stage to stage in 8 bits.  It claims no axis: it lowers the movements that another
- * strategy's stages need, of forward alone; gradients come back as they are.
+ * int8_boundary: sends activations between stages in 8 bits. It claims no axis: it lowers movements between the stages
+ * of another strategy. It does so only in forward; gradients return unchanged.
  *
- * Each token's activations x go as the nearest of -127 to 127 times s / 127, where s is the largest |x| of the token, and s
- * with them.  What arrives is off by at most s / 254, and a gradient passes as if nothing had been rounded.
+ * Each token's activations x are sent as the nearest integers from -127 to 127, in units of s / 127. Here s
+ * is the largest |x| of the token, which is sent too. The error is at most s / 254, and the gradient ignores the rounding.
  *
- * With bits = 32 nothing is changed.  With at = BLOCK one rank rounds what that block reads of the blocks before it, as two stages
- * with a boundary there do: it shows what 8 bits cost before there are stages, and is the serial definition that `heddle conform`
- * compares.
+ * With bits = 32 nothing is changed. With at = BLOCK one rank rounds what that block reads from earlier blocks, as two
+ * stages with a boundary there do. This shows what 8 bits cost before a run has stages. It is also the serial
+ * definition with which `heddle conform` compares.
  */
 #include <heddle/strategy.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static int int8_open(struct hd_plan *p, const struct hd_host *h, struct hd_strat
 					     : h->fail(p, HD_EINVAL, "bits: %lld, it is 8 or 32", (long long)s->bits);
 }
 
-/* The largest |x| of each token. */
+/* Returns the largest |x| of each token. */
 static struct hd_tensor *scale_of(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
 {
 	struct hd_tensor *most = NULL, *index = NULL;
@@ -51,7 +51,7 @@ static struct hd_tensor *scale_of(struct hd_strategy *s, struct hd_plan *p, stru
 	s->g->topk(p, x, x->dims[x->ndim - 1], s->one, 1, &most, &index);
 	if (!most)
 		return NULL;
-	most = s->g->einsum(p, &most, 1, x->dims, x->ndim - 1); /* without the dim of one entry */
+	most = s->g->einsum(p, &most, 1, x->dims, x->ndim - 1); /* removes the dim of one entry */
 	return most ? s->g->map(p, &most, 1, "max(abs(a), %.17g)", 1e-30) : NULL;
 }
 
@@ -67,7 +67,7 @@ static void quantise(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n
 	struct hd_tensor *x = n->ins[0], *y[2];
 	uint32_t dtype = x->dtype;
 
-	hd_cursor(s->g, p, x->node, NULL); /* where it is made: what the sender does */
+	hd_cursor(s->g, p, x->node, NULL); /* at the node that computes x, so the sender runs this part */
 	y[0] = x;
 	y[1] = scale_of(s, p, x);
 	if (!y[1])

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * muon: momentum, orthogonalised (Jordan et al. 2024), for what multiplies within layers; AdamW for everything else.
+ * muon: orthogonalised momentum (Jordan et al. 2024) for the weight matrices within layers; AdamW for everything else.
  *
  *	m = mu m + g,   u = g + mu m                          g: the clipped gradient, a matrix (embed x all other dims)
- *	X = u / |u|_F,  5 times X = a X + (b A + c A A) X     with A = X X^T: the singular values go to about 1
- *	w = w - lr (0.2 sqrt(max(rows, columns)) X + decay w) the factor is Liu et al.'s (2025, arXiv 2502.16982): the step has the
- *	                                                      size of AdamW's, so lr and decay are the same for both
+ *	X = u / |u|_F,  5 times X = a X + (b A + c A A) X     with A = X X^T: brings the singular values to about 1
+ *	w = w - lr (0.2 sqrt(max(rows, columns)) X + decay w) the factor is Liu et al.'s (2025, arXiv 2502.16982): the
+ *	                                                      step is as large as AdamW's, so lr and decay serve both
  *
- * Nothing here speaks of ranks.  Where a matrix is sharded over its columns (tensor parallelism) A is a sum over the members and
- * the rest is local; where the momentum is sharded over replicas (zero) it is gathered for the products; stages have their own.
- * Experts are orthogonalised one by one.
+ * Nothing here mentions ranks. If a matrix is sharded over its columns (tensor parallelism), A is a sum over the
+ * members and the rest is local. If the momentum is sharded over replicas (zero), it is gathered for the products. Each
+ * stage has its own parameters. Experts are orthogonalised one by one.
  */
 #include <heddle/strategy.h>
 #include <math.h>
@@ -45,7 +45,7 @@ static int muon_open(struct hd_plan *p, const struct hd_host *h, struct hd_strat
 	return HD_OK;
 }
 
-/* -- everything else ------------------------------------------------------------------------------------------------------ */
+/* -- everything else ----------------------------------------------------------------------------------------------- */
 static int adamw(struct hd_strategy *s, struct hd_plan *p, const struct hd_update *u, struct hd_tensor **value)
 {
 	struct hd_tensor *m = hd_state(s->g, p, "m", u->param, u->param->dtype, HD_RESHARD_REFUSE);
@@ -62,7 +62,7 @@ static int adamw(struct hd_strategy *s, struct hd_plan *p, const struct hd_updat
 	return HD_OK;
 }
 
-/* -- matrices ------------------------------------------------------------------------------------------------------------- */
+/* -- matrices ------------------------------------------------------------------------------------------------------ */
 static int has(const struct hd_tensor *t, const struct hd_dim *d)
 {
 	for (uint32_t i = 0; d && i < t->ndim; i++)
@@ -71,7 +71,8 @@ static int has(const struct hd_tensor *t, const struct hd_dim *d)
 	return 0;
 }
 
-/* Tables of tokens and positions are looked up in, and what turns into logits is no layer's. */
+/* Tells whether w is a weight matrix within a layer. Tables of tokens and positions are only looked up in, and the head
+ * is in no layer. */
 static int is_matrix(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w)
 {
 	return w->ndim >= 2 && has(w, s->h->dim(p, "embed")) && !has(w, s->h->dim(p, "vocab")) &&
@@ -79,7 +80,7 @@ static int is_matrix(struct hd_strategy *s, struct hd_plan *p, const struct hd_t
 	       !(w->ndim == 2 && has(w, s->h->dim(p, "expert")));
 }
 
-/* Of the dims that `like` has. */
+/* Returns the product of x and y, with the dims of `like`. */
 static struct hd_tensor *product(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *y,
 				 const struct hd_tensor *like)
 {
@@ -88,7 +89,8 @@ static struct hd_tensor *product(struct hd_strategy *s, struct hd_plan *p, struc
 	return s->g->einsum(p, in, 2, like->dims, like->ndim);
 }
 
-/* X X^T over all dims but embed and expert: (expert,) embed, row. */
+/* Returns X X^T, summed over all dims but embed and expert, with the dims (expert,) embed, row. y is x with row in
+ * place of embed. */
 static struct hd_tensor *gram(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *y,
 			      const struct hd_dim *embed, const struct hd_dim *row)
 {
@@ -99,7 +101,8 @@ static struct hd_tensor *gram(struct hd_strategy *s, struct hd_plan *p, struct h
 	return s->g->einsum(p, in, 2, dims + !each, 2 + (uint32_t)each);
 }
 
-/* Quintic Newton-Schulz: p(x) = a x + b x^3 + c x^5 brings singular values from (0, 1] to about 1. */
+/* Returns u orthogonalised by the quintic Newton-Schulz iteration: p(x) = a x + b x^3 + c x^5 brings singular values
+ * from (0, 1] to about 1. */
 static struct hd_tensor *orthogonal(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *u)
 {
 	const struct hd_dim *embed = s->h->dim(p, "embed"), *row = s->h->dim_new(p, "row", embed->n);
@@ -119,7 +122,7 @@ static struct hd_tensor *orthogonal(struct hd_strategy *s, struct hd_plan *p, st
 	return x;
 }
 
-/* max(rows, columns) of one expert's matrix */
+/* Returns max(rows, columns) of one expert's matrix. */
 static double longer_side(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w)
 {
 	const struct hd_dim *embed = s->h->dim(p, "embed"), *expert = s->h->dim(p, "expert");

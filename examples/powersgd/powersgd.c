@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * powersgd: an axis of replicas that exchange gradients of low rank, with error feedback (Vogels et al., 1905.13727).
+ * powersgd: an axis of replicas that exchange low-rank gradients, with error feedback (Vogels et al., 1905.13727).
  *
- * A gradient is a matrix M: its longest dim, the columns, and all others.  e is what a member has not sent so far, Q (columns x
- * rank) goes on from step to step and is normal at first, n members:
+ * A gradient is seen as a matrix M: its longest dim forms the columns, and all other dims the rows. e is the part that
+ * a member has not sent so far. Q (columns x rank) is kept from step to step and begins as random normal numbers. With
+ * n members:
  *
  *	M = x + e
  *	P = sum over the members of M Q,  then orthonormal columns (Gram-Schmidt)
  *	Q = sum over the members of M' P
  *	the sum of the gradients: P Q'       e = M - P Q' / n
  *
- * With a rank of all rows or columns P P' M is M, and the sums are exact.  With any rank one rank does the same with the sum of
- * all gradients as x: M Q is linear.  That is the serial definition below, which `heddle conform` compares.
+ * If the rank equals the number of rows or columns, P P' M = M, and the sums are exact. With any rank, a single rank
+ * that uses the sum of all gradients as x computes the same, because M Q is linear. That is the serial definition
+ * below, with which `heddle conform` compares.
  */
 #include <heddle/strategy.h>
 #include <math.h>
@@ -65,7 +67,7 @@ static int64_t elements(const struct hd_tensor *t)
 	return n;
 }
 
-/* The longest dim that is here as a whole. */
+/* Returns the index of the longest dim that is not sharded. */
 static uint32_t columns_of(const struct hd_tensor *t)
 {
 	uint32_t at = t->ndim;
@@ -76,7 +78,7 @@ static uint32_t columns_of(const struct hd_tensor *t)
 	return at;
 }
 
-/* Dims of P, rows of x then rank; of Q: column, rank. */
+/* rows: the dims of P, which are the rows of x and then rank. columns: the dims of Q, which are column and rank. */
 struct factors {
 	const struct hd_dim *rows[HD_MAX_DIMS], *columns[2];
 	uint32_t nrows;
@@ -100,7 +102,8 @@ static void dims_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 	f->columns[0] = x->dims[at];
 }
 
-/* Columns of length 1 and at right angles: each less its part along those before it, twice, for the rounding of the first. */
+/* Returns x with orthonormal columns. From each column, its components along the earlier columns are subtracted, twice
+ * because of rounding. */
 static struct hd_tensor *orthonormal(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x,
 				     const struct factors *f)
 {
@@ -123,7 +126,7 @@ static struct hd_tensor *orthonormal(struct hd_strategy *s, struct hd_plan *p, s
 	return g->join(p, c, (uint32_t)f->rank, f->columns[1], NULL);
 }
 
-/* Where another axis has terms or shards of x, each member there makes a Q of its own of them. */
+/* Along another axis that has terms or shards of x, each member computes a Q of its own. */
 static void own_factor(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *q, const struct hd_tensor *x)
 {
 	for (const struct hd_axis *a = s->h->axis_next(p, NULL); a; a = s->h->axis_next(p, a)) {
@@ -193,11 +196,11 @@ static const struct hd_strategy_ops ops = {
 	.lower = power_lower,
 };
 
-/* -- the same in plain C, of one parameter ------------------------------------------------------------------------ */
+/* -- the same for one parameter, in plain C ------------------------------------------------------------------------ */
 #define RANK 2
 #define SMALLEST 50
 
-/* Element (row, column) of a tensor; the longest dim is the column, and `inner` elements are behind one of it. */
+/* A tensor as a matrix: the longest dim is the column, and `inner` elements lie between adjacent columns. */
 struct matrix {
 	int64_t rows, columns, inner;
 };
@@ -216,6 +219,7 @@ static struct matrix matrix_of(const struct hd_serial *s)
 	return m;
 }
 
+/* Returns the address of element (row, column). */
 static double *at(double *x, const struct matrix *m, int64_t row, int64_t column)
 {
 	return x + (row / m->inner * m->columns + column) * m->inner + row % m->inner;
@@ -230,7 +234,7 @@ static double dot_columns(const double *p, int64_t rows, int64_t i, int64_t j)
 	return sum;
 }
 
-/* P = M Q with orthonormal columns. */
+/* Computes P = M Q with orthonormal columns. */
 static void left_factor(const struct matrix *m, double *x, const double *q, double *p)
 {
 	memset(p, 0, (size_t)(m->rows * RANK) * sizeof(*p));
@@ -253,7 +257,7 @@ static void left_factor(const struct matrix *m, double *x, const double *q, doub
 	}
 }
 
-/* x: M; it becomes the sum that all get, and late what is left of M. */
+/* Replaces M in x by the sum that all members get, and stores the rest of M in late. */
 static void low_rank(const struct matrix *m, double *x, double *late, double *q, double *p)
 {
 	left_factor(m, x, q, p);

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  * An axis of replicas that exchange one bit for each element of a gradient.
  *
- * Each member owes the sum its own gradient x and what it failed to send before, the residual e:
+ * Each member owes the sum its own gradient x plus what it has not sent so far, the residual e:
  *
- *	p = x + e	sent: sign(p), one bit an element, and m = mean |p|	e = p - m sign(p)
+ *	p = x + e	sent: sign(p), one bit per element, and m = mean |p|	e = p - m sign(p)
  *
- * and the gradient is the sum over the members of m sign(p). Nothing is lost for good, it is only
- * late, which is why this converges where plain signs do not.
+ * The gradient is the sum over the members of m sign(p). No part of a gradient is lost: it only arrives later. That is
+ * why this converges where plain signs do not.
+ *
  * Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., 1901.09847.
  */
 #include <heddle/serial.h>
 #include <heddle/strategy.h>
 
-#define SMALLEST 50 /* of the serial definition */
+#define SMALLEST 50 /* for the serial definition */
 
 struct hd_strategy {
 	const struct hd_host *h;
 	const struct hd_graph_api *g;
 	const struct hd_axis *axis;
 	const struct hd_group *members;
-	const struct hd_dim *member; /* a dim of ours: one entry a member */
+	const struct hd_dim *member; /* a dim of our own with one entry per member */
 	int64_t smallest;
 };
 
@@ -61,7 +62,7 @@ static int64_t elements(const struct hd_tensor *t)
 	return n;
 }
 
-/* mean |p|: with it m sign(p) is the closest that signs and one number come to p. */
+/* Returns mean |p|. With this m, m sign(p) is the best approximation of p by signs and one number. */
 static struct hd_tensor *mean_size(const struct hd_graph_api *g, struct hd_plan *p, struct hd_tensor *owed)
 {
 	int64_t n = elements(owed);
@@ -71,7 +72,7 @@ static struct hd_tensor *mean_size(const struct hd_graph_api *g, struct hd_plan 
 	return g->map(p, &sum, 1, "a / %lld", (long long)n);
 }
 
-/* The sum over the members, in member order: every member makes the same bits of it. */
+/* Returns the sum over the members, added in member order, so that every member gets the same bits. */
 static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *bits,
 					struct hd_tensor *mean, const struct hd_tensor *like)
 {
@@ -86,8 +87,8 @@ static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p
 static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
 {
 	const struct hd_graph_api *g = s->g;
-	/* Partial like x: summed over the members it is what the replicas still owe together, and
-	 * with another number of members that sum is what must go on. */
+	/* Partial like x: its sum over the members is what the replicas together still owe. With another number of
+	 * members, this sum must be kept. */
 	struct hd_tensor *late = hd_state(g, p, "residual", x, x->dtype, HD_RESHARD_SUM);
 	struct hd_tensor *in[3] = { x, late }, *owed, *bits, *mean;
 
@@ -95,13 +96,14 @@ static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p
 	mean = mean_size(g, p, owed);
 	bits = g->cast(p, owed, HD_DTYPE_B1);
 	in[0] = owed;
-	in[1] = g->cast(p, bits, x->dtype); /* +1 and -1, as the others will see them */
+	in[1] = g->cast(p, bits, x->dtype); /* +1 and -1, as the other members will receive them */
 	in[2] = mean;
 	g->assign(p, late, g->map(p, in, 3, "a - b * c"));
 	return gather_and_sum(s, p, bits, mean, x);
 }
 
-/* Ours: the sum of a gradient over the axis, once a step. Losses and norms stay exact. */
+/* Tells whether n is a sum that we replace: that of a gradient over the axis, once per step. Losses and norms stay
+ * exact. */
 static int is_gradient_sum(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_reshard *r = n->reshard;
@@ -121,8 +123,7 @@ static int sign_lower(struct hd_strategy *s, struct hd_plan *p)
 		next = s->g->node_next(p, n, &ours);
 		if (!is_gradient_sum(s, n))
 			continue;
-		/* In the unit of the reshard, on the queue of the group: beside the backward
-		 * pass. */
+		/* In the unit of the reshard, and on the group's queue, so that it runs during the backward pass. */
 		hd_cursor(s->g, p, n, s->members);
 		s->g->replace(p, n->outs[0], compressed_sum(s, p, n->ins[0]));
 	}
@@ -140,7 +141,7 @@ static const struct hd_strategy_ops ops = {
 	.lower = sign_lower,
 };
 
-/* The same in plain C: a step of SGD from the gradients of all members. */
+/* The same in plain C: computes a step of SGD from the gradients of all members. */
 static int sign_serial(const struct hd_serial *s)
 {
 	double *late = s->state(s, "late", s->n * s->members), *sum = s->state(s, "sum", s->n);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sparse_sums: an axis of replicas that exchange of each gradient the largest entries alone, with error feedback.
+ * sparse_sums: an axis of replicas that exchange only the largest entries of each gradient, with error feedback.
  *
- * Each member owes the sum its own gradient x and what it has not sent so far, the residual e.  Along one dim of the tensor:
+ * Each member owes the sum its own gradient x plus what it has not sent so far, the residual e. Along one dim of the
+ * tensor:
  *
  *	p = x + e	sent: the k largest |p| of each row, with their indices	e = p - what was sent
  *
- * and the gradient is the sum over the members of what was sent.  With keep = 1 all is sent, and the sums are exact.
+ * The gradient is the sum over the members of what was sent. With keep = 1 everything is sent, and the sums are
+ * exact.
+ *
  * Stich et al., 1809.07599; Lin et al., 1712.01887 (without momentum correction).
  */
 #include <heddle/strategy.h>
@@ -16,7 +19,7 @@ struct hd_strategy {
 	const struct hd_graph_api *g;
 	const struct hd_axis *axis;
 	const struct hd_group *members;
-	const struct hd_dim *member; /* a dim of ours: one entry a member */
+	const struct hd_dim *member; /* a dim of our own with one entry per member */
 	double keep;
 	int64_t smallest;
 };
@@ -60,7 +63,7 @@ static int64_t elements(const struct hd_tensor *t)
 	return n;
 }
 
-/* The longest dim that is here as a whole: its rows are compared within themselves. */
+/* Returns the longest dim that is not sharded. Along it, the entries of a row are compared. */
 static const struct hd_dim *row_of(const struct hd_tensor *t)
 {
 	const struct hd_dim *d = NULL;
@@ -77,7 +80,7 @@ static const struct hd_dim *kept(struct hd_strategy *s, struct hd_plan *p, const
 	char name[32] = "kept", *at = name + 4;
 
 	k = k < 1 ? 1 : k;
-	for (int64_t n = row->n; n; n /= 10) /* one dim for each length of a row */
+	for (int64_t n = row->n; n; n /= 10) /* the name contains the row length, so each length has its own dim */
 		*at++ = (char)('0' + n % 10);
 	return s->h->dim_new(p, name, k);
 }
@@ -136,11 +139,11 @@ static const struct hd_strategy_ops ops = {
 	.lower = sparse_lower,
 };
 
-/* -- the same in plain C, of one parameter: what `heddle conform` compares ---------------------------------------- */
+/* -- the same for one parameter, in plain C, with which `heddle conform` compares ---------------------------------- */
 #define KEEP 0.25
 #define SMALLEST 50
 
-/* The column of the largest entry that is still there. */
+/* Returns the column of the largest entry that has not been sent yet, or -1. */
 static int64_t largest(const double *row, const double *sent, int64_t columns, int64_t stride)
 {
 	int64_t most = -1;
@@ -151,7 +154,7 @@ static int64_t largest(const double *row, const double *sent, int64_t columns, i
 	return most;
 }
 
-/* Of one row: the largest entries are sent, and what is sent is late no more. */
+/* Moves the k largest entries of one row from owed to sent. */
 static void send_row(double *owed, double *sent, int64_t columns, int64_t stride)
 {
 	int64_t k = (int64_t)(KEEP * (double)columns + 0.5);
@@ -166,7 +169,7 @@ static void send_row(double *owed, double *sent, int64_t columns, int64_t stride
 	}
 }
 
-/* Of one member: -> what it sends, and `owed` is what it owes from then on. */
+/* Computes what one member sends, and leaves in `owed` what it then still owes. */
 static void send(const struct hd_serial *s, double *owed, double *sent)
 {
 	int64_t stride = 1;

@@ -3,13 +3,13 @@
  *
  *	y = r r,  dx = 2 r dy   with r = max(x, 0)        (So et al. 2021, arXiv 2109.08668)
  *
- * The op is two structs: hd_op says shape, gradient and cost, and records a launch; hd_kernel_ops computes.  Kernels for GPUs
- * are in squared_relu.cu.  This plugin claims no axis, so [plugin NAME] loads it.
+ * An op needs two structs. hd_op defines shape, gradient and cost, and records a launch; hd_kernel_ops computes.
+ * Kernels for GPUs are in squared_relu.cu. This plugin claims no axis, so [plugin NAME] loads it.
  */
 #include "squared_relu.h"
 #include <string.h>
 
-/* -- kernels of the cpu --------------------------------------------------------------------------------------------------- */
+/* -- kernels for the CPU ------------------------------------------------------------------------------------------- */
 static float load(const void *x, int64_t i, uint32_t dtype)
 {
 	uint32_t bits;
@@ -22,7 +22,7 @@ static float load(const void *x, int64_t i, uint32_t dtype)
 	return f;
 }
 
-/* bf16 is the upper half of a float, rounded to nearest even. */
+/* Stores f as float, or as bf16: the upper half of a float, rounded to nearest even. */
 static void store(void *y, int64_t i, uint32_t dtype, float f)
 {
 	uint32_t bits;
@@ -35,7 +35,7 @@ static void store(void *y, int64_t i, uint32_t dtype, float f)
 	((uint16_t *)y)[i] = (uint16_t)(f == f ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : bits >> 16 | 0x40);
 }
 
-/* y of x, or with two inputs dx of x and dy. */
+/* Computes y from x; or, with two inputs x and dy, computes dx. */
 static int run_cpu(const struct hd_kernel_run *a)
 {
 	const struct sizes *s = a->state;
@@ -51,7 +51,7 @@ static int run_cpu(const struct hd_kernel_run *a)
 	return HD_OK;
 }
 
-/* In double, for the proof of the gradient by finite differences. */
+/* The same in double, for the check of the gradient by finite differences. */
 static int run_ref(const struct hd_kernel_run *a)
 {
 	const struct sizes *s = a->state;
@@ -126,7 +126,7 @@ static const struct hd_kernel_ops *const kernels[] = {
 	NULL,
 };
 
-/* -- the op --------------------------------------------------------------------------------------------------------------- */
+/* -- the op -------------------------------------------------------------------------------------------------------- */
 static const struct hd_op backward;
 
 static int shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin,
@@ -168,7 +168,7 @@ static int record(struct hd_strategy *s, struct hd_record *r, const struct hd_no
 	return hd_basic_of(s)->h->record->launch(r, "squared_relu", n->ins, n->nin, n->outs, n->nout, "%s", "");
 }
 
-/* Linear in dy: a partial gradient may pass.  Both may write over what they read. */
+/* Linear in dy, so a partial gradient may pass through. Both ops may overwrite one input. */
 static const int8_t over_x[] = { 0 }, over_dy[] = { 1 };
 static const struct hd_op forward = {
 	.size = sizeof(forward),
@@ -189,7 +189,7 @@ static const struct hd_op backward = {
 	.record = record,
 };
 
-/* Every gelu of the model becomes a squared_relu. */
+/* Replaces every gelu of the model by a squared_relu. */
 static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
 	const struct hd_graph_api *g = hd_basic_of(s)->h->graph;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * v_schedule: pipeline stages in the form of a V.  Each stage holds two chunks of the model, and the second goes back the way that
- * the first came: stage 0 has the first blocks and the last, so the embedding and the head are on one stage (Qi et al. 2024,
- * arXiv 2405.15362, for the form).
+ * v_schedule: pipeline stages in the form of a V. Each stage holds two chunks of the model, and the second chunks run
+ * through the stages in reverse order. So stage 0 has the first and the last blocks, and embedding and head are on one
+ * stage. The form is from Qi et al. 2024, arXiv 2405.15362.
  *
- * Micro-batches go through in groups: all forwards of a group down one arm of the V and up the other, then its backwards.  More in
- * a group: less waiting; fewer: less memory, for what is kept is that of one group.
+ * Micro-batches run in groups: first all forwards of a group, down one arm of the V and up the other, then its
+ * backwards. Larger groups wait less. Smaller groups need less memory, because only the activations of one group are
+ * kept.
  */
 #include <heddle/strategy.h>
 
@@ -36,7 +37,8 @@ static int v_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_
 	return s->h->status(p);
 }
 
-/* Pieces of as equal work as can be had by filling one after the other; piece i of 2 n is on stage i, or 2 n - 1 - i. */
+/* Cuts the blocks into pieces of about equal work, filled one after the other. Piece i of 2 n is on stage i, or on
+ * stage 2 n - 1 - i. */
 static int v_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	int64_t n = s->stages->n, piece = 0, left = 0;
@@ -60,7 +62,7 @@ static int v_rules(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-/* Every stage has the same order, so no stage waits for one that waits for it. */
+/* Orders the units. Every stage has the same order, so no two stages wait for each other. */
 static int v_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t micro_batches)
 {
 	static const struct {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The family of VaultGemma 1B (Google, 2025; arXiv 2510.15001) as data: Gemma 2 without the norms behind its sublayers, and
- * another name for the norm before the feed-forward layer.  What transformers calls VaultGemmaForCausalLM is read and written.
+ * The model family VaultGemma 1B (Google, 2025; arXiv 2510.15001) as data. It is Gemma 2 without the norms after its
+ * sublayers, and with a different name for the norm before the feed-forward layer. Heddle reads and writes what
+ * transformers calls VaultGemmaForCausalLM.
  */
 #include <heddle/strategy.h>
 

@@ -105,8 +105,8 @@ struct hd_members {
  * Its gradient is the inverse permutation.
  *
  * Sums in a fixed order with any comm module, by messages between members:
- *   HD_COMM_RING_REDUCE_SCATTER     x -> piece me + 1 (cyclic) of the sum: piece c starts at member c and goes round the
- *                                   ring, and each member adds its own to it. With train.reduce = rank_order, the
+ *   HD_COMM_RING_REDUCE_SCATTER     x -> piece me + 1 (cyclic) of the sum: piece c starts at member c and goes round
+ *                                   the ring, and each member adds its own to it. With train.reduce = rank_order, the
  *                                   terms are added in member order
  *   HD_COMM_RING_ALL_GATHER         piece me + 1 -> all pieces joined along dim, passed on round the ring
  *   HD_COMM_ORDERED_REDUCE_SCATTER  x -> this member's piece of the sum, added in member order

@@ -4,7 +4,7 @@
  *   gpipe        all forwards, then all backwards, the last micro-batch first
  *   1f1b         min(p - r - 1, m) forwards ahead, then alternately one forward and one backward
  *   interleaved  the same over chunks in groups of p micro-batches: 2 (p - r - 1) + (v - 1) p ahead; m a multiple of p
- *   zb           ZB-H1 (Qi et al. 2401.10241): 1f1b with separate weight gradients, which fill the time that stages wait
+ *   zb           ZB-H1 (Qi et al. 2401.10241): 1f1b whose separate weight gradients fill the time that stages wait
  */
 #include "pp.h"
 #include <stdlib.h>
