@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tripwire of the plugin ABI: a field or slot that moved does not compile.
+ * Tripwire of the plugin ABI: if a field or slot has moved, this file does not compile.
  *
- * A plugin built yesterday calls and is called by offset. Inserting, removing, reordering or
- * resizing a member of a public struct changes what it does without a word. A version number
- * is bumped only by someone who noticed. Allowed within a major: a new member at the end of
- * a struct that begins with its size. Also a new value at the end of an enum. Both add lines
- * here and change none, except that ENDS moves to the new last member. A new member never goes
- * into the padding that a struct had at its end, where its size would not tell who has it.
- * Numbers are those of 64-bit machines; the rules are the same elsewhere.
+ * A plugin that was built earlier calls the engine, and is called, by offset. Inserting, removing, reordering or
+ * resizing a member of a public struct silently changes the plugin's behaviour. A version number helps only if someone
+ * notices the change. Two changes are allowed within a major. A struct that begins with its size may get a new member
+ * at its end, and an enum a new value. Both add lines here and change none, except that ENDS moves to the new last
+ * member. A new member must not go into the padding at the end of a struct: the struct's size would not tell which
+ * version has it. The numbers are those of 64-bit machines; the rules hold on others too.
  */
 #include <config.h>
 #include <heddle/strategy.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Accepting or refusing a plugin.
  *
- * A plugin is judged from data: its entry is pure and returns const tables, and nothing else of it
- * runs before all checks have passed. Its table is copied into a full one of this engine (the
- * shorter of the two lengths counts). So plugins of an older minor, whose table ends earlier,
- * and of a newer one, whose table goes on, are called through the same slots. A refusal names
- * the field and both values.
+ * A plugin is checked by its data. Its entry is pure and returns const tables; no other code of the plugin runs before
+ * all checks have passed. Its table is copied into a complete table of this engine, as far as the shorter of the two
+ * reaches. So the engine calls the same slots of all plugins. The table of an older minor ends earlier, and that of a
+ * newer one is longer. A refusal names the field and both values.
  */
 #include <config.h>
 #include "engine/plugin/accept.h"
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes: no table is larger for centuries; what claims to be is not a table. */
+/* An upper bound in bytes; a larger size cannot be that of a table. */
 #define TABLE_MAX 4096
 #define STR_(x) #x
 #define STR(x) STR_(x)
@@ -28,7 +27,8 @@ static const char *age(unsigned theirs, unsigned ours)
 	return theirs > ours ? "newer" : "older";
 }
 
-/* An entry of another major means a plugin of another time, not a file that is no plugin. */
+/* Reports a missing entry. A file with the entry of another major is a plugin of another version, not an unrelated
+ * file. */
 static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin_entry *e, struct hd_err *err)
 {
 	char name[32];
@@ -48,7 +48,7 @@ static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin
 	return hd_err_set(err, HD_EABI, "exports no %s: it is not a heddle plugin", ENTRY);
 }
 
-/* Of this major any minor fits: tables carry their sizes, and what is not known must not be used. */
+/* Checks the major. Within it any minor fits: tables carry their sizes, and unknown parts must be unused. */
 static int check_version(const struct hd_plugin *p, struct hd_err *err)
 {
 	if (p->abi_major != HD_ABI_MAJOR)
@@ -57,7 +57,7 @@ static int check_version(const struct hd_plugin *p, struct hd_err *err)
 	return 0;
 }
 
-/* A refusal of what a later minor has brought says so. */
+/* Adds to a refusal that the plugin was built for a later minor, if it was. */
 static int later(const struct hd_plugin *p, struct hd_err *err)
 {
 	char *text;
@@ -72,7 +72,7 @@ static int later(const struct hd_plugin *p, struct hd_err *err)
 	return err->code;
 }
 
-/* What a table has beyond this engine's must be NULL: a slot that nobody calls is a promise that nobody keeps. */
+/* The bytes of a table beyond this engine's must be 0, because this engine would never call such a slot. */
 static int check_rest(const char *what, const void *table, size_t size, size_t ours, struct hd_err *err)
 {
 	for (size_t i = ours; i < size; i++)
@@ -90,7 +90,8 @@ static int check_text(const char *field, const char *text, size_t room, struct h
 	return hd_err_set(err, HD_EABI, "%s has no end within its %zu bytes", field, room);
 }
 
-/* build: "key=value ..." of what else must agree: minor, the least that the plugin can work with. */
+/* Checks build, "key=value ..." of further requirements. The only key is minor, the lowest minor with which the plugin
+ * works. */
 static int check_build(const struct hd_plugin *p, struct hd_err *err)
 {
 	const char *build = p->build + strspn(p->build, " ");
@@ -178,7 +179,7 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	return check_rest("plugin", p, p->size, sizeof(*p), err);
 }
 
-/* Messages, keys and heddle.ini(5) print these texts. */
+/* Checks that a text is one line, as messages, keys and heddle.ini(5) print it. */
 static int check_line(const struct hd_option *k, const char *field, const char *text, struct hd_err *err)
 {
 	for (const char *p = text; p && *p; p++)
@@ -188,7 +189,8 @@ static int check_line(const struct hd_option *k, const char *field, const char *
 	return 0;
 }
 
-/* The end of a range, of n bytes -> 1: it is none, or a number as the INI says it. */
+/* Reads one end of a range, a text of n bytes. Returns 1 if it is empty or a number as in an INI; a number is stored in
+ * *at. */
 static int is_end(const struct hd_option *k, const char *text, size_t n, double *at)
 {
 	char word[32];
@@ -205,7 +207,7 @@ static int is_end(const struct hd_option *k, const char *text, size_t n, double 
 	return 1;
 }
 
-/* A range that says nothing would let every number in. */
+/* Checks a range. A malformed range would admit every number. */
 static int check_range(const struct hd_option *k, struct hd_err *err)
 {
 	const char *dots = k->range ? strstr(k->range, "..") : NULL;
@@ -284,7 +286,7 @@ static int has_option(const struct hd_strategy_ops *o, const char *key, size_t n
 	return 0;
 }
 
-/* "key=value key=value" of the plugin's own options, at least one. */
+/* Checks a text "key=value key=value", which must name at least one option, and only the plugin's own. */
 static int check_keys(const char *field, const char *text, const struct hd_strategy_ops *o, struct hd_err *err)
 {
 	for (const char *at = text + strspn(text, " "); *at || at == text; at += strspn(at, " ")) {
@@ -300,7 +302,8 @@ static int check_keys(const char *field, const char *text, const struct hd_strat
 	return 0;
 }
 
-/* An approximate plugin has this table: with `one` or with `update`, and not with both. */
+/* Checks the serial table, which only an approximate plugin may have. It must have either `one` or `update`, not
+ * both. */
 static int check_serial(const struct hd_serial_ops *s, const struct known_plugin *k, struct hd_err *err)
 {
 	if (s->size > TABLE_MAX || !HD_HAS(s, update))
@@ -393,7 +396,7 @@ static int normalise(struct known_plugin *k, const struct hd_strategy_ops *their
 	struct hd_strategy_ops t = { .size = 0 };
 	size_t n = theirs->size;
 
-	/* A table of half a slot would make half an address. */
+	/* A table that ends within a slot would have half an address. */
 	if (!n || n > TABLE_MAX || n % sizeof(void *))
 		return hd_err_set(err, HD_EABI, "strategy: size is %zu, this engine's table has %zu", n, sizeof(t));
 	HD_TRY(check_rest("strategy", theirs, n, sizeof(t), err));
@@ -434,7 +437,7 @@ int hd_plugin_accept(struct hd_module *m, struct known_plugin *k, struct hd_err 
 
 	if (!at)
 		return no_entry(m, elsewhere, &k->e, err);
-	memcpy(&entry, &at, sizeof(entry)); /* C has no cast from object to function */
+	memcpy(&entry, &at, sizeof(entry)); /* C has no cast from an object pointer to a function pointer */
 	p = entry();
 	if (!p)
 		return hd_err_set(err, HD_EABI, "%s returns NULL", ENTRY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/plugin/accept.h - is the content of a module a plugin that this engine can call.
+ * engine/plugin/accept.h - checks that a loaded module is a plugin that this engine can call.
  */
 #ifndef HD_ENGINE_PLUGIN_ACCEPT_H
 #define HD_ENGINE_PLUGIN_ACCEPT_H
@@ -7,13 +7,13 @@
 
 struct hd_module;
 struct known_plugin {
-	struct hd_plugin_entry e; /* first: entries are handed out by its address */
+	struct hd_plugin_entry e; /* must be first: an entry is handed out by its address */
 	struct hd_strategy_ops table;
-	struct hd_module *module; /* accepted: what is loaded stays as it is */
-	int by_name;              /* the search has found it */
+	struct hd_module *module; /* once accepted, the module stays loaded */
+	int by_name;              /* a search by name has found it */
 };
 
-/* Fills in the entry, whose name and path are set, and the table.  Error: HD_EABI, with the reason. */
+/* Fills in the entry, whose name and path are already set, and the table. Returns 0, or HD_EABI with the reason. */
 int hd_plugin_accept(struct hd_module *m, struct known_plugin *k, struct hd_err *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cuda device is a module that is loaded when it is asked for: this program runs where there is no GPU.
+ * Loads the cuda device, which is a module, when it is requested, because this program also runs without a GPU.
  */
 #include <config.h>
 #include "engine/plugin/device_load.h"
@@ -11,10 +11,11 @@
 
 #define FILE_NAME "heddle-cuda.so"
 
-/* Beside the executable in a build tree, else where it is installed. */
+/* Returns the module's path: in a build tree next to the executable, otherwise where it is installed. The caller frees
+ * it. */
 static char *module_path(void)
 {
-	const char *test = getenv("HD_TEST_CUDA_MODULE"); /* for tests: the simulated device */
+	const char *test = getenv("HD_TEST_CUDA_MODULE"); /* used by tests: the simulated device */
 	struct hd_err ignored = { 0 };
 	char *exe, *slash, *path = NULL, *dir;
 
@@ -64,8 +65,8 @@ static int accept(const struct hd_device_module *(*entry)(void), const char *pat
 	return HD_OK;
 }
 
-/* "libcublasLt.so.13: cannot open shared object file": what the loader does not find may be a wheel of Python.  -> 1: it is open
- * now, and the module's need of it is met by its name */
+/* Opens a library that the loader has not found, as in "libcublasLt.so.13: cannot open shared object file". The library
+ * may come with a Python wheel. Returns 1 if it is now open; then the module finds it by its name. */
 static int supply(const char *why)
 {
 	const char *end = strstr(why, ": cannot open shared object file"), *begin = end;

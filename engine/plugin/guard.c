@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plugins in a child process: what a slot does to its process is reported by one that goes on.
+ * Runs plugins in a child process, so that the parent survives and reports what a slot did to its process.
  */
 #include <config.h>
 #include "engine/base/err.h"
@@ -19,10 +19,10 @@ static int run_here(int (*what)(void *), void *arg, struct hd_turn *turn, const 
 	hd_launch_die_with_parent();
 	close(pipe[0]);
 	hd_turn_share(turn);
-	exit(what(arg)); /* the pipe's end goes with the process */
+	exit(what(arg)); /* the exit closes this end of the pipe */
 }
 
-/* Until the child ends.  -> 1: a slot took too long, and the child is dead. */
+/* Waits until the child ends. Returns 1 if a slot took too long; the child has then been killed. */
 static int watch(pid_t child, int end, const volatile struct hd_turn *turn, int seconds)
 {
 	struct pollfd p = { .fd = end, .events = POLLIN };
@@ -71,7 +71,7 @@ int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
 		return what(arg);
 	if (!child)
 		return run_here(what, arg, turn, ends);
-	hd_launch_hold(); /* the child ends what it has started, and itself */
+	hd_launch_hold(); /* the child itself ends the processes that it has started */
 	hd_launch_pass_on(child);
 	close(ends[1]);
 	late = watch(child, ends[0], turn, seconds);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A kernel of a plugin among the engine's: its operands as the public views, its memory, and what it returns.
+ * Presents a plugin's kernel as one of the engine's: gives it its operands as public views and its memory, and checks
+ * its status.
  */
 #include <config.h>
 #include "engine/plugin/kernel.h"
@@ -10,14 +11,14 @@
 #include <string.h>
 
 struct loaded {                        /* one launch */
-	struct hd_kernel_prepare args; /* first: alloc and fail are given its address */
+	struct hd_kernel_prepare args; /* must be first: alloc and fail get its address */
 	const struct hd_kernel_ops *ops;
 	const char *section;
 	struct kernel_memory *memory;
 	struct hd_kernel_bytes bytes;
-	int holds;          /* the scratch that all share */
-	struct hd_err *err; /* while it is prepared */
-	int failed;         /* what run returned first that was no HD_OK */
+	int holds;          /* whether it holds the shared scratch memory */
+	struct hd_err *err; /* set only during prepare */
+	int failed;         /* the first value other than HD_OK that run returned */
 };
 
 static void *alloc(struct hd_kernel_prepare *a, size_t bytes)
@@ -65,7 +66,7 @@ static void release(void *state)
 	free(l);
 }
 
-/* ins, outs: one array of pointers, then the operands themselves, in one piece of memory. */
+/* Builds ins and outs: one array of pointers and then the operands, in one allocation. */
 static void set_operands(struct hd_kernel_prepare *a, const struct hd_kernel_desc *d)
 {
 	uint32_t n = d->nin + d->nout;
@@ -95,7 +96,7 @@ static int ask_scratch(struct loaded *l, struct hd_strategy *self)
 	return l->err->code;
 }
 
-/* Slots scratch and prepare, of a launch that p will be. */
+/* Calls the slots scratch and prepare for the launch p. */
 static int load(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o, const struct hd_kernel_desc *d,
 		struct hd_prep *p, struct hd_err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory of the kernels that plugins bring. Each launch keeps some. Scratch is one piece for all of them, since launches follow
- * each other.
+ * Memory for the kernels of plugins. Each launch keeps some of its own. Scratch is one block that all launches share,
+ * since they run one after another.
  */
 #include <config.h>
 #include "engine/plugin/kernel.h"
@@ -10,15 +10,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* -- kept by a launch ----------------------------------------------------------------------------------------------- */
+/* -- memory that a launch keeps ------------------------------------------------------------------------------------ */
 struct kernel_memory {
 	struct kernel_memory *next;
-	char *begin; /* of what is freed */
+	char *begin; /* the address to free */
 };
 
 #define LINE 64
 
-/* Zeroed, and not written here: asking for much of it is cheap. */
+/* Returns zeroed memory without writing to it, so that requesting a large amount is cheap. */
 void *hd_kernel_memory_keep(struct kernel_memory **list, size_t bytes)
 {
 	const size_t head = (sizeof(struct kernel_memory) + LINE - 1) / LINE * LINE;
@@ -44,10 +44,10 @@ void hd_kernel_memory_free(struct kernel_memory *list)
 	}
 }
 
-/* -- scratch ---------------------------------------------------------------------------------------------------------- */
+/* -- scratch ------------------------------------------------------------------------------------------------------- */
 static struct {
-	pthread_mutex_t lock; /* check prepares in several threads */
-	char *map;            /* whole pages, and behind them one that nobody may touch */
+	pthread_mutex_t lock; /* check prepares launches in several threads */
+	char *map;            /* whole pages, followed by one page without access rights */
 	size_t bytes, mapped; /* bytes: without the last page */
 	int users;
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -59,7 +59,7 @@ static size_t pages(size_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
-/* What was in it goes: it holds nothing from launch to launch. */
+/* Enlarges the block. Its content is lost, since scratch keeps nothing from launch to launch. */
 static int grow(size_t bytes)
 {
 	size_t most = pages(bytes), mapped = most + pages(1);
@@ -104,7 +104,7 @@ void hd_kernel_scratch_leave(void)
 	pthread_mutex_unlock(&shared.lock);
 }
 
-/* It ends where memory ends, so that a kernel which writes beyond it is stopped there. */
+/* The result ends where the block ends, so that a kernel that writes beyond its end faults at once. */
 void *hd_kernel_scratch_at(int64_t bytes)
 {
 	return shared.map + shared.bytes - ((size_t)bytes + LINE - 1) / LINE * LINE;

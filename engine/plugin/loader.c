@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Opening shared objects through libltdl, with the two things that it lacks.
+ * Opens shared objects with libltdl, and adds two things that libltdl lacks.
  *
- * libltdl binds functions lazily. An object which calls a function that is nowhere defined would load,
- * and end the process at its first call. And it says "file not found" whatever went wrong.
- * Therefore each object is opened with dlopen(RTLD_NOW) first: this binds everything or gives the
- * true reason, and libltdl then finds the object loaded.
+ * libltdl binds functions lazily. An object that calls an undefined function would load, and end the process at the
+ * first such call. Also, libltdl reports "file not found" whatever went wrong. Therefore each object is first opened
+ * with dlopen(RTLD_NOW), which binds everything or gives the true reason. libltdl then finds the object already loaded.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1 /* dladdr1 */
+#define _GNU_SOURCE 1 /* for dladdr1 */
 #endif
 #include "engine/plugin/loader.h"
 #include <dirent.h>
@@ -20,10 +19,10 @@
 
 struct hd_module {
 	lt_dlhandle handle;
-	const struct link_map *map; /* of this object among all that are loaded */
+	const struct link_map *map; /* this object in the list of all loaded objects */
 };
 
-/* What dlopen said, without the path in front that our caller adds itself. */
+/* Returns the message of dlopen without the path at its beginning, which our caller adds itself. */
 static const char *reason(const char *path)
 {
 	const char *text = dlerror();
@@ -44,7 +43,7 @@ static int start_libltdl(struct hd_err *err)
 	return 0;
 }
 
-/* Local: two plugins may have internal symbols of the same name. */
+/* Opens the object with local symbols, because two plugins may have internal symbols of the same name. */
 static lt_dlhandle open_local(const char *path)
 {
 	lt_dladvise advise;
@@ -71,7 +70,7 @@ int hd_loader_open(const char *path, struct hd_module **out, struct hd_err *err)
 	dlinfo(probe, RTLD_DI_LINKMAP, &map);
 	m.map = map;
 	m.handle = open_local(path);
-	dlclose(probe); /* libltdl's handle holds it now */
+	dlclose(probe); /* libltdl's handle keeps the object loaded */
 	if (!m.handle)
 		return hd_err_set(err, HD_EABI, "does not load: libltdl says: %s", lt_dlerror());
 	*out = hd_alloc(sizeof(**out));

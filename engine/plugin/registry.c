@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finding plugins, by name or by path.  A file is loaded and judged (accept.c) when it is first asked for.
+ * Finds plugins by name or path. A file is loaded and checked (accept.c) when it is first requested.
  */
 #include <config.h>
 #include "engine/plugin/registry.h"
@@ -35,7 +35,7 @@ static void load(struct known_plugin *k)
 	k->e.ops = &k->table;
 }
 
-/* File name without directory, lib, heddle_ and .so. */
+/* Returns the file name without directory, lib, heddle_ and .so; the caller frees it. */
 static char *name_of(const char *path)
 {
 	const char *base = strrchr(path, '/');
@@ -52,8 +52,8 @@ static char *name_of(const char *path)
 	return name;
 }
 
-/* The entry of a file, judged when it is first asked for; again while it is refused, for it may
- * have been rebuilt. */
+/* Returns the entry of a file. The file is checked at the first request. A refused file is checked again at the next
+ * one, since it may have been rebuilt. */
 static struct hd_plugin_entry *entry_of(const char *path)
 {
 	struct known_plugin *k = NULL;
@@ -72,9 +72,9 @@ static struct hd_plugin_entry *entry_of(const char *path)
 	return &k->e;
 }
 
-/* The search: a build tree, then what is installed. It is plugins/ beside the executable (libtool's
- * real executables are in .libs/), or beside its directory where that is a configured tree.
- * Tests and tools are built one level down. */
+/* Returns the plugins/ directory of the build tree, or NULL. It is next to the executable; libtool's real executables
+ * are in .libs/. Or it is next to the executable's directory if that is in a configured tree, since tests and tools are
+ * built one level down. The search goes to the build tree first, then to the installation. */
 static char *build_plugins(void)
 {
 	struct hd_err ignored = { 0 };
@@ -124,7 +124,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* DIR / NAME / .libs / NAME.so, as libtool leaves modules. */
+/* Adds DIR/NAME/.libs/NAME.so for every NAME, where libtool puts modules. */
 static void add_built(const char *dir, struct files *f)
 {
 	struct files subs = { NULL, 0, 0 };
@@ -155,7 +155,7 @@ static void release(struct files *f)
 	free(f->path);
 }
 
-/* In the order of the search.  -> the places searched, for messages, malloc'ed. */
+/* Lists all files in search order. Returns the places searched, for messages; the caller frees it. */
 static char *search(struct files *f)
 {
 	char *built = build_plugins(), *installed = hd_installed_folder(HD_PLUGIN_DIR), *places;
@@ -188,7 +188,8 @@ static int no_such_name(const char *name, const struct files *f, const char *pla
 	return HD_EINVAL;
 }
 
-/* What a search of this process has found under that name, and what was accepted: it is not searched again. */
+/* Returns the accepted plugin that an earlier search of this process found under that name, so that it is not searched
+ * for again. */
 static struct known_plugin *found_before(const char *name)
 {
 	for (size_t i = 0; i < nall; i++)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/plugin/registry.h - finding plugins, and accepting or refusing them.
  *
- * Nothing of a plugin but its pure entry runs before it is accepted. An accepted plugin stays
- * loaded until the process ends; a refused one is closed. Entries live until the process ends. One
- * thread at a time.
+ * Before a plugin is accepted, only its pure entry runs. An accepted plugin stays loaded until the process ends; a
+ * refused one is closed. Entries live until the process ends. Not thread-safe.
  */
 #ifndef HD_ENGINE_REGISTRY_H
 #define HD_ENGINE_REGISTRY_H
@@ -11,47 +10,47 @@
 #include "engine/base/err.h"
 
 struct hd_plugin_entry {
-	const char *name;              /* the file's name without lib, heddle_ and .so */
-	const char *path;              /* absolute, links resolved */
-	uint16_t abi_major, abi_minor; /* as the plugin says; both 0: it could not be asked */
-	const char *version;           /* of the plugin; "" where it could not be asked */
-	char *why;                     /* why it was refused; NULL: accepted */
-	/* Accepted only: this engine's full table. Slots that the plugin leaves out are stubs
-	 * that return HD_OK, so no call site tests a slot. Only open and mesh are NULL then (engine/plan/slots.c).
-	 * Options are option_size apart. */
+	const char *name;              /* the file name without lib, heddle_ and .so */
+	const char *path;              /* absolute, with links resolved */
+	uint16_t abi_major, abi_minor; /* as the plugin reports; both 0: it could not be asked */
+	const char *version;           /* the plugin's version; "" if it could not be asked */
+	char *why;                     /* reason of the refusal; NULL: accepted */
+	/* NULL unless accepted: the complete table of this engine. Slots that the plugin leaves out are stubs that
+	 * return HD_OK, so callers need no test. Only open and mesh may be NULL (engine/plan/slots.c). Options are
+	 * option_size bytes apart. */
 	const struct hd_strategy_ops *ops;
-	const char *approximate;            /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */
-	const struct hd_serial_ops *serial; /* of the plugin: what it computes where it is not exact; NULL: not said */
-	const struct hd_kernel_ops *const *kernels; /* of the plugin, NULL-terminated; or NULL */
-	const struct hd_optimizer_ops *optimizer;   /* of the plugin, or NULL */
-	const struct hd_family_ops *const
-		*families; /* of the plugin, NULL-terminated; or NULL.  What they say is judged by engine/models */
-	/* The first slot of its own that only a strategy has (mesh, rules, schedule), or NULL.  is_strategy: it has a table. */
+	const char *approximate;            /* options that make it exact; NULL: it always is (struct hd_plugin) */
+	const struct hd_serial_ops *serial; /* what it computes where it is not exact; NULL: not stated */
+	const struct hd_kernel_ops *const *kernels;  /* NULL-terminated; or NULL */
+	const struct hd_optimizer_ops *optimizer;    /* or NULL */
+	const struct hd_family_ops *const *families; /* NULL-terminated; or NULL. engine/models checks their content */
+	/* The first of its slots that only a strategy has (mesh, rules, schedule), or NULL. is_strategy: it has a
+	 * strategy table. */
 	const char *strategy_slot;
 	int is_strategy;
 	int orders;   /* slot schedule is the plugin's own, not a stub */
-	int rewrites; /* and slot rewrite */
-	int hidden;   /* set by scan: an earlier one of the search has the same name */
+	int rewrites; /* the same for slot rewrite */
+	int hidden;   /* set by scan: a plugin found earlier has the same name */
 };
 
-/* A value with '/' or ending in .so is a path: relative to the directory relative_to_dir (NULL:
- * none), else to the current one. Otherwise a name. It is looked for as NAME.so and heddle_NAME.so in
- * the build tree that this executable is in, if any, then in the installed plugins' directory.
- * The same file gives the same entry. Error: HD_EINVAL (there is no such plugin) or HD_EABI
- * (refused); the text names the file and the reason. */
+/* Finds a plugin and sets *out. A value that contains '/' or ends in .so is a path, relative to relative_to_dir (NULL:
+ * none) or else to the current directory. Any other value is a name. It is searched for as NAME.so and heddle_NAME.so,
+ * first in the build tree of this executable, if any, then in the directory of installed plugins. The same file always
+ * has the same entry. Returns 0, HD_EINVAL (no such plugin) or HD_EABI (refused); the text names the file and the
+ * reason. */
 int hd_registry_find(const char *name_or_path, const char *relative_to_dir, struct hd_plugin_entry **out,
 		     struct hd_err *err);
-/* The plugin's kernel of that name for that device, or NULL. */
+/* Returns the plugin's kernel of that name for that device, or NULL. */
 const struct hd_kernel_ops *hd_registry_kernel(const struct hd_plugin_entry *e, const char *device, const char *name);
-/* All that names can find, refused ones included, in the order of the search. *out: an array to
- * free(). */
+/* Finds all plugins that a name can find, including refused ones, in search order. Sets *out to an array, which the
+ * caller frees, and returns their number. */
 int hd_registry_scan(struct hd_plugin_entry ***out);
 
-struct hd_exact_key { /* of hd_plugin_entry.approximate, in its text */
+struct hd_exact_key { /* one key of hd_plugin_entry.approximate, pointing into its text */
 	const char *key, *value;
-	int nkey, nvalue; /* their lengths */
+	int nkey, nvalue; /* lengths of key and value */
 };
-/* The next from *at on, which moves behind it. -> 0: there is none */
+/* Reads the next key at *at and advances *at. Returns 0 if no key is left. */
 int hd_exact_next(const char **at, struct hd_exact_key *k);
 
 #endif

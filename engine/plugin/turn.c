@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Remembers whose code runs.  A plugin's crash still ends the process, but the last line then names the plugin.
+ * Remembers which plugin's code is running. A crash in a plugin still ends the process, but the last line then names
+ * the plugin.
  */
 #include <config.h>
 #include "engine/plugin/turn.h"
@@ -12,16 +13,17 @@
 #include <unistd.h>
 
 static struct hd_turn own, *turn = &own;
-static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;  /* held while *turn changes, or is read by another thread */
-static const char *_Atomic kernel, *_Atomic kernel_section; /* set in every step: no text is copied */
-static _Atomic uint64_t kernels;                            /* that have been on turn */
+static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;  /* held while *turn changes or another thread reads it */
+static const char *_Atomic kernel, *_Atomic kernel_section; /* set in every step, so no text is copied */
+static _Atomic uint64_t kernels;                            /* number of kernel runs so far */
 
 void hd_turn_share(struct hd_turn *to)
 {
 	turn = to ? to : &own;
 }
 
-/* Only what may be called in a handler: write, and strings put together by hand. */
+/* A signal handler may call only async-signal-safe functions, so the line is assembled by hand and printed with
+ * write. */
 static void write_line(const char *const *parts, size_t nparts)
 {
 	char line[400];
@@ -70,7 +72,7 @@ static void crashed(int signal, siginfo_t *info, void *context)
 		say(" ended by signal ", name_of(signal));
 	turn->slot[0] = 0;
 	kernel = NULL;
-	raise(signal); /* SA_RESETHAND: as it would have ended */
+	raise(signal); /* SA_RESETHAND is set, so the process ends as it would have without us */
 }
 
 static void left(void)
@@ -84,15 +86,15 @@ static void left(void)
 #ifdef __SANITIZE_ADDRESS__
 static void watch(void)
 {
-	atexit(left); /* the sanitizer says more of a crash */
+	atexit(left); /* the sanitizer reports more about a crash */
 	(void)crashed;
 }
 #else
-/* At the first turn: what starts MPI has handlers of its own, and is earlier. */
+/* Installs the handlers at the first turn. MPI has started by then, so they replace its handlers. */
 static void watch(void)
 {
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
-	static char stack[64 << 10]; /* the crash may be a stack that is full */
+	static char stack[64 << 10]; /* the crash may be a stack overflow */
 	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
 	struct sigaction a = { .sa_sigaction = crashed,
 			       .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_ONSTACK) };

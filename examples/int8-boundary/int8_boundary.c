@@ -2,8 +2,8 @@
  * int8_boundary: sends activations between stages in 8 bits. It claims no axis: it lowers movements between the stages
  * of another strategy. It does so only in forward; gradients return unchanged.
  *
- * Each token's activations x are sent as the nearest integers from -127 to 127, in units of s / 127. Here s
- * is the largest |x| of the token, which is sent too. The error is at most s / 254, and the gradient ignores the rounding.
+ * Each token's activations x are sent as the nearest integers from -127 to 127, in units of s / 127. Here s is the
+ * largest |x| of the token, which is sent too. The error is at most s / 254. The gradient ignores the rounding.
  *
  * With bits = 32 nothing is changed. With at = BLOCK one rank rounds what that block reads from earlier blocks, as two
  * stages with a boundary there do. This shows what 8 bits cost before a run has stages. It is also the serial
