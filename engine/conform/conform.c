@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The list of a plugin's checks, from the cheapest on.
+ * Collects a plugin's checks, the cheapest first, and runs them.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys of the plugin's sections in the user's INI, as lines; the mesh and its size are drawn. */
+/* Appends the keys of the plugin's section in the user's INI to j->keys, one per line. The mesh and its size are drawn
+ * instead. */
 static int keys_of_conf(struct judge *j, struct hd_err *err)
 {
 	const struct hd_strategy_ops *o = j->plugin->ops;
@@ -34,7 +35,7 @@ static int keys_of_conf(struct judge *j, struct hd_err *err)
 		 : hd_err_set(err, HD_EINVAL, "%s: no section names the plugin %s", j->options.conf, j->plugin->name);
 }
 
-/* Whether the plugin claims axes: what makes one rank of it another run than none. */
+/* Tells whether the plugin claims axes. If it does, a run on one rank with the plugin differs from one without it. */
 static int claims_axes(const struct judge *j)
 {
 	int claims = 1;
@@ -57,7 +58,7 @@ static int claims_axes(const struct judge *j)
 	return claims;
 }
 
-/* What it can be combined with: all that an INI can name, but itself. */
+/* Finds the plugins with which this one can be combined: all that an INI can name, except itself. */
 static void find_others(struct judge *j)
 {
 	int n = hd_registry_scan(&j->others);
@@ -104,7 +105,8 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	j.compared = hd_alloc((size_t)families_end(&j) * sizeof(int));
 	j.tried_beside = hd_alloc((size_t)(j.nothers + 1) * sizeof(int));
 	j.compared_beside = hd_alloc((size_t)(j.nothers + 1) * sizeof(int));
-	j.axes = e->strategy_slot ? judge_ask(&j, claims_axes, 1) : 0; /* a [plugin] has none, whatever ends it */
+	/* a [plugin] claims no axes, so it is not asked */
+	j.axes = e->strategy_slot ? judge_ask(&j, claims_axes, 1) : 0;
 	tables_add(&j);
 	families_add(&j);
 	if (e->is_strategy) {

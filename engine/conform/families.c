@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Families that the plugin brings, beyond the checks of its table. A small model's class writes all of it to config.json,
- * which is read as that model again. Each weight has a place of its own in a checkpoint, whose tensors are full.
+ * Families that the plugin defines, beyond the checks of its table. The model class of a small model is written to
+ * config.json, which must be read as the same model. Each weight must have its own place in a checkpoint, whose tensors
+ * must be filled completely.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -23,7 +24,7 @@ static struct hd_plan *planned(const char *ini, struct hd_conf **conf, struct ou
 	return p;
 }
 
-/* -- config.json ------------------------------------------------------------------------------------------------------------ */
+/* -- config.json --------------------------------------------------------------------------------------------------- */
 static void compare_models(const struct hd_model *a, const struct hd_model *b, struct outcome *o)
 {
 	for (const struct hd_knob *k = hd_knob_next(NULL); k && o->verdict == JUDGED_OK; k = hd_knob_next(k)) {
@@ -31,14 +32,14 @@ static void compare_models(const struct hd_model *a, const struct hd_model *b, s
 
 		hd_knob_text(a, k, one);
 		hd_knob_text(b, k, other);
-		/* 0: what the engine makes of it is written */
+		/* 0 stands for a value that the engine computes, and that value is written */
 		if (strcmp(one, other) && strcmp(k->key, "query_scale") && strcmp(k->key, "rope_original"))
 			outcome_set(o, JUDGED_WRONG, "%s = %s is written to config.json and read as %s", k->key, one,
 				    other);
 	}
 }
 
-/* What the family cannot say, and whose value is not its default. */
+/* Reports the keys whose value is not the default and that the family cannot express. */
 static void unsaid(const struct hd_model *m, struct outcome *o)
 {
 	char *text = NULL, value[80];
@@ -53,7 +54,7 @@ static void unsaid(const struct hd_model *m, struct outcome *o)
 	free(text);
 }
 
-/* The INI with what is read of a config.json in place of [model]. */
+/* Returns the INI with the model read from a config.json in place of [model]. */
 static char *ini_again(const char *model, const char *ini)
 {
 	return hd_format("%s%s", model, strstr(ini, "[data]"));
@@ -86,7 +87,7 @@ static void config(struct judge *j, const struct judge_task *t, struct outcome *
 	free(ini), free(model);
 }
 
-/* -- weights ---------------------------------------------------------------------------------------------------------------- */
+/* -- weights ------------------------------------------------------------------------------------------------------- */
 struct stored_weight {
 	const char *name;
 	struct hd_hf_region r;
@@ -98,7 +99,8 @@ static int64_t columns(const struct hd_hf_region *r)
 	return r->ndim == 2 ? r->shape[1] : 1;
 }
 
-/* What the weight itself has of the tensor that it is stored in. */
+/* Returns the weight's place in a checkpoint, and the size of the part of a stored tensor that the weight itself
+ * fills. */
 static struct stored_weight stored(const struct tensor *t, const struct hd_model *m)
 {
 	struct stored_weight w = { .name = t->v.name, .rows = 1, .cols = 1 };

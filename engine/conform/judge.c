@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The list of checks, made in a child process. What a plugin does to it (a crash, an exit, a loop without end) is a check
- * that failed, named by slot. The next child goes on behind it.
+ * Runs the list of checks in a child process. If a plugin crashes, exits or loops there, the check fails, and the
+ * report names the slot. The next child continues after that check.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -20,11 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A check that sleeps has used nothing of the processor for as long as it may use it at most.  That time has so many parts: a machine
- * that was suspended for a while makes one of them long.  Nothing is less than a hundredth, which a loaded machine still gives. */
+/* A check counts as asleep if it has used no processor time for as long as it may compute. That time is divided into
+ * PARTS, since the suspension of a machine can lengthen one part. "No time" is less than a hundredth, which even a
+ * loaded machine grants. */
 enum { PARTS = 4 };
 #define IDLE 0.01
-/* In memory of parent and child: times that long, while the child waits for another process; 0: without end. */
+/* Memory shared by parent and child: a multiple of that time, while the child waits for a different process; 0: no
+ * limit. */
 static int *patience;
 
 void outcome_set(struct outcome *o, int verdict, const char *fmt, ...)
@@ -95,14 +97,14 @@ void judge_limit(const struct judge *j)
 
 /* -- in the child --------------------------------------------------------------------------------- */
 #define STUCK "does not return"
-enum { TEXTS = 3 }; /* of an outcome: why, name, warnings */
+enum { TEXTS = 3 }; /* texts of an outcome: why, name, warnings */
 struct told_outcome {
 	int verdict, compared;
 	struct layout layout;
-	size_t length[TEXTS]; /* of what follows */
+	size_t length[TEXTS]; /* lengths of the texts that follow */
 };
 static int report_to;
-static char *warnings; /* of the check at work, as lines */
+static char *warnings; /* of the current check, as lines */
 
 static void keep_warning(int level, const char *line)
 {
@@ -126,7 +128,7 @@ static void say(const struct outcome *o)
 			_exit(3);
 }
 
-/* Nothing is safe any more: this writes what it can and ends. */
+/* Reports what it can and ends the process. Nothing is safe after such a signal. */
 static void on_signal(int sig)
 {
 	char where[200];
@@ -161,7 +163,7 @@ static void on_exit_(void)
 
 static void child(struct judge *j, size_t from)
 {
-	static char stack[65536]; /* a slot that calls itself without end has used up its own */
+	static char stack[65536]; /* a slot with endless recursion has used up its own stack */
 	stack_t other = { .ss_sp = stack, .ss_size = sizeof(stack) };
 	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE, SIGPROF };
@@ -174,7 +176,7 @@ static void child(struct judge *j, size_t from)
 	atexit(on_exit_);
 	hd_log_init(1, HD_LOG_WARN);
 	hd_log_to(keep_warning);
-	dup2(2, 1); /* what a plugin prints is no result */
+	dup2(2, 1); /* what a plugin prints must not mix with the results */
 	for (size_t i = from; i < j->n; i++) {
 		struct outcome o = { 0 };
 
@@ -228,7 +230,8 @@ static double used_by(pid_t pid)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Until the child has something to say.  One that sleeps is made to say where, as its own timer makes one that loops. */
+/* Waits until the child reports something. If the child sleeps, it is made to report where, just as its own timer does
+ * if it loops. */
 static void await(const struct judge *j, pid_t pid, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -247,7 +250,7 @@ static void await(const struct judge *j, pid_t pid, int fd)
 	}
 }
 
-/* The reason without the line of the layout's INI, which nobody has. */
+/* Counts the reason, without the line number of the layout's INI, which the user does not have. */
 static void count_refusal(struct judge *j, const char *why)
 {
 	static const char refused[] = "refused: ", line[] = "layout:";
@@ -283,7 +286,7 @@ static void say_nothing_accepted(struct judge *j, FILE *out)
 	free(o.why);
 }
 
-/* -> how many checks this child came to the end of. */
+/* Runs the checks from `from` on in one child. Returns the index of the first check that this child did not finish. */
 static size_t run_child(struct judge *j, FILE *out, size_t from)
 {
 	struct outcome o;
@@ -321,7 +324,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;
 	if (done < j->n && WIFEXITED(status) && WEXITSTATUS(status) == JUDGE_ENDED)
-		return done; /* the last one it told of is the one that ended it */
+		return done; /* the check reported last is the one that ended the child */
 	if (done < j->n) {
 		o = (struct outcome){ .verdict = JUDGED_WRONG };
 		outcome_set(&o, JUDGED_WRONG, "the process ended without a message (%s %d)",
@@ -333,7 +336,8 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 	return done;
 }
 
-/* What a child finds out by calling slots: its exit status, or `otherwise` where it does not come to that. */
+/* Asks a question in a child process, since it calls slots. Returns the child's exit status, or `otherwise` if the
+ * child does not finish. */
 int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int otherwise)
 {
 	int status = 0;
@@ -374,7 +378,7 @@ void judge_all(struct judge *j, FILE *out)
 
 	patience = mmap(NULL, sizeof(*patience), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (patience == MAP_FAILED)
-		patience = hd_alloc(sizeof(*patience)); /* always 0 here: without end */
+		patience = hd_alloc(sizeof(*patience)); /* stays 0 in this process: no limit */
 	for (size_t at = 0; at < j->n;) {
 		at = run_child(j, out, at);
 		if (j->stuck < MOST_STUCK || at >= j->n)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The plugin's ops as they run: kernels read and write their operands and nothing beside them, whatever the sizes are.
+ * The plugin's ops at run time: kernels must read and write their operands and no other memory, for all sizes.
  *
- * The model has odd sizes, so that a kernel which works on four or eight elements at once has some left over.  Each node of the
- * plugin runs on memory of its own (parts/trial.c), with the same inputs:
+ * The model has odd sizes, so that a kernel that works on four or eight elements at once has a remainder. Each node of
+ * the plugin runs on memory of its own (parts/trial.c), with the same inputs:
  *
- *   behind    the byte behind each operand cannot be read
- *   before    the byte before it
- *   again     results are full of another byte first: what is not written, or added to, or changes from run to run, differs
- *   in place  results stand where the op says that they may
- *   threads   results are the same, bit for bit, with two threads
- *   linear    f(a + b) = f(a) + f(b) where the op says that it is linear
- *   numbers   those of cpu are those of ref, but for rounding
- *   habits    neither run nor prepare keeps more memory each time, and run prints nothing
+ *   behind    the byte after each operand cannot be accessed
+ *   before    the byte before each operand cannot be accessed
+ *   again     results are prefilled with a different byte: elements not written, added to or not reproducible differ
+ *   in place  results are stored where the op allows it
+ *   threads   results with two threads are bit for bit the same
+ *   linear    f(a + b) = f(a) + f(b) where the op claims to be linear
+ *   numbers   cpu computes what ref computes, up to rounding
+ *   habits    run and prepare do not keep more memory each time, and run prints nothing
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -27,14 +27,14 @@
 #define THREADS 3
 #define THREADED 2
 
-/* The nodes of one device and precision. */
+/* The device and precision on which nodes run. */
 enum { ON_REF, ON_CPU, ON_CPU_BF16, PLACES };
 static const char *const places[PLACES] = { "ref", "cpu", "cpu in bf16" };
 
 struct device_plan {
 	struct hd_conf *conf;
 	struct hd_plan *plan;
-	struct hd_program *program, *threaded; /* threaded: kernels are told THREADED threads */
+	struct hd_program *program, *threaded; /* threaded: its kernels are told to use THREADED threads */
 	const struct hd_device_ops *device;
 	int planned;
 };
@@ -71,7 +71,7 @@ static void close_device(struct device_plan *b)
 	*b = (struct device_plan){ 0 };
 }
 
-/* A node of the plugin that launches something, or should. */
+/* Returns the next node of the plugin that launches, or should launch, a kernel. */
 static const struct node *next_node(const struct device_plan *b, const struct node *n, const char *plugin)
 {
 	n = n ? n->next : b->plan->first;
@@ -80,7 +80,7 @@ static const struct node *next_node(const struct device_plan *b, const struct no
 	return n;
 }
 
-/* What nobody reads is scratch memory. */
+/* An output that no node reads is scratch memory. */
 static int is_read(const struct hd_program *g, const struct tensor *t)
 {
 	return g->readers[t->id] && g->readers[t->id][0];
@@ -99,7 +99,7 @@ static void wrong(struct outcome *o, const struct node *n, const char *fmt, ...)
 	free(text);
 }
 
-/* The element of a result in which two runs differ, or -1. */
+/* Returns the first element in which a result differs between two runs, or -1. */
 static int64_t differs_at(const struct hd_trial *a, const struct hd_trial *b, uint32_t k)
 {
 	size_t size = (size_t)HD_BITS(a->node->outs[k]->v.dtype) / 8;
@@ -172,7 +172,7 @@ static void run_trial(struct hd_trial *t, struct outcome *o)
 		wrong(o, t->node, "it writes input %d", t->changed);
 }
 
-/* `first` stays for who compares its numbers. */
+/* Runs a node in all ways. `first` is kept, for the comparison of numbers. */
 static void try_node(const struct device_plan *b, const struct node *n, struct hd_trial *first, struct outcome *o)
 {
 	struct hd_trial again[] = {
@@ -199,7 +199,8 @@ static double unit_of(uint32_t dtype)
 	return dtype == HD_DTYPE_BF16 ? 0x1p-8 : 0x1p-24;
 }
 
-/* A result of n terms, each of which has passed some operations: as many units as that, of the largest number there is.  */
+/* Returns a bound on rounding: each of the terms of a result has passed some operations. It is that many units of the
+ * largest result. */
 static double bound_of(const struct hd_trial *t, const struct hd_trial *exact, uint32_t k)
 {
 	const struct node *n = t->node;
@@ -246,7 +247,7 @@ static void compare_numbers(const struct hd_trial *t, const struct hd_trial *exa
 }
 
 /* -- linear ----------------------------------------------------------------------------------------------------- */
-#define LINEAR_BOUND 1e-9 /* of the largest; in double */
+#define LINEAR_BOUND 1e-9 /* relative to the largest result; in double */
 
 static int is_once(const struct node *n, uint32_t i)
 {
@@ -282,7 +283,7 @@ static void compare_sums(const struct hd_trial t[3], uint64_t mixed, struct outc
 	}
 }
 
-/* Whether what a node makes of the same inputs is another thing in another step. */
+/* Tells whether the same inputs give different results in a different step. */
 static int depends_on_step(const struct device_plan *b, const struct node *n)
 {
 	struct hd_trial t[2];
@@ -337,7 +338,8 @@ static void try_linear(const struct device_plan *b, const struct node *n, struct
 }
 
 /* -- habits ----------------------------------------------------------------------------------------------------- */
-/* Each of so many times, after some for what is made once and for small pieces that malloc has ready. */
+/* How often it is repeated. The first FIRST_TIMES do not count: they include one-time allocations, and malloc's own
+ * reserves. */
 enum { TIMES = 10, FIRST_TIMES = 8 };
 
 static void judge_run_memory(const struct device_plan *b, const struct node *n, struct outcome *o)
@@ -357,7 +359,7 @@ static void judge_run_memory(const struct device_plan *b, const struct node *n, 
 		wrong(o, n, "each run keeps %lld bytes more: is something never freed?", (long long)least);
 }
 
-/* All kernels are prepared again.  Less than this may be the plan's own, which has the records too. */
+/* Prepares all kernels again. A growth below this bound may be due to the plan, which keeps the records too. */
 #define LEAST_KEPT 65536
 
 static void judge_prepared_memory(struct device_plan *b, struct outcome *o)
@@ -410,7 +412,7 @@ static void try_nodes(const struct judge *j, const struct device_plan *b, const 
 	}
 }
 
-/* A run on the cpu would be refused, whatever its sizes are. */
+/* Tells whether the plugin can run on the cpu. Otherwise a run there would be refused for any sizes. */
 static int computes_on_cpu(const struct judge *j)
 {
 	const struct hd_kernel_ops *const *k = j->plugin->kernels;

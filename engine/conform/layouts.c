@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The layouts that a plugin is tried in, as INI files. They have a tiny model of each family. The plugin is in them alone,
- * twice, beside the plugins that are found in both orders, and drawn at random.
+ * The layouts in which a plugin is tried, as INI files with a tiny model of each family. The plugin is alone, twice,
+ * before and after each other plugin, and in random hybrids.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -10,16 +10,18 @@
 
 static const char *const family_names[FAMILIES] = { "gpt2", "llama", "mixtral" };
 
-/* Sizes that 2, 4 and mostly 8 divide; a vocabulary that nothing does. */
+/* Lines of [model] for each family, without sizes. */
 static const char *const models[FAMILIES] = {
 	"family = gpt2\n",
 	"family = llama\n",
 	"family = mixtral\nz_loss = 0.001\n",
 };
-/* For layouts with a section of 3 or 6 members. */
+/* For layouts that have a section with 3 or 6 members. */
 #define THIRDS "embed = 24\nheads = 6\nmlp = 24\nvocab = 33\n"
+/* For all others: sizes that 2, 4 and mostly 8 divide. The vocabulary is odd. */
 #define EVEN "embed = 16\nheads = 8\nmlp = 32\nvocab = 33\n"
-/* For kernels alone: nothing that 4 divides, and activations of more elements than a kernel shares out among threads. */
+/* For checks of kernels only: sizes that 4 does not divide, with enough elements for a kernel to share them among
+ * threads. */
 #define ODD "embed = 10\nheads = 5\nmlp = 67\nvocab = 33\n"
 #define TRAIN \
 	"[data]\ntrain = none\n[train]\nseq = %d\nglobal_batch = %lld\nsteps = 1\noptimizer = sgd\nclip = 0\n" \
@@ -34,7 +36,7 @@ static int nbrought(const struct judge *j)
 	return n;
 }
 
-/* Families alone are tried on themselves. */
+/* A plugin with nothing but families is tried on these alone. */
 int families_first(const struct judge *j)
 {
 	return nbrought(j) && !j->plugin->is_strategy ? FAMILIES : 0;
@@ -64,7 +66,7 @@ int64_t layout_batch(const struct layout *l)
 }
 
 #define LIMIT "capacity_factor = 2"
-/* Lines of [model]. */
+/* Returns the lines of [model]. */
 static char *model_without_limit(const struct judge *j, const struct layout *l)
 {
 	long long layers = l->layers ? l->layers : 4;
@@ -141,7 +143,7 @@ static int count_before(const struct layout *l, int i)
 	return n;
 }
 
-/* "key=value key=value" as lines. */
+/* Appends a text "key=value key=value" as lines. */
 void layout_exact(char **keys, const char *text)
 {
 	struct hd_exact_key k;
@@ -208,7 +210,7 @@ char *layout_text(const struct judge *j, const struct layout *l)
 	return text;
 }
 
-/* -- which ------------------------------------------------------------------------------------------- */
+/* -- the fixed layouts --------------------------------------------------------------------------------------------- */
 static struct layout *layout_of(int family, int n, const struct judge_piece *pieces)
 {
 	struct layout *l = hd_alloc(sizeof(*l));
@@ -258,7 +260,7 @@ static const struct hd_option *option_of(const struct hd_strategy_ops *o, uint32
 	return (const void *)((const char *)o->options + (size_t)i * o->option_size);
 }
 
-/* One of "a|b|c"; names of files are not drawn. */
+/* Draws one of "a|b|c"; FILE is not drawn. */
 static void draw_choice(struct layout_drawing *d, const struct hd_option *k, char *to, size_t room)
 {
 	int n = 1, at;
@@ -273,7 +275,7 @@ static void draw_choice(struct layout_drawing *d, const struct hd_option *k, cha
 		snprintf(to, room, "%s = %.*s\n", k->key, (int)strcspn(c, "|"), c);
 }
 
-/* A value of an option that has few. */
+/* Draws a value of an option that has only a few. */
 static void draw_option(struct layout_drawing *d, const struct hd_option *k, char *to, size_t room)
 {
 	long long least, most;
@@ -288,7 +290,7 @@ static void draw_option(struct layout_drawing *d, const struct hd_option *k, cha
 		snprintf(to, room, "%s = %lld\n", k->key, least + below(d, (int)(most - least) + 1));
 }
 
-/* Options that the INI or the plugin has settled stay as they are. */
+/* Tells whether the user's INI or the plugin itself has set the option, so that it must stay. */
 static int settled(const struct judge *j, const char *key)
 {
 	size_t n = strlen(key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The slots over many meshes: sizes that divide and sizes that do not, training, evaluation and generation.  A size is
- * accepted, and then every rank has a program, or refused with a sentence, and twice with the same one.
+ * The slots over many meshes: sizes that divide and sizes that do not, for training, evaluation and generation. Either
+ * a size is accepted, and then every rank has a program; or it is refused with a sentence, the same one both times.
  */
 #include <config.h>
 #include "engine/base/hash.h"
@@ -23,11 +23,11 @@ static const int64_t sizes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 64 }
 
 struct told {
 	int refused;
-	uint64_t hash, recorded; /* of the plan; of the kernels of all programs */
+	uint64_t hash, recorded; /* hash: of the plan; recorded: of the kernels of all programs */
 	char text[sizeof(((struct hd_err *)0)->text)];
 };
 
-/* Every class of ranks has a program, and the ranks' programs meet. */
+/* Checks that each class of ranks has a program, and that the programs of all ranks match. */
 static int programs(struct hd_plan *p, uint64_t *recorded, struct hd_err *err)
 {
 	struct hd_classes c;
@@ -54,7 +54,7 @@ static int programs(struct hd_plan *p, uint64_t *recorded, struct hd_err *err)
 static void plan(const struct judge *j, const char *ini, int role, struct told *t, struct outcome *o)
 {
 	struct hd_plan_options options = {
-		.ranks = 1, .train = !role, .generate = role == 2, .master_dtype = HD_DTYPE_F64 /* as ref computes */
+		.ranks = 1, .train = !role, .generate = role == 2, .master_dtype = HD_DTYPE_F64 /* as on ref */
 	};
 	struct hd_conf *conf = NULL;
 	struct hd_plan *p = NULL;
@@ -77,14 +77,14 @@ static void plan(const struct judge *j, const char *ini, int role, struct told *
 	else if (p && !role)
 		outcome_constant(j, p, o);
 	else if (!p && outcome_refused(j, &err, o))
-		o->verdict = JUDGED_OK; /* with a sentence */
+		o->verdict = JUDGED_OK; /* refused with a sentence */
 	snprintf(t->text, sizeof(t->text), "%s", err.text);
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);
 }
 
-/* In a process of its own, which a launcher seems to have started as rank 1.  What depends on the rank, the process, the time or earlier
- * calls is another there. */
+/* Plans in a separate process that looks as if a launcher had started it as rank 1. A plan that depends on the rank,
+ * the process, the time or earlier calls differs there. */
 static void plan_elsewhere(const struct judge *j, const char *ini, int role, struct told *t, struct outcome *o)
 {
 	struct told *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -112,7 +112,7 @@ static void plan_elsewhere(const struct judge *j, const char *ini, int role, str
 		munmap(shared, sizeof(*shared));
 }
 
-/* The same, and a slot that prints to what is the program's is told of. */
+/* Plans in this process, and reports a slot that prints to the standard output, which belongs to the program. */
 static void plan_quietly(const struct judge *j, const char *ini, int role, struct told *t, struct outcome *o)
 {
 	struct hd_output output;
@@ -155,7 +155,7 @@ static void meshes(struct judge *j, const struct judge_task *t, struct outcome *
 	free(ini);
 }
 
-/* 1: an axis of the plugin's has something to do; 0: none has; -1: the layout is refused. */
+/* Returns 1 if an axis of the plugin shards something, 0 if none does, and -1 if the layout is refused. */
 static int is_busy(const struct judge *j, int family)
 {
 	struct layout *l = layout_alone(family, 2);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A plugin's optimizer.  What it should compute only its author knows, but any optimizer obeys this:
+ * A plugin's optimizer. Only its author knows what it should compute, but every optimizer must obey these rules:
  *
  *   lr      with a rate of 0 no parameter changes; with a small one the loss of the same samples falls
- *   clip    each new value reads the factor of clipping, but of parameters that it freezes: their new value is the old one
- *   scale   a loss of another scale has clipped gradients that are the same, and so are the parameters
+ *   clip    each new value reads the clipping factor, except for frozen parameters, whose new value is the old one
+ *   scale   if the loss is scaled, the clipped gradients are the same, and so are the parameters
  *   decay   a weight decay changes something, or is refused
  *   layout  some steps lead to the same parameters in each layout, also where states are sharded
- *   fp32    from the same gradients, fp32 leads to the parameters that double leads to; in bf16 with fp32 masters too
- *   finite  so are they all
+ *   fp32    from the same gradients, fp32 leads to the same parameters as double; so does bf16 with fp32 masters
+ *   finite  all values stay finite
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -17,17 +17,19 @@
 #include <string.h>
 
 #define STEPS 3
-/* Optimizers divide by sums of squares and take roots, so rounding grows: of the largest change of a step, this much. */
+/* Optimizers divide by sums of squares and take roots, so rounding errors grow. This share of the largest change per
+ * step is allowed. */
 #define TOLERANCE 1e-6
-/* What is smaller, of the largest gradient, may be rounding alone, and an optimizer of signs moves it by as much as others. */
+/* A gradient below this share of the largest one may be pure rounding. An optimizer that uses signs moves such an entry
+ * as much as others. */
 #define NOISE 1e-6
-/* Half of the digits of fp32 are left for what an optimizer divides by and cancels, as serial.c leaves those of double.  A parameter is
- * rounded in each step: some units in the last place are beside that. */
+/* Half of the digits of fp32 are left for cancellation and division in the optimizer, as serial.c leaves half of those
+ * of double. A parameter is also rounded in each step, which costs some units in the last place. */
 #define TOLERANCE_FP32 0x1p-12
 #define UNIT_FP32 0x1p-24
 #define DECAY "0.1"
 
-/* The layout with this optimizer, and gradients that are clipped. */
+/* Returns the layout's INI with this optimizer and clipped gradients. */
 static char *ini_of(const struct judge *j, const struct layout *l, const char *decay)
 {
 	static const char was[] = "optimizer = sgd\nclip = 0\n", none[] = "weight_decay = 0\n";
@@ -77,7 +79,7 @@ static double *values(const struct hd_inprocess *r, const struct tensor *t)
 	return hd_inprocess_whole(r, t, NULL, NULL);
 }
 
-/* Of all parameters, by the plan's tensors; the others are NULL. */
+/* Returns the values of all parameters, indexed by the plan's tensors; entries of other tensors are NULL. */
 static double **all_values(const struct hd_inprocess *r)
 {
 	double **all = hd_alloc((r->plan->ntensors + 1) * sizeof(*all));
@@ -94,7 +96,7 @@ static void free_values(double **all, size_t n)
 	free(all);
 }
 
-/* The largest change of a parameter; of a value that is no number, infinite. */
+/* Returns the largest change of a parameter's element; infinite if one is NaN. */
 static double change_of(const struct tensor *t, const double *a, const double *b)
 {
 	double most = 0;
@@ -107,10 +109,10 @@ static double change_of(const struct tensor *t, const double *a, const double *b
 	return most;
 }
 
-/* -- what lr and clip mean ------------------------------------------------------------------------------------------ */
+/* -- what lr and clip mean ----------------------------------------------------------------------------------------- */
 static int reads(const struct hd_plan *p, const struct tensor *value, const struct tensor *wanted)
 {
-	char *leads = hd_alloc(p->ntensors + 1); /* from `wanted` to here */
+	char *leads = hd_alloc(p->ntensors + 1); /* per tensor: 1 if it depends on `wanted` */
 	int found;
 
 	leads[wanted->id] = 1;
@@ -170,7 +172,7 @@ static double largest_of(const struct hd_inprocess *r, const struct tensor *t)
 	return most;
 }
 
-/* A gradient that is rounding alone (of the biases of keys) need not move anything. */
+/* A gradient that is pure rounding (of the biases of keys) need not change its parameter. */
 static void judge_change(const struct hd_inprocess *r, double **was, struct outcome *o)
 {
 	double scale = 0;
@@ -202,7 +204,7 @@ static void obeys(struct judge *j, const struct judge_task *t, struct outcome *o
 	judge_clip(r, o);
 	if (o->verdict == JUDGED_OK && step(r, 1, 0, o))
 		judge_standstill(r, was, o);
-	hd_inprocess_close(r); /* its states have seen a step */
+	hd_inprocess_close(r); /* its states are those after a step */
 	r = o->verdict == JUDGED_OK ? begin(j, t->layout, o) : NULL;
 	if (r && step(r, 1, 1e-4, o)) {
 		before = hd_inprocess_scalar(r, r->plan->loss, 0);
@@ -221,8 +223,8 @@ static void obeys(struct judge *j, const struct judge_task *t, struct outcome *o
 	hd_inprocess_close(r);
 }
 
-/* -- layouts -------------------------------------------------------------------------------------------------------- */
-/* Entries that had no gradient but rounding, in some step. */
+/* -- layouts ------------------------------------------------------------------------------------------------------- */
+/* Marks entries whose gradient was pure rounding in some step. */
 static void mark_noise(const struct hd_inprocess *one, char **noise)
 {
 	double scale = 0;
@@ -244,10 +246,12 @@ static void mark_noise(const struct hd_inprocess *one, char **noise)
 		}
 }
 
-/* Parameters of two runs.  unit: of each value itself, so much may be rounding beside a tolerance of the largest change. */
+/* How to compare the parameters of two runs. tolerance: share of the largest change. unit: share of each value itself
+ * that rounding may add to that. */
 struct comparing {
 	double tolerance, unit;
-	const char *off; /* "%s: what is wrong if it is off by %.3g, and the largest change is %.3g" in two parts */
+	/* the middle of the message "NAME behind step N ... by %.3g, and the largest change is %.3g" */
+	const char *off;
 };
 
 static void compare(const struct comparing *c, struct hd_inprocess *one, struct hd_inprocess *r, double **was,
@@ -278,7 +282,8 @@ static void compare(const struct comparing *c, struct hd_inprocess *one, struct 
 		}
 }
 
-/* Steps of both, which are closed then.  NULL: one that has not begun.  scale: of r's loss in each step; NULL: as it is. */
+/* Makes steps in both runs, compares their parameters, and closes both. NULL: a run that could not begin. scale: factor
+ * of r's loss per step; NULL: 1. */
 static void both_lead_to(const struct comparing *c, struct hd_inprocess *one, struct hd_inprocess *r,
 			 const double *scale, struct outcome *o)
 {
@@ -312,8 +317,8 @@ static void layouts(struct judge *j, const struct judge_task *t, struct outcome 
 	free(alone);
 }
 
-/* -- clipping and decay, in numbers --------------------------------------------------------------------------------- */
-/* Powers of two, so that gradient x factor is the same number but for the last bit, however the loss is scaled. */
+/* -- clipping and decay, in numbers -------------------------------------------------------------------------------- */
+/* Scales the loss by powers of two, so that gradient x factor is the same number except for the last bit. */
 static void scaled(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	static const struct comparing c = {
@@ -335,7 +340,7 @@ static void decays(struct judge *j, const struct judge_task *t, struct outcome *
 	int planned, differs = 0;
 
 	if (one && hd_inprocess_open(ini, 0, &r, &planned, &err) < 0 && outcome_refused(j, &err, o))
-		o->verdict = JUDGED_OK; /* as it should be, of an optimizer without decay */
+		o->verdict = JUDGED_OK; /* correct for an optimizer without decay */
 	if (r && step(one, 1, 0.01, o) && step(r, 1, 0.01, o)) {
 		for (size_t i = 0; i < one->plan->ntensors; i++) {
 			const struct tensor *p = one->plan->tensors[i];
@@ -357,11 +362,11 @@ static void decays(struct judge *j, const struct judge_task *t, struct outcome *
 	free(ini);
 }
 
-/* -- precision ------------------------------------------------------------------------------------------------------ */
-/* The run in double goes on from the gradients of the other one, so only the optimizer's own arithmetic differs.  They are kept when they
- * are whole: an update may take their memory. */
+/* -- precision ----------------------------------------------------------------------------------------------------- */
+/* In each step the run in double uses the gradients of the other run, so only the optimizer's own arithmetic differs.
+ * Gradients are copied as soon as they are complete, since an update may reuse their memory. */
 struct kept_gradients {
-	double **of; /* by the tensors of the plan that they are kept from */
+	double **of; /* indexed by the tensors of the plan from which they are copied */
 	double norm, factor;
 };
 
@@ -380,7 +385,7 @@ static void keep_gradients(void *ctx, struct hd_inprocess *r, int rank)
 	k->factor = hd_inprocess_scalar(r, p->factor, rank);
 }
 
-struct low_precision { /* a run, and what it had */
+struct low_precision { /* a run and a copy of its gradients */
 	struct hd_inprocess *r;
 	struct kept_gradients kept;
 };
@@ -485,7 +490,7 @@ static void add_beside(struct judge *j, int family, int other, const char *keys)
 	free(text);
 }
 
-/* Options with few values, each at its largest: where states are sharded most. */
+/* Adds layouts in which an option with few values has its largest: that shards states most. */
 static void add_most(struct judge *j, int family, int other)
 {
 	const struct hd_strategy_ops *o = j->others[other]->ops;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A checkpoint of one layout read into another, by the program itself and mpirun. The losses and norms that follow are those of
- * one rank that was never interrupted.
+ * Reads a checkpoint of one layout into another, with the program itself and mpirun. The following losses and gradient
+ * norms must be those of one rank that was never interrupted.
  *
- * AdamW, with eps = 1, so that an error of a gradient makes no larger one of the update. Moments that were lost or put in
- * another order change the loss by a thousandth and more, rounding by a millionth (as engine/against/compare.h bounds it).
+ * The optimizer is AdamW with eps = 1, so that the update does not amplify an error of a gradient. Lost or reordered
+ * moments change the loss by a thousandth or more, and rounding by a millionth (engine/against/compare.h bounds it).
  *
- * Where gradients are members' own, so are moments, and those of one rank are none of them: there it is SGD, and the loss
- * alone.
+ * If each member has gradients of its own, it also has moments of its own, which differ from those of one rank. The
+ * optimizer is then SGD, and only the loss is compared.
  */
 #include <config.h>
 #include "engine/against/compare.h"
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST 2 /* steps before, and then to */
+#define FIRST 2 /* steps before the checkpoint, and in all */
 #define STEPS 4
 
 static int write_file(const char *dir, const char *name, const char *text, struct hd_err *err)
@@ -32,11 +32,11 @@ static int write_file(const char *dir, const char *name, const char *text, struc
 	return rc;
 }
 
-/* The tiny model on text: the keys that a run needs in place of those of a plan. */
+/* Returns the INI of a run of the tiny model on text: it replaces the keys of a plan by those that a run needs. */
 static char *run_ini(const char *optimizer, const char *ini, const char *dir, int steps)
 {
 	const char *vocab = strstr(ini, "vocab = "),
-		   *train = strstr(ini, "micro_batch"); /* and the sections behind it */
+		   *train = strstr(ini, "micro_batch"); /* from here on, including the sections of plugins */
 	int n = (int)(vocab - ini);
 
 	return hd_format("%.*s[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = 8\nglobal_batch = 16\n"
@@ -45,13 +45,13 @@ static char *run_ini(const char *optimizer, const char *ini, const char *dir, in
 			 n, ini, dir, steps, optimizer, train);
 }
 
-/* Its own, where one rank has it too. */
+/* The plugin's own optimizer, if one rank can use it too. */
 static const char *optimizer_of(const struct judge *j, int apart)
 {
 	return apart ? "sgd" : j->plugin->optimizer && !j->axes ? "x" : "adamw\neps = 1";
 }
 
-/* -> ranks of the layout; 0: it is refused.  apart: or NULL */
+/* Returns the number of ranks of the layout, or 0 if it is refused. apart may be NULL. */
 static int64_t ranks_of(const char *ini, int *apart)
 {
 	struct hd_inprocess *r = NULL;
@@ -65,7 +65,7 @@ static int64_t ranks_of(const char *ini, int *apart)
 	return n;
 }
 
-/* What a run says of itself before its first step is no reason. */
+/* Tells whether a line may be a reason. Notes that a run prints before its first step are not. */
 static int is_reason(const char *line)
 {
 	static const char *const notes[] = { "initial weights ", "resumed from " };
@@ -76,7 +76,8 @@ static int is_reason(const char *line)
 	return 1;
 }
 
-/* The first reason that we have printed, not mpirun; or the last that names a plugin or what differs. */
+/* Sets the error to the first reason that heddle printed (not mpirun), or to the last that names a plugin or a
+ * difference. */
 static void say_why(const char *output, int64_t ranks, struct hd_err *err)
 {
 	struct hd_err none = { 0 };
@@ -110,7 +111,7 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 			 set[3] };
 
 	write_file(dir, file, text, err);
-	judge_waits(0); /* its ranks' own watchdog ends it */
+	judge_waits(0); /* a watchdog in each rank ends a run that hangs */
 	if (!err->code && hd_launch_run(ranks, 5, (int)HD_LEN(argv), argv, output))
 		say_why(output, ranks, err);
 	judge_waits(1);
@@ -120,7 +121,7 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 	return err->code;
 }
 
-/* Where a step stands, or -1. */
+/* Returns the index of a step, or -1. */
 static int index_of(const struct hd_losses *x, int step)
 {
 	for (int i = 0; i < x->n; i++)
@@ -187,7 +188,7 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 	int planned, apart = 0;
 
 	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
-	hd_launch_hold(); /* from before there is a directory until it is gone */
+	hd_launch_hold(); /* until the directory is removed */
 	if (!mkdtemp(dir)) {
 		outcome_set(o, JUDGED_SKIPPED, "%s: no such directory can be made: %s", dir, strerror(errno));
 	} else {
@@ -212,7 +213,7 @@ static int accepted(const struct judge *j, const struct layout *l)
 	return yes;
 }
 
-/* From one layout into another, alone or beside another plugin. */
+/* How the second layout differs from the first. */
 enum { LARGER, SMALLER, BESIDE, PAIRS };
 static const char *const pairs[PAIRS] = { "in a larger layout", "in a smaller layout", "beside another plugin" };
 
@@ -229,7 +230,7 @@ static int beside(const struct judge *j, struct layout *b)
 	return found;
 }
 
-/* Both layouts, of the first family that takes them. */
+/* Tries both layouts with the first family that accepts them. */
 static void resume(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	for (int f = families_first(j); f < families_end(j) && (j->axes || t->number == BESIDE); f++) {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A layout against one rank: loss, gradient norm and every gradient, in double. Where the plugin keeps a state, which is read
- * from the second step on, three steps are compared. Their learning rate is 0, so that parameters stay.
+ * Compares a layout with one rank, in double: loss, gradient norm and every gradient. If the plugin keeps a state,
+ * which is read from the second step on, three steps are compared. Their learning rate is 0, so that parameters do not
+ * change.
  *
- * Bounds.  Layouts differ in the order of sums alone.  A sum of n terms is off by at most n u of the sum of their absolute
- * values, u = 2^-53; a gradient has passed sums of layout_terms terms one after another.  It is compared to the largest entry
- * of all gradients: one that is zero but for rounding (a bias of the keys) is made of terms of the size of the others'.
- * What a state brings has passed the plugin's own arithmetic too, which may divide by what is nearly gone. As in serial.c, half
- * of a double's digits is left for that. A mistake in a state is a share of the gradient itself.
+ * Bounds. Layouts differ only in the order of sums. A sum of n terms is off by at most n u times the sum of their
+ * absolute values, u = 2^-53. A gradient has passed sums of layout_terms terms in all. The error is compared with the
+ * largest entry of all gradients. A gradient that is zero up to rounding (a bias of the keys) is a sum of terms as
+ * large as those of others. The value of a state has also passed the plugin's own arithmetic, which may divide by a
+ * number close to zero. As in serial.c, half of the digits of a double is left for that. A mistake in a state changes a
+ * gradient by a share of its size.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -15,7 +17,7 @@
 #include <string.h>
 
 #define UNIT 0x1p-53
-#define STEPS 3 /* where there are states */
+#define STEPS 3 /* steps if the plugin has states */
 #define BOUND_OF_STATES 0x1p-26
 
 static void forget_one(struct judge *j)
@@ -57,7 +59,7 @@ static void worse(struct worst *w, double off, const char *where)
 	snprintf(w->where, sizeof(w->where), "%s", where);
 }
 
-/* As a part of what it should be; both may be 0. */
+/* Returns the relative error; both values may be 0. */
 static double off_by(double got, double want)
 {
 	return got == want ? 0 : fabs(got / want - 1);
@@ -91,13 +93,13 @@ static double largest(struct hd_inprocess *one)
 	return scale;
 }
 
-/* Not finite compares as nothing does. */
+/* NaN compares as false with everything, so it becomes infinity. */
 static double finite_or_infinite(double x)
 {
 	return isnan(x) ? INFINITY : x;
 }
 
-/* In the order of backward: what is wrong in a layer spreads to those before it. */
+/* Compares in the order of backward, because an error in a layer spreads to earlier ones. */
 static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, double bound, struct worst *w)
 {
 	double scale = largest(one);
@@ -126,8 +128,9 @@ static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, 
 	}
 }
 
-/* Members whose gradients are their own agree in their weights alone. The parameters behind a step of SGD, whose lr is 1, are
- * compared to the largest of what moves and of what was there. Both are rounded. */
+/* If members have gradients of their own, only their weights agree. Compares the parameters after a step of SGD with lr
+ * 1. The scale is the largest gradient or the parameter's largest value, whichever is larger, since both are
+ * rounded. */
 static int compare_updated(struct hd_inprocess *one, struct hd_inprocess *r, struct worst *w, struct hd_err *err)
 {
 	double scale = largest(one);
@@ -174,7 +177,7 @@ static void judge_apart(struct judge *j, struct hd_inprocess *one, struct hd_inp
 			"%s behind an update (gradients are members' own here) differs from one rank's by %.3g; rounding "
 			"explains %.3g (%lld sums in double)",
 			w.where, w.off, bound, (long long)layout_terms(r->plan));
-	forget_one(j); /* its weights are others now */
+	forget_one(j); /* its weights have changed */
 }
 
 static int has_states(const struct judge *j, const struct hd_plan *p)
@@ -230,7 +233,7 @@ static void judge_states(struct judge *j, struct hd_inprocess *one, struct hd_in
 	forget_one(j);
 }
 
-/* Behind an update, of what is equal to one rank's but for rounding. */
+/* Checks copies after an update, in a layout that equals one rank up to rounding. */
 static void judge_copies(const struct hd_inprocess *r, struct outcome *o)
 {
 	char *differ = copies_differ(r);
@@ -275,7 +278,7 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 		judge_copies(r, o);
 }
 
-/* -> 1: the layout was refused */
+/* Returns 1 if the layout was refused. */
 static int same_or_refused(struct judge *j, const struct layout *l, struct outcome *o)
 {
 	struct hd_inprocess *r = NULL;
@@ -296,7 +299,8 @@ static int same_or_refused(struct judge *j, const struct layout *l, struct outco
 	return refused;
 }
 
-/* Experts without a limit go with few layouts.  What is refused with them is compared with experts that have one. */
+/* Few layouts allow experts without a capacity. A layout that is refused with them is compared with a capacity
+ * instead. */
 static int same_layout(struct judge *j, const struct layout *l, const char *drawn, struct outcome *o)
 {
 	int refused = same_or_refused(j, l, o);
@@ -324,7 +328,8 @@ static void same(struct judge *j, const struct judge_task *t, struct outcome *o)
 
 #define DRAWS 10
 
-/* Drawn again while it is refused: what divides, and goes with what, only the plugins know. Name and reason are of the last. */
+/* Draws layouts until one is accepted, since only the plugins know what divides and which combinations work. Name and
+ * reason are those of the last. */
 static void same_drawn(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	int refused = 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is approximate against its serial definition (heddle/serial.h): losses and parameters of some steps of SGD.
+ * Compares an approximate plugin with its serial definition (heddle/serial.h): losses and parameters over some steps of
+ * SGD.
  *
- * Bound.  Both sides differ in the order of sums, by layout_terms u, which is some 1e-12 here; what the definition divides by (the
- * length of a column that is nearly gone) makes more of it.  Half of a double's digits is left for that: 2^-26 of the largest
- * change of a parameter.  A mistake in the algorithm is a share of the change itself.
+ * Bound. Both sides differ only in the order of sums, by layout_terms u, which is about 1e-12 here. Divisions in the
+ * definition (by the length of a column that is close to zero) amplify this. Half of the digits of a double is left for
+ * that: 2^-26 of the largest change of a parameter. A mistake in the algorithm is a share of the change itself.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -11,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 2, MOST = 4 }; /* members */
-#define STEPS 5               /* of every = 2, two that agree and one behind them */
+enum { LEAST = 2, MOST = 4 }; /* numbers of members */
+#define STEPS 5               /* with every = 2: two steps that agree, and one after them */
 #define LR 0.25
 #define BOUND 0x1p-26
 
 struct apart {
-	double off, moved; /* moved: the largest change of a parameter since the beginning, by the definition */
+	double off, moved; /* moved: largest change of a parameter since the beginning, by the definition */
 	char where[200];
 };
 
@@ -30,7 +31,7 @@ static void worse(struct apart *a, double off, const char *what, const char *nam
 }
 
 /* -- the layout, and one rank --------------------------------------------------------------------------- */
-/* "PLUGIN key=value ..." as a section. */
+/* Appends "PLUGIN key=value ..." as a section. */
 static void add_beside(char **ini, const char *text)
 {
 	int n = (int)strcspn(text, " ");
@@ -62,7 +63,8 @@ static char *ini_of_layout(const struct judge *j, const struct layout *l)
 	return ini;
 }
 
-/* One rank: by the plugin's own options (`one`), or the share of a member, or, own = 0, without the plugin. */
+/* Opens a run of one rank. own = 1: with the plugin's own options (`one`). own = 0: without the plugin, with the share
+ * of one of `members` members. */
 static int open_one(const struct judge *j, const struct layout *l, const struct hd_plan *like, int own, int64_t members,
 		    struct hd_inprocess **out, struct hd_err *err)
 {
@@ -83,7 +85,7 @@ static void begin_step(struct hd_inprocess *r, int64_t step, double loss_scale)
 	r->run.loss_scale = loss_scale;
 }
 
-/* -- what they have ---------------------------------------------------------------------------------------- */
+/* -- comparing ----------------------------------------------------------------------------------------------------- */
 static int is_param(const struct tensor *t)
 {
 	return !t->v.node && t->v.what == HD_TENSOR_PARAM;
@@ -112,7 +114,7 @@ static void compare_loss(const struct hd_inprocess *r, double want, struct apart
 		worse(a, fabs(hd_inprocess_scalar(r, r->plan->loss, k) / want - 1), "loss", "");
 }
 
-/* -> 1: something is wrong, and said. */
+/* Returns 1 if a step is wrong, and sets the outcome. */
 static int judge_step(const struct apart *a, int64_t step, struct outcome *o)
 {
 	double bound = BOUND * fmax(a->moved, BOUND);
@@ -216,7 +218,7 @@ static void by_update(struct hd_inprocess *r, struct hd_inprocess *alone, struct
 	serial_model_destroy(m);
 }
 
-/* How far parameters are from those of one rank without the plugin, after as many steps. */
+/* Returns how far the parameters are from those of one rank without the plugin, after the same number of steps. */
 static double off_plain(struct hd_inprocess *r, struct hd_inprocess *plain, struct outcome *o)
 {
 	struct apart a = { 0 };
@@ -236,7 +238,7 @@ static double off_plain(struct hd_inprocess *r, struct hd_inprocess *plain, stru
 	return a.off;
 }
 
-/* The same of the layout with so many members, from its beginning; 0 where it is refused. */
+/* Returns the same for the layout with `size` members, from its beginning; 0 if it is refused. */
 static double off_plain_of(const struct judge *j, const struct layout *l, int64_t size, struct outcome *o)
 {
 	struct layout *other = layout_alone(l->family, size);
@@ -260,8 +262,8 @@ static double off_plain_of(const struct judge *j, const struct layout *l, int64_
 	return off;
 }
 
-/* With keys that make it exact, the comparison would say nothing of what is approximate.  With some numbers of members an
- * approximate algorithm may be exact, but not with all. */
+/* Checks that the definition differs from one rank without the plugin. With keys that make the plugin exact, the
+ * comparison would be empty. An approximate algorithm may be exact with some numbers of members, but not with all. */
 static void differs_from_plain(const struct judge *j, const struct layout *l, struct hd_inprocess *r,
 			       struct hd_inprocess *plain, double moved, struct outcome *o)
 {
@@ -316,7 +318,8 @@ static void serial(struct judge *j, const struct judge_task *t, struct outcome *
 }
 
 /* -- without the keys that make it exact ----------------------------------------------------------------- */
-/* All other checks set what makes it exact, so none of them would see that what its users begin with is refused. */
+/* All other checks set the keys that make the plugin exact. So only this one notices that its default settings are
+ * refused. */
 static void as_it_comes(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	char *ini = layout_model_ini(j, t->layout, layout_batch(t->layout), 1);

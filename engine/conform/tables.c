@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the plugin's tables say: beyond what the loader refuses, what would mislead a user.
+ * Checks the plugin's tables for errors that would mislead a user, beyond those for which the loader refuses a plugin.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -33,12 +33,12 @@ static void keys(struct judge *j, const struct judge_task *t, struct outcome *o)
 
 		if (k->key[strspn(k->key, "abcdefghijklmnopqrstuvwxyz0123456789_")])
 			outcome_set(o, JUDGED_WRONG, "option %s: keys have small letters, digits and _", k->key);
-		if (!k->help || !*k->help) /* that it is one line, and no key stands twice, the loader has seen */
+		if (!k->help || !*k->help) /* the loader has checked that it is one line, and that keys are unique */
 			outcome_set(o, JUDGED_WRONG, "option %s: its help is missing", k->key);
 	}
 }
 
-/* Whether an INI could say this; a text of the plugin is checked as what a user writes is. */
+/* Checks lines from the plugin as if a user had written them in an INI. */
 static void try_keys(const struct hd_key_table *table, const char *lines, const char *what, struct outcome *o)
 {
 	char *ini = hd_format("[strategy x]\n%s", lines);
@@ -71,7 +71,7 @@ static void defaults(struct judge *j, const struct judge_task *t, struct outcome
 	}
 }
 
-/* One key after another: those that must be given have no part in this. */
+/* Checks one key at a time, so that a missing mandatory key does not matter. */
 static void try_text(struct judge *j, const char *what, const char *text, struct outcome *o)
 {
 	const struct hd_strategy_ops *s = j->plugin->ops;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is printed: a line of TAP for each check, or all of them as one JSON object at the end.
+ * Prints the results: a line of TAP per check, or one JSON object with all of them at the end.
  */
 #include <config.h>
 #include "engine/base/json.h"
@@ -41,7 +41,7 @@ void tap_result(struct judge *j, FILE *out, const char *name, const struct outco
 	fflush(out);
 }
 
-/* Layouts differ in numbers, and the engine warns of each. */
+/* Compares warnings without their numbers, since the engine warns of each layout. */
 static int is_same(const char *a, const char *b)
 {
 	for (;; a++, b++) {
@@ -75,7 +75,7 @@ void tap_warnings(struct judge *j, FILE *out, char *lines)
 	free(lines);
 }
 
-/* -- what was compared with one rank ---------------------------------------------------------------------- */
+/* -- comparisons with one rank ------------------------------------------------------------------------------------- */
 void tap_compared(struct judge *j, const struct outcome *o)
 {
 	const struct layout *l = &o->layout;
@@ -94,7 +94,7 @@ void tap_compared(struct judge *j, const struct outcome *o)
 	}
 }
 
-/* Families, and the plugins beside which it was: those that were compared, or those that were tried and never were. */
+/* Lists the families and the other plugins that were compared, or those that were tried and never compared. */
 static char *list_compared(const struct judge *j, int compared)
 {
 	char *text = NULL, *beside = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients against central differences of the loss, in double, where the plugin has ops of its own or slot rewrite. Whatever an
- * op computes, its vjp must be its derivative; and what is rewritten must be what is differentiated.
+ * Compares gradients with central differences of the loss, in double, if the plugin has ops of its own or slot rewrite.
+ * The vjp of an op must be the derivative of what it computes, and the rewritten graph must be the one that is
+ * differentiated.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRIES 2 /* of each parameter */
+#define ENTRIES 2 /* entries per parameter */
 
 static struct hd_inprocess *begin(const struct judge *j, const char *ini, struct outcome *o)
 {
@@ -34,7 +35,7 @@ static const struct node *next_of(const struct hd_plan *p, const struct node *n,
 	return n;
 }
 
-/* The plugin's ops in the graph, each once: what can be wrong. */
+/* Lists the plugin's ops in the graph, each once, for the message. */
 static char *ops_of(const struct hd_plan *p, const char *plugin)
 {
 	const struct node *first = next_of(p, p->first, plugin), *same;
@@ -62,7 +63,7 @@ static void nudge_run(void *ctx, int64_t global, int64_t local, int64_t count)
 		u->w[local + u->at - global] += u->by;
 }
 
-/* All copies of one element. */
+/* Changes one element in all its copies. */
 static void nudge(struct hd_inprocess *r, const struct tensor *t, int64_t at, double by)
 {
 	for (int k = 0; k < r->n; k++) {
@@ -73,8 +74,8 @@ static void nudge(struct hd_inprocess *r, const struct tensor *t, int64_t at, do
 	}
 }
 
-/* What gradients are slopes of: a router has those of its auxiliary losses too, which the loss of a step leaves out. Their sums
- * are over tokens, as the loss is. */
+/* Returns the function whose slopes the gradients are. A router also has auxiliary losses, which the loss of a step
+ * leaves out. Their sums are over tokens, like that of the loss. */
 static double objective_of(const struct hd_inprocess *r)
 {
 	const struct hd_plan *p = r->plan;
@@ -102,8 +103,9 @@ static double loss_at(struct hd_inprocess *r, const struct tensor *t, int64_t at
 	return loss;
 }
 
-/* Of (L(x + h) - L(x - h)) / 2h: rounding eps |L| / h, truncation h^2 |L'''| / 6; with h = eps^(1/3) both are eps^(2/3) of the
- * scale of L and of its derivatives, 4e-11.  The factor 300 is for third derivatives and sums of many terms. */
+/* The error of (L(x + h) - L(x - h)) / 2h is eps |L| / h by rounding, and h^2 |L'''| / 6 by truncation. With h =
+ * eps^(1/3) both are eps^(2/3) times the scale of L and of its derivatives, 4e-11. The factor 300 allows for third
+ * derivatives and sums of many terms. */
 static double worst_of(struct hd_inprocess *r, const struct tensor *t, const double *g, double scale, double *want)
 {
 	double h = cbrt(DBL_EPSILON), worst = 0;

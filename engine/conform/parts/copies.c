@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Copies that members have of one slice: the plan says that they are the same, so they must be, bit for bit.
+ * Copies of one slice on several members. The plan says that they are equal, so they must be, bit for bit.
  *
- * Members that add the same terms in another order have sums that differ in the last bits.  Nothing brings them together again:
- * from step to step their weights drift apart.
+ * If members add the same terms in a different order, their sums differ in the last bits. Nothing makes them equal
+ * again, so their weights drift apart from step to step.
  */
 #include <config.h>
 #include "engine/conform/parts/parts.h"
@@ -28,7 +28,8 @@ static void compare_run(void *ctx, int64_t global, int64_t local, int64_t count)
 		}
 }
 
-/* Both ranks are at the same place but for axes along which all have the same; the numbers of a leaf are doubles. */
+/* Compares the slices of two ranks that hold the same part of t, and returns a message, or NULL. Elements are
+ * doubles. */
 static char *compare(const struct hd_inprocess *r, const struct tensor *t, int a, int b)
 {
 	struct copy_pair c = { hd_inprocess_address(r, t, a), hd_inprocess_address(r, t, b), -1, 0, 0 };
@@ -52,7 +53,8 @@ char *copies_differ(const struct hd_inprocess *r)
 		if (t->v.node || t->v.dtype != HD_DTYPE_F64 ||
 		    (t->v.what != HD_TENSOR_PARAM && t->v.what != HD_TENSOR_STATE))
 			continue;
-		for (int k = 1; k < r->n && !found; k++) /* the first that has it is compared with each other one */
+		/* each rank is compared with the first one that has the same slice */
+		for (int k = 1; k < r->n && !found; k++)
 			for (int first = 0; first < k && !found; first++)
 				if (hd_has_same_slice(r->plan, t, first, k)) {
 					found = compare(r, t, first, k);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The first tensor of a layout that is not what one rank has in its place, and the node that made it.
+ * Finds the first tensor of a layout that differs from one rank's, and the node that computed it.
  *
- * Both runs are made again with every result kept.  Of a node that both graphs have had from the beginning, operands and
- * results, put together from all ranks, must be equal.  The first operand that is not was made wrongly on its way here: by its
- * maker, which may be a plugin's.
+ * Both runs are repeated with every result kept. A node that both graphs had from the beginning must have equal
+ * operands and results, assembled from all ranks. If an operand differs, an error arose on its way to the node: in the
+ * node that computed it, perhaps one of a plugin.
  */
 #include <config.h>
 #include "engine/conform/parts/parts.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A node by what it is, and in which place among those that are the same: both graphs have had it from the beginning. */
+/* A node with a key that describes it, and its position among nodes with the same key. Both graphs had such nodes from
+ * the beginning. */
 struct named {
 	char *key;
 	const struct node *node;
@@ -19,8 +20,8 @@ struct named {
 };
 struct operand_pair {
 	struct hd_inprocess *one, *r;
-	const struct node **of; /* by number of a node of r: that of one rank, or NULL */
-	double bound, floor;    /* floor: gradients are compared to this at the least */
+	const struct node **of; /* indexed by nodes of r: the same node of one rank, or NULL */
+	double bound, floor;    /* floor: gradients are compared with at least this magnitude */
 };
 
 static char *key_of(const struct node *n)
@@ -66,7 +67,8 @@ static size_t end_of(const struct named *all, size_t n, size_t from)
 	return to;
 }
 
-/* Where one graph has more of a kind than the other, it is not known which is which: none. */
+/* Pairs the nodes of both graphs by key. If one graph has more nodes with a key than the other, none of them is
+ * paired. */
 static void find_twins(struct operand_pair *p)
 {
 	size_t n, m, i = 0, k = 0;
@@ -95,14 +97,14 @@ static const struct node *twin(const struct operand_pair *p, const struct node *
 
 static int comparable(const struct tensor *a, const struct tensor *b)
 {
-	/* Cross entropy's parts are relative to the largest logit of the rank's own share of the vocabulary. */
+	/* The parts of cross entropy are relative to the largest logit of the rank's own share of the vocabulary. */
 	if (!a->v.node || !b->v.node || N(a->v.node)->is->role == OP_ROLE_XENT)
 		return 0;
 	return a->v.dtype == HD_DTYPE_F64 && b->v.dtype == HD_DTYPE_F64 && a->step == b->step &&
 	       !strcmp(a->spec, b->spec);
 }
 
-/* -> how far apart; 0 where one of them was not seen. */
+/* Returns how far both tensors are apart, relative to the largest element; 0 if one of them was not observed. */
 static double distance(const struct operand_pair *p, const struct tensor *want, const struct tensor *have,
 		       int64_t micro)
 {
@@ -144,7 +146,7 @@ static void name_of(const struct hd_plan *p, const struct node *n, char **text)
 		hd_append(text, ", made by the engine");
 }
 
-/* Its maker, and of what: as far as nodes are in between that one rank does not have. */
+/* Describes the difference: the node that computed t, and the nodes before it that one rank does not have. */
 static char *tell(const struct operand_pair *p, const struct tensor *t, const struct node *reader, int64_t micro,
 		  double off)
 {
@@ -155,7 +157,7 @@ static char *tell(const struct operand_pair *p, const struct tensor *t, const st
 		hd_append(&text, ", in micro-batch %lld", (long long)micro);
 	hd_append(&text, "\nit was made by ");
 	name_of(p->r->plan, N(t->v.node), &text);
-	/* sync itself makes nothing: it is the name of what movements have made */
+	/* sync computes nothing: it only names the result of movements */
 	for (const struct node *n = N(t->v.node); (!twin(p, n) || n->is->role == OP_ROLE_SYNC) && n->v.nin;) {
 		const struct node *from = N(n->ins[0]->v.node);
 

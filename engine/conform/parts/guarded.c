@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory between two pages that may not be touched.
+ * Memory between two pages that cannot be accessed.
  */
 #include <config.h>
 #include "engine/conform/parts/guarded.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a kernel leaves behind beside its results: memory that stays allocated, text on the standard output.
+ * Side effects of a kernel: memory that stays allocated, and text on the standard output.
  */
 #include <config.h>
 #include "engine/conform/parts/habits.h"
@@ -17,7 +17,7 @@ int64_t hd_heap_bytes(void)
 
 	return (int64_t)(m.uordblks + m.hblkhd);
 #else
-	return 0; /* nothing is found */
+	return 0; /* the check then finds nothing */
 #endif
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model that a plugin's serial definition trains.  One rank computes the gradients of all members, one member after another.  The
- * definition computes the new parameters from them.
+ * A model that a plugin's serial definition trains. One rank computes the gradients of all members, one member after
+ * another. The definition computes the new parameters from them.
  */
 #include <config.h>
 #include "engine/conform/parts/parts.h"
@@ -9,7 +9,7 @@
 
 #define MOST_KEPT (INT64_C(1) << 30)
 
-/* What update keeps of a parameter, by name. */
+/* A state that update keeps for a parameter, by name. */
 struct serial_kept {
 	struct serial_kept *next;
 	char *name;
@@ -19,8 +19,8 @@ struct serial_kept {
 
 struct serial_served {
 	struct serial_param p;
-	const struct tensor *t;        /* of `alone` */
-	double **weights, **gradients; /* by member */
+	const struct tensor *t;        /* a tensor of `alone` */
+	double **weights, **gradients; /* per member */
 	struct serial_kept *kept;
 };
 
@@ -34,7 +34,7 @@ struct serial_model {
 	size_t n;
 };
 
-/* What an update is given: it finds its way back by the first member. */
+/* The argument of update. view must be first: state and initial get its address. */
 struct serial_call {
 	struct hd_serial view;
 	struct serial_model *m;
@@ -51,7 +51,7 @@ static double *state(const struct hd_serial *s, const char *name, int64_t n)
 		k = k->next;
 	if (k || !name || n <= 0 || n > MOST_KEPT)
 		return k && name && k->n == n ? k->x : NULL;
-	x = calloc((size_t)n, sizeof(*x)); /* as many as a plugin likes: there may be no memory for them */
+	x = calloc((size_t)n, sizeof(*x)); /* the plugin chooses n, so memory may be short */
 	if (!x)
 		return NULL;
 	k = hd_alloc(sizeof(*k));
@@ -59,7 +59,8 @@ static double *state(const struct hd_serial *s, const char *name, int64_t n)
 	return (of->kept = k)->x;
 }
 
-/* SECTION.name.PARAMETER, or SECTION.name. where the state is like no parameter; the section is x. */
+/* Tells whether full is SECTION.name.PARAMETER, or SECTION.name. for a state that is like no parameter. The section is
+ * x. */
 static int is_named(const char *full, const char *name, const char *param)
 {
 	size_t n = strlen(name);
@@ -152,7 +153,7 @@ const struct serial_param *serial_model_param(const struct serial_model *m, size
 	return i < m->n ? &m->all[i].p : NULL;
 }
 
-/* The gradients of one member's samples, computed with its weights. */
+/* Computes the gradients of one member's samples, with the member's weights. */
 static int compute(struct serial_model *m, int64_t member, double *loss, struct hd_err *err)
 {
 	m->alone->members = m->members;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One node of a plugin on memory of its own.  Inputs are numbers that bf16 can hold, so each precision has the same ones.
- * Indices are 0, which each dim has.
+ * Runs one node of a plugin on memory of its own. Inputs are numbers that bf16 can represent, so all precisions get the
+ * same ones. Indices are 0, which is valid in every dim.
  */
 #include <config.h>
 #include "engine/conform/parts/trial.h"
@@ -67,7 +67,7 @@ static void fill(const struct hd_trial *trial, char *at, uint32_t which)
 				   (mix == HD_MIX_FIRST ? 0 : number_of(11 + HD_MAX_INS + which, i)));
 }
 
-/* Two inputs may be one tensor. */
+/* Returns the first input that is the same tensor as input i. */
 static uint32_t first_of(const struct node *n, uint32_t i)
 {
 	uint32_t k = 0;
@@ -104,10 +104,10 @@ static char *address_of(const struct hd_trial *t, const struct tensor *x)
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (n->ins[i] == x)
 			return t->in[first_of(n, i)].at;
-	return NULL; /* the recorder refuses others */
+	return NULL; /* the recorder refuses other tensors */
 }
 
-/* What a kernel reads of scratch that it has not written is what another kernel left there. */
+/* Fills the scratch memory with the fill byte, as another kernel would leave something there. */
 static void fill_scratch(const struct hd_trial *t, const struct launch *l)
 {
 	int64_t bytes = l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_takes(&l->prep).scratch : 0;
@@ -130,7 +130,7 @@ static int run_launch(const struct hd_trial *t, const struct launch *l, struct h
 	return l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_failed(&l->prep, err) : HD_OK;
 }
 
-/* Results that stand in place of an input are moved to where results are looked for. */
+/* Copies results that are stored in place of an input to where they are expected. */
 static void collect(struct hd_trial *t)
 {
 	for (uint32_t k = 0; k < t->node->v.nout && t->in_place; k++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/conform/parts/trial.h - one node of a plugin, its launches run on memory of their own.
+ * engine/conform/parts/trial.h - one node of a plugin, whose launches run on memory of their own.
  */
 #ifndef HD_ENGINE_CONFORM_TRIAL_H
 #define HD_ENGINE_CONFORM_TRIAL_H
@@ -10,22 +10,22 @@ struct hd_trial {
 	const struct hd_program *program;
 	const struct node *node;
 	enum hd_guard guard;
-	int fill;       /* the byte that results and scratch are full of before the node runs */
-	int threads;    /* that the program's kernels were told, for messages; 0: 1 */
-	uint64_t mixed; /* these inputs are others: */
-	enum { HD_MIX_FIRST, HD_MIX_SECOND, HD_MIX_SUM } mix; /* ... and their sum with the first ones */
-	int later;                                            /* in the step behind */
-	int in_place; /* results stand where the op says that they may (hd_op.inplace) */
+	int fill;       /* the byte with which results and scratch are filled before the node runs */
+	int threads;    /* number of threads given to the program's kernels, for messages; 0: 1 */
+	uint64_t mixed; /* bit i: input i gets the numbers that `mix` names; other inputs get the first ones */
+	enum { HD_MIX_FIRST, HD_MIX_SECOND, HD_MIX_SUM } mix; /* a first and a second set of numbers, and their sum */
+	int later;                                            /* 1: run in step 2, else in step 1 */
+	int in_place; /* results are stored where the op allows it (hd_op.inplace) */
 	struct hd_guarded in[HD_MAX_INS], out[HD_MAX_OUTS];
-	int changed; /* the first input that the node writes although no result stands there; -1: none */
+	int changed; /* the first input that the node wrote although no result is stored there; -1: none */
 };
 
-/* t->program to t->in_place are set.  -> 0, or the error of a kernel. */
+/* Runs the node. The fields from program to in_place must be set. Returns 0, or the error of a kernel. */
 int hd_trial_run(struct hd_trial *t, struct hd_err *err);
 void hd_trial_release(struct hd_trial *t);
-/* The input whose place a result may take, or -1. */
+/* Returns the input in whose place a result may be stored, or -1. */
 int hd_trial_place(const struct node *n, uint32_t out);
-/* Element i of an operand as a number. */
+/* Returns element i of an operand as a number. */
 double hd_trial_number(const struct tensor *t, const char *at, int64_t i);
 
 #endif
