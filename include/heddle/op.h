@@ -46,7 +46,7 @@ enum {                  /* flags of an op */
 
 struct hd_op { /* static const data */
 	size_t size;
-	const char *name; /* mandatory; messages call an op of a plugin plugin.name */
+	const char *name; /* mandatory; an op of a plugin is shown as plugin.name */
 	const char *kind; /* the kind that rules can be limited to; NULL: name */
 	/* Dims that may not be sharded, NULL-terminated; NULL: all may be sharded. If a dim is sharded and no output
 	 * has it, the output is a partial sum. So an op must list every dim over which it does anything other than
