@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/check.h - what `prepare` of every kernel checks, with texts that name the kernel, the
- * operand and both sides.
+ * kernels/check.h - the checks that `prepare` of every kernel makes. Their messages name the kernel, the operand and
+ * both sides.
  *
  *	static inline int hd_prepare_norm(const struct hd_check *c, struct hd_prep *p)
  *	{
@@ -21,7 +21,7 @@ struct hd_check {
 	uint32_t real; /* dtype of float operands on this device */
 	const struct hd_kernel_desc *d;
 	struct hd_err *err;
-	uint32_t also; /* a dtype that counts as `real` too, or 0 */
+	uint32_t also; /* a second dtype that is accepted where `real` is needed, or 0 */
 };
 
 /* Defines a kernel's prepare as one expression of c and p. */
@@ -32,7 +32,7 @@ struct hd_check {
 		return expr; \
 	}
 
-/* "input 2" or "output 0", from where v stands in the descriptor. */
+/* Returns "input 2" or "output 0", depending on where v stands in the descriptor. */
 static inline const char *hd_check_operand(const struct hd_check *c, const struct hd_view *v, char text[32])
 {
 	if (c->d->nin && v >= c->d->in && v < c->d->in + c->d->nin)
@@ -42,7 +42,7 @@ static inline const char *hd_check_operand(const struct hd_check *c, const struc
 	return text;
 }
 
-/* "(batch 4, seq 256)" of the dims from..to-1 */
+/* Returns "(batch 4, seq 256)" for the dims from..to-1. */
 static inline const char *hd_check_shape(const struct hd_view *v, uint32_t from, uint32_t to, char text[256])
 {
 	size_t at = 1;
@@ -82,8 +82,8 @@ static inline int hd_check_dtype(const struct hd_check *c, const struct hd_view 
 			  hd_check_operand(c, v, who), hd_dtype_name(v->dtype), hd_dtype_name(need));
 }
 
-/* One letter an operand: r the device's float, i HD_DTYPE_I32, d HD_DTYPE_F64, l a low copy, * any.  The
- * last letter repeats. */
+/* Checks dtypes against one letter per operand: r the device's float, i HD_DTYPE_I32, d HD_DTYPE_F64, l a copy in
+ * lower precision, * any. The last letter repeats. */
 static inline int hd_check_dtypes(const struct hd_check *c, const char *ins, const char *outs)
 {
 	for (uint32_t i = 0; i < c->d->nin; i++) {
@@ -97,7 +97,7 @@ static inline int hd_check_dtypes(const struct hd_check *c, const char *ins, con
 	return 0;
 }
 
-/* v has exactly the dims from..to-1 of `of`, with the same local sizes. */
+/* Checks that v has exactly the dims from..to-1 of `of`, with the same local sizes. */
 static inline int hd_check_part(const struct hd_check *c, const struct hd_view *v, const struct hd_view *of,
 				uint32_t from, uint32_t to)
 {
@@ -118,7 +118,7 @@ static inline int hd_check_same(const struct hd_check *c, const struct hd_view *
 	return hd_check_part(c, v, of, 0, of->ndim);
 }
 
-/* All inputs and outputs have the dims of input 0. */
+/* Checks that all inputs and outputs have the dims of input 0. */
 static inline int hd_check_all_same(const struct hd_check *c)
 {
 	for (uint32_t i = 1; i < c->d->nin; i++)
@@ -143,7 +143,7 @@ static inline int hd_check_scalar(const struct hd_check *c, const struct hd_view
 	return hd_check_ndim(c, v, 0, 0);
 }
 
-/* Dim i of v is the whole dim: not cut, not padded. */
+/* Checks that this rank has dim i of v completely: it is neither cut nor padded. */
 static inline int hd_check_whole(const struct hd_check *c, const struct hd_view *v, uint32_t i)
 {
 	char who[32];
@@ -162,7 +162,7 @@ static inline int hd_check_range(const struct hd_check *c, const char *what, dou
 	return hd_err_set(c->err, HD_EINVAL, "%s: %s is %g, it must be from %g to %g", c->kernel, what, v, low, high);
 }
 
-/* Elements of the dims from..to-1 */
+/* Returns the number of elements in the dims from..to-1. */
 static inline int64_t hd_check_count(const struct hd_view *v, uint32_t from, uint32_t to)
 {
 	int64_t n = 1;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/dropout_key.h - which elements dropout keeps: the same on every device and in every
- * layout.
+ * kernels/dropout_key.h - which elements dropout keeps: the same on every device and in every layout.
  */
 #ifndef HD_KERNELS_DROPOUT_KEY_H
 #define HD_KERNELS_DROPOUT_KEY_H
 #include "engine/base/rng.h"
 
-/* The step is mixed before it meets the site, so that (site, step) and (step, site) are
- * different keys. */
+/* The step is hashed before it is combined with the site, so that (site, step) and (step, site) give different keys. */
 static inline uint64_t hd_dropout_key(uint64_t seed, int64_t step, uint64_t site)
 {
 	return hd_key(seed, "dropout", hd_hash64((uint64_t)step) ^ site);
@@ -18,8 +16,8 @@ static inline int hd_dropout_keeps(uint64_t key, uint64_t index, double p)
 	return hd_random_uniform(key, index) >= p;
 }
 
-/* The same for vector loops, which a call would stop: hd_random_bits written out, and uniform
- * >= p in integers, which is exact because p * 2^53 is.  All bits set where the element is
+/* The same test for vector loops, which a call would prevent. hd_random_bits is written out, and uniform >= p is
+ * compared in integers. That is exact because p * 2^53 is. hd_dropout_mask() returns all bits set where the element is
  * dropped, else 0. */
 static inline uint64_t hd_dropout_limit(double p)
 {
