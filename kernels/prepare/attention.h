@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/attention.h - checks of attention and its backward, and what their operands are; shared by all devices.
+ * kernels/prepare/attention.h - checks of attention and its backward, and a description of their operands; shared by
+ * all devices.
  *
- * Inputs q, k, v (backward: and o, lse, do), outputs o, lse (backward: dq, dk, dv).  A score is s = scale q k, and with
- * softcap = c it is c tanh(s / c).  causal: a query sees no key behind it; window = w: of the others the last w, its own included.
- * later = n: the queries stand n tokens further behind in the sequence than their place says, as those of keys that came from
- * another rank.
+ * Inputs are q, k, v (backward: also o, lse, do), outputs o, lse (backward: dq, dk, dv). A score is s = scale q k, and
+ * with softcap = c it becomes c tanh(s / c). causal: a query sees no later key. window = w: of the others it sees the
+ * last w, including its own. later = n: the queries are n tokens later in the sequence than their place says, as with
+ * keys from another rank.
  */
 #ifndef HD_KERNELS_PREPARE_ATTENTION_H
 #define HD_KERNELS_PREPARE_ATTENTION_H
@@ -16,13 +17,13 @@ struct hd_attention {
 	int64_t batch, seq, keys, heads, kv_heads, dim;
 	int64_t q0, k0, head0, kv0;        /* global index of the first query, key, head, kv head */
 	int64_t group;                     /* heads of the whole dim that read one kv head */
-	int64_t window;                    /* keys that a query sees at most; 0: all before it */
+	int64_t window;                    /* most keys that a query sees, with a causal mask; 0: no limit */
 	int32_t causal, low;               /* low: all but lse is bf16 */
 	float scale, softcap;              /* softcap 0: none */
 	double exact_scale, exact_softcap; /* for the reference */
 };
 
-/* lse is of the device's own precision, whatever the others are of. */
+/* Checks dtypes. lse has the device's own precision, whatever that of the other operands. */
 static inline int hd_attention_dtypes(const struct hd_kernel_desc *d, const char *device, uint32_t real,
 				      struct hd_err *err)
 {
@@ -90,8 +91,8 @@ static inline int hd_attention_mask(const struct hd_attention *t, struct hd_err 
 	return 0;
 }
 
-/* Of two pieces of a sequence, the second later than the first: what is before a token in memory is before it in the sequence.
- * So a causal mask is that of the local index, if keys and queries are of the same tokens. */
+/* Handles a rank that has two pieces of a sequence, the second later than the first. The order in memory is that in
+ * the sequence. So a causal mask can use local indices, if keys and queries are of the same tokens. */
 static inline int hd_attention_order(const struct hd_view *q, const struct hd_view *k, struct hd_attention *t,
 				     struct hd_err *err)
 {
@@ -114,7 +115,7 @@ static inline int hd_attention_order(const struct hd_view *q, const struct hd_vi
 	return 0;
 }
 
-/* real: the dtype of q, k, v or, where they are bf16, of lse alone. */
+/* Checks the operands, and describes them in t. real: the dtype of q, k and v, or of lse alone where they are bf16. */
 static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backward, const char *device, uint32_t real,
 				       struct hd_attention *t, struct hd_err *err)
 {
@@ -135,14 +136,15 @@ static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backw
 	return 0;
 }
 
-/* -- attention_cached: inputs q, k, v (batch, seq, heads, head_dim), caches of k and v (batch, past, kv_heads, head_dim), positions
- * (batch, seq); output o.  The new keys and values are put into the caches, which it changes, at their positions, and each query
- * sees of them and of what was there what the causal mask lets it.  The tokens of a sequence have positions that follow each
- * other; those before them that have a negative one are none: they are not kept, and their result is 0.
+/* -- attention_cached: inputs q, k, v (batch, seq, heads, head_dim), caches of k and v (batch, past, kv_heads,
+ * head_dim), positions (batch, seq); output o. The kernel writes the new keys and values into the caches, at their
+ * positions. Each query sees what the causal mask allows of the new and the cached keys. The tokens of a sequence have
+ * consecutive positions. Tokens before them with a negative position are padding: they are not stored, and their
+ * result is 0.
  *
- * With a window the caches are rings, of `window` positions or more: position p is at p mod past.  What a run computes may be longer
- * than the ring, so there queries read the new keys where they came in, the ring is of the runs before, and it is filled when
- * all have read it. */
+ * With a window the caches are rings of `window` positions or more: position p is stored at p mod past. A run may
+ * compute more tokens than a ring holds. So queries read the new keys from the inputs, and the ring contains those of
+ * earlier runs. It is filled after all queries have read it. */
 struct hd_cached {
 	struct hd_attention t;
 	int64_t past;
@@ -181,20 +183,20 @@ static inline int hd_prepare_cached(const struct hd_kernel_desc *d, const char *
 	hd_attention_set(&c->t, q, k, d->attr);
 	HD_TRY(hd_attention_mask(&c->t, err));
 	c->past = cache->n[1];
-	if (c->t.window > c->past) /* then nothing goes round, and all is seen */
+	if (c->t.window > c->past) /* then no position wraps around, and all keys are seen */
 		c->t.window = c->past;
 	if (!c->t.causal)
 		return hd_err_set(err, HD_ENOTSUP, "attention_cached: only causal attention can be cached");
 	return 0;
 }
 
-/* Of a query at `position`: the first key that it sees. */
+/* Returns the first key that a query at `position` sees. */
 static inline int64_t hd_cached_first(const struct hd_cached *c, int64_t position)
 {
 	return c->t.window && position >= c->t.window ? position - c->t.window + 1 : 0;
 }
 
-/* Whether the token in column s, at `position`, is kept; last: the position of the last column. */
+/* Returns whether the token at `position` is stored in the cache. last: the position of its sequence's last column. */
 static inline int hd_cached_keeps(const struct hd_cached *c, int64_t position, int64_t last)
 {
 	return position >= 0 && (c->t.window ? position + c->past > last : position < c->past);

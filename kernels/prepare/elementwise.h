@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/elementwise.h - checks of the kernels that treat every element alike; shared
- * by all devices.
+ * kernels/prepare/elementwise.h - checks of the kernels that treat every element alike; shared by all devices.
  */
 #ifndef HD_KERNELS_PREPARE_ELEMENTWISE_H
 #define HD_KERNELS_PREPARE_ELEMENTWISE_H
 #include <stdlib.h>
 #include "kernels/check.h"
 
-/* All operands have the same dims.  n[0]: elements. */
+/* Checks a kernel whose operands all have the same dims. n[0]: elements. */
 static inline int hd_prepare_alike(const struct hd_check *c, struct hd_prep *p, uint32_t nin, uint32_t nout)
 {
 	HD_TRY(hd_check_counts(c, nin, nin, nout, nout));
@@ -17,8 +16,8 @@ static inline int hd_prepare_alike(const struct hd_check *c, struct hd_prep *p, 
 	return 0;
 }
 
-/* A gradient of the dims of input 0, and with a second output its sums: by columns, which are the last dims.  n[0]: elements,
- * n[1]: of a row; 0: no sums. */
+/* Checks a gradient with the dims of input 0. A second output has its column sums, where the columns are the last
+ * dims. n[0]: elements; n[1]: elements of a row, or 0 without sums. */
 static inline int hd_prepare_slope_d(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *x = &c->d->in[0], *sums = &c->d->out[1];
@@ -36,7 +35,7 @@ static inline int hd_prepare_slope_d(const struct hd_check *c, struct hd_prep *p
 	return hd_check_part(c, sums, x, x->ndim - sums->ndim, x->ndim);
 }
 
-/* The gate of swiglu: silu(a) b; gelu=1: gelu(a) b with gelu by tanh; gelu=2: by erf.  n[1]: which */
+/* The gate of swiglu, in n[1]: silu(a) b by default; gelu(a) b with gelu=1 by tanh, with gelu=2 by erf. */
 enum { HD_GATE_SILU, HD_GATE_GELU_TANH, HD_GATE_GELU_ERF };
 
 static inline int hd_prepare_gate(const struct hd_check *c, struct hd_prep *p, uint32_t nin, uint32_t nout)
@@ -71,7 +70,7 @@ static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)
 static inline int hd_prepare_fill(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 0, 1, 1, 1));
-	if (c->d->out[0].dtype != HD_DTYPE_F64) /* sums are wide on every device */
+	if (c->d->out[0].dtype != HD_DTYPE_F64) /* sums are double on every device */
 		HD_TRY(hd_check_dtypes(c, "*", "r"));
 	p->n[0] = hd_view_count(&c->d->out[0]);
 	p->n[1] = hd_attr_num(c->d->attr, "loss_scale", 0) != 0;
@@ -80,7 +79,7 @@ static inline int hd_prepare_fill(const struct hd_check *c, struct hd_prep *p)
 	return 0;
 }
 
-enum { /* p->n of copy, in bytes */
+enum { /* indices into p->n of copy; all but HD_COPY_RUNS are in bytes */
        HD_COPY_RUNS,
        HD_COPY_RUN,
        HD_COPY_SRC,
@@ -89,7 +88,7 @@ enum { /* p->n of copy, in bytes */
        HD_COPY_DST_STEP,
 };
 
-/* Piece i covers [first + i*step, first + i*step + run) of n elements. */
+/* Checks that n elements contain all pieces; piece i covers [first + i*step, first + i*step + run). */
 static inline int hd_check_pieces(const struct hd_check *c, const char *what, int64_t n, int64_t runs, int64_t run,
 				  int64_t first, int64_t step)
 {

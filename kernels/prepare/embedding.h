@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/embedding.h - checks of embedding, position, rope and dropout; shared by all
- * devices.
+ * kernels/prepare/embedding.h - checks of embedding, position, rope and dropout; shared by all devices.
  */
 #ifndef HD_KERNELS_PREPARE_EMBEDDING_H
 #define HD_KERNELS_PREPARE_EMBEDDING_H
 #include <stdlib.h>
 #include "kernels/check.h"
 
-/* p->n: ids, columns, rows of the table here, global index of its first row. */
+/* p->n: 0 ids, 1 columns, 2 rows of the table on this rank, 3 global index of its first row. */
 static inline int hd_prepare_table(const struct hd_check *c, struct hd_prep *p, const struct hd_view *ids,
 				   const struct hd_view *w, const struct hd_view *x)
 {
@@ -40,8 +39,8 @@ static inline int hd_prepare_embedding_dw(const struct hd_check *c, struct hd_pr
 	return hd_prepare_table(c, p, &c->d->in[0], &c->d->out[0], &c->d->in[1]);
 }
 
-/* x (..., seq, embed) and w (position, embed).  p->n: outer, seq, columns, rows of w here, row of w of seq index 0; from seq
- * index n[5] on n[6] rows further. */
+/* x (..., seq, embed) and w (position, embed). p->n: 0 outer, 1 seq, 2 columns, 3 rows of w on this rank, 4 row of w
+ * for seq index 0. From seq index n[5] on, rows are n[6] further. */
 static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
 				       const struct hd_view *w)
 {
@@ -63,13 +62,13 @@ static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep 
 	return 0;
 }
 
-/* The row of w of a seq index. */
+/* Returns the row of w for a seq index. */
 static inline int64_t hd_position_row(const struct hd_prep *p, int64_t s)
 {
 	return p->n[4] + s + (s >= p->n[5] ? p->n[6] : 0);
 }
 
-/* The seq index of a row of w, or -1. */
+/* Returns the seq index for a row of w, or -1. */
 static inline int64_t hd_position_of(const struct hd_prep *p, int64_t row)
 {
 	int64_t s = row - p->n[4];
@@ -99,9 +98,10 @@ static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_pre
 	return hd_prepare_positions(c, p, &c->d->in[0], &c->d->out[0]);
 }
 
-/* p->n: 0 rows, 1 columns, 2 stride of batch in the whole tensor, 3 site, 4 ndim, 5.. extents
- * of the rows' dims (7 at most), 12: index of row 0 but for sample0.  State: whole strides of
- * which of them is of two pieces (-1: none), where the second begins, and what is between. */
+/* p->n: 0 rows, 1 columns, 2 stride of batch in the whole tensor, 3 site, 4 number of the rows' dims, 5.. their
+ * extents (7 at most), 12 index of row 0 but for sample0. The state is HD_MAX_DIMS strides in the whole tensor, and
+ * three numbers after them. These are the dim that has two pieces (-1: none), the index where the second piece begins,
+ * and the elements between the two. */
 static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *x = &c->d->in[0];
@@ -139,7 +139,7 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 	return 0;
 }
 
-/* Global index of the first element of a row.  The elements of a row are neighbours. */
+/* Returns the global index of the first element of a row. The elements of a row are contiguous. */
 static inline uint64_t hd_dropout_index(const struct hd_prep *p, int64_t row, int64_t sample0)
 {
 	const int64_t *strides = (const int64_t *)p->state, *two = strides + HD_MAX_DIMS;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/experts.h - checks of route, dispatch and combine, and where a token's slot is; shared by all devices.
+ * kernels/prepare/experts.h - checks of route, dispatch and combine, and the place of a token's slot; shared by all
+ * devices.
  */
 #ifndef HD_KERNELS_PREPARE_EXPERTS_H
 #define HD_KERNELS_PREPARE_EXPERTS_H
 #include <stdlib.h>
 #include "kernels/check.h"
 
-/* p->n of route and route_d: 0 samples, 1 seq, 2 experts, 3 choices of a token, 4 group (tokens that share a capacity), 5
- * capacity of an expert in a group, 6 aux_group (tokens over which the auxiliary loss is computed), 7 only first choices count in it, 8 gates
- * are normalised, 9 random second choice, 10 site, 11 global index of sample 0 but for hd_run.sample0, 12 rows are counted,
- * 13 groups of experts where scores are sigmoids (0: a softmax).  Types stand in n[14], n[15].
+/* p->n of route and route_d:
+ *	0 samples, 1 seq, 2 experts, 3 choices of a token, 4 group (tokens that share a capacity),
+ *	5 capacity of an expert in a group, 6 aux_group (tokens over which the auxiliary loss is computed),
+ *	7 only first choices count in it, 8 gates are normalized, 9 random second choice, 10 site,
+ *	11 global index of sample 0 but for hd_run.sample0, 12 rows are counted,
+ *	13 groups of experts where scores are sigmoids (0: a softmax); 14, 15 are the dtypes
  * p->f: weights of the auxiliary loss and of the z loss, factor of the gates, groups that a token may choose from. */
 #define HD_ROUTE_MAX_GROUPS 64
 
@@ -86,7 +89,7 @@ static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 	return 0;
 }
 
-/* bias, sums of route -> the new bias */
+/* Checks route_bias: inputs are bias and the sums of route, the output is the new bias. */
 static inline int hd_prepare_route_bias(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));
@@ -109,7 +112,8 @@ static inline int hd_prepare_route_d(const struct hd_check *c, struct hd_prep *p
 	return hd_prepare_routing(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
 }
 
-/* Rows that are counted: d is as many rows as there are at most; how many each expert has of each sample, counts says. */
+/* Checks counted rows. d has room for the most rows possible. counts says how many rows each expert has of each
+ * sample. */
 static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
 				  const struct hd_view *slots, const struct hd_view *counts, const struct hd_view *d)
 {
@@ -133,10 +137,11 @@ static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, c
 	return 0;
 }
 
-/* p->n of dispatch and combine: 0 samples, 1 seq, 2 choices, 3 columns, 4 experts, 5 slots of a sample, 6 group, 7 capacity,
- * 8 there are gates, 9 rows are counted: their numbers (expert, sample) are the last input, 10 its index.
- * State, filled by a run: for every row of d the choice (token * choices + choice) that it is of, or -1; of rows that are
- * counted: where those of each (expert, sample) begin. */
+/* p->n of dispatch and combine:
+ *	0 samples, 1 seq, 2 choices, 3 columns, 4 experts, 5 slots of a sample, 6 group, 7 capacity, 8 there are gates,
+ *	9 rows are counted: their counts (expert, sample) are the last input, 10 its index
+ * A run fills the state. It contains, for every row of d, the choice (token * choices + choice) that the row belongs
+ * to, or -1. With counted rows, it contains where those of each (expert, sample) begin. */
 static inline int hd_prepare_slots(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
 				   const struct hd_view *slots, const struct hd_view *d)
 {
@@ -203,7 +208,7 @@ static inline int hd_prepare_combine_dg(const struct hd_check *c, struct hd_prep
 	return hd_prepare_slots(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
 }
 
-/* Where the rows of each (expert, sample) begin, in a run of rows that are counted. */
+/* Computes where the rows of each (expert, sample) begin, if rows are counted. */
 static inline void hd_slot_rows(const struct hd_prep *p, void *const *in)
 {
 	const int32_t *counts = p->n[9] ? (const int32_t *)in[p->n[10]] : NULL;
@@ -215,7 +220,7 @@ static inline void hd_slot_rows(const struct hd_prep *p, void *const *in)
 	}
 }
 
-/* The row of d of sample b's token t, whose slot is not negative. */
+/* Returns the row of d for token t of sample b, whose slot is not negative. */
 static inline int64_t hd_slot_row(const struct hd_prep *p, int64_t b, int64_t t, int32_t slot)
 {
 	int64_t e = slot / p->n[7], at = slot % p->n[7], many = p->n[6] / p->n[1];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/grouped.h - checks of grouped; shared by all devices.
  *
- * p->n: 0 experts here, 1 samples (numbers of one expert), 2 columns of a, 3 columns of the other operand that has rows (c, or
- * b where c are the experts' weights), 4 c are weights, 5 weights are (columns of 3, columns of 2) and not the other way
- * round, 6 index of the input that is added or 0, 7 index of the numbers.
+ * p->n:	0 experts here, 1 samples (counts of one expert), 2 columns of a,
+ *	3 columns of the other operand with rows (c, or b where c is the experts' weights), 4 c is weights,
+ *	5 weights are (columns of 3, columns of 2) and not the other way round,
+ *	6 index of the input that is added or 0, 7 index of the counts
  */
 #ifndef HD_KERNELS_PREPARE_GROUPED_H
 #define HD_KERNELS_PREPARE_GROUPED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/index.h - checks of topk, gather and scatter; shared by all devices.
+ * kernels/prepare/index.h - checks of largest, take and put (top-k, gather and scatter); shared by all devices.
  *
- * All operands are (outer, n, inner) with one dim of n entries of x and one of k entries in its place in the other operands.
+ * All operands are (outer, n, inner). x has n entries along one dim, where the other operands have k entries.
  */
 #ifndef HD_KERNELS_PREPARE_INDEX_H
 #define HD_KERNELS_PREPARE_INDEX_H
@@ -9,7 +9,7 @@
 
 enum { HD_INDEX_OUTER, HD_INDEX_N, HD_INDEX_INNER, HD_INDEX_K, HD_INDEX_FLAG };
 
-/* few: like many, but for the dim `at`.  p->n as above. */
+/* few: like many, except for dim `at`. p->n is indexed by HD_INDEX_OUTER, ... */
 static inline int hd_prepare_index(const struct hd_check *c, struct hd_prep *p, const struct hd_view *many,
 				   const struct hd_view *few)
 {
@@ -36,7 +36,7 @@ static inline int hd_prepare_index(const struct hd_check *c, struct hd_prep *p, 
 	return 0;
 }
 
-/* x -> values, index */
+/* largest: input x; outputs values, index. */
 static inline int hd_prepare_topk(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 1, 1, 2, 2));
@@ -50,7 +50,7 @@ static inline int hd_prepare_topk(const struct hd_check *c, struct hd_prep *p)
 	return 0;
 }
 
-/* x, index -> y */
+/* take: inputs x, index; output y. */
 static inline int hd_prepare_gather(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));
@@ -59,7 +59,7 @@ static inline int hd_prepare_gather(const struct hd_check *c, struct hd_prep *p)
 	return hd_prepare_index(c, p, &c->d->in[0], &c->d->in[1]);
 }
 
-/* x, index -> y: flag: no index twice */
+/* put: inputs x, index; output y. The flag says that no index occurs twice. */
 static inline int hd_prepare_scatter(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));

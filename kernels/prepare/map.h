@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/map.h - checks of map: an expression over inputs that are broadcast by dim to the dims of the output;
- * shared by all devices.
+ * kernels/prepare/map.h - checks of map: an expression over inputs that are broadcast by dim to the dims of the
+ * output. Shared by all devices.
  */
 #ifndef HD_KERNELS_PREPARE_MAP_H
 #define HD_KERNELS_PREPARE_MAP_H
@@ -10,7 +10,7 @@
 #define HD_MAP_INPUTS 26 /* a to z */
 
 struct hd_map_input {
-	int64_t stride[HD_MAX_DIMS]; /* along the dims of the output; 0: has it not */
+	int64_t stride[HD_MAX_DIMS]; /* along the dims of the output; 0: the input lacks the dim */
 	uint32_t dtype;
 };
 
@@ -23,7 +23,8 @@ struct hd_map_prep {
 	struct hd_map_input in[HD_MAP_INPUTS];
 };
 
-/* real: the dtype of the device that calculates in one alone; 0: it reads several. */
+/* Returns why dtype is refused, or NULL. real: the only dtype of a device that computes in a single one; 0: the device
+ * reads several. */
 static inline const char *hd_map_refuses(uint32_t dtype, uint32_t real)
 {
 	if (real)
@@ -59,7 +60,7 @@ static inline int hd_map_set_input(struct hd_map_prep *m, int i, const struct hd
 	return 0;
 }
 
-/* *m is zeroed. */
+/* Checks a map, and describes it in *m, which is zeroed. */
 static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, struct hd_map_prep *m,
 				 struct hd_err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/norm.h - checks of norm, norm_d and norm_dw; shared by all devices.
  *
- * p->n: rows, columns, rms, and whether the optional operand is there; p->f[0]: eps.  Of norm_d and norm_d_add n[3] and n[4] are how
- * many gradients of weights and sums stand behind the first result.
+ * p->n: 0 rows, 1 columns, 2 rms, 3 whether the optional operand is there; p->f[0]: eps. For norm_d and norm_d_add,
+ * n[3] is the number of weight gradients after the first result, and n[4] that of sums.
  */
 #ifndef HD_KERNELS_PREPARE_NORM_H
 #define HD_KERNELS_PREPARE_NORM_H
@@ -73,7 +73,7 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 	return hd_check_same(c, &c->d->out[0], x);
 }
 
-/* norm_d of all operands but the first, which is added. */
+/* Checks norm_d of all operands but the first, which is added. */
 static inline int hd_prepare_norm_d_add(const struct hd_check *c, struct hd_prep *p)
 {
 	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0;
@@ -87,7 +87,7 @@ static inline int hd_prepare_norm_d_add(const struct hd_check *c, struct hd_prep
 	return hd_check_same(c, &c->d->in[0], &c->d->out[0]);
 }
 
-/* Of each column alone: a slice of them will do. */
+/* Each column is computed alone, so a slice of them suffices. */
 static inline int hd_prepare_norm_dw(const struct hd_check *c, struct hd_prep *p)
 {
 	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0, n;

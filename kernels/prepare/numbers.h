@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/numbers.h - checks of scalar, iota and random: tensors that are made of nothing; shared by all devices.
+ * kernels/prepare/numbers.h - checks of scalar, iota and uniform, which have no inputs; shared by all devices.
  */
 #ifndef HD_KERNELS_PREPARE_NUMBERS_H
 #define HD_KERNELS_PREPARE_NUMBERS_H
 #include "engine/base/rng.h"
 #include "kernels/check.h"
 
-/* n[0]: 0 the learning rate, 1 the step */
+/* n[0]: 0 for the learning rate, 1 for the step. */
 static inline int hd_prepare_scalar(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 0, 0, 1, 1));
@@ -21,7 +21,7 @@ static inline double hd_scalar_value(const struct hd_prep *p, const struct hd_ru
 	return p->n[0] ? (double)r->step : r->lr;
 }
 
-/* Element (i, j, k) of (outer, len, inner) is first + j.  n[0..2]: the three, n[3]: first */
+/* Element (i, j, k) of (outer, len, inner) is first + j. n[0..2]: these three extents; n[3]: first. */
 static inline int hd_prepare_iota(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *y = &c->d->out[0];
@@ -38,14 +38,16 @@ static inline int hd_prepare_iota(const struct hd_check *c, struct hd_prep *p)
 }
 
 struct hd_random_plan {
-	uint64_t name, number; /* of the key; each_step: mixed with the step */
+	uint64_t name, number; /* name: part of the key; each_step: the step is mixed into the key */
 	int32_t each_step, ndim;
-	int64_t total, extent[HD_MAX_DIMS], stride[HD_MAX_DIMS], first; /* first: of sample 0 of the micro-batch */
+	/* first: global index of element 0 if hd_run.sample0 is 0. */
+	int64_t total, extent[HD_MAX_DIMS], stride[HD_MAX_DIMS], first;
 	int64_t batch;                                /* stride of dim batch in the whole tensor; 0: none */
 	int64_t fold[HD_MAX_DIMS], skip[HD_MAX_DIMS]; /* as hd_view's; skip in elements of the whole tensor */
 };
 
-/* Uniform in [0, 1), by key (seed, name, number[, step]) and global index, row-major over the whole dims. */
+/* Plans uniform numbers in [0, 1). They depend on the key (seed, name[, step]) and on the global index, row-major over
+ * the whole dims. */
 static inline int hd_prepare_random(const struct hd_check *c, struct hd_random_plan *r)
 {
 	const struct hd_view *y = &c->d->out[0];
@@ -74,7 +76,7 @@ static inline uint64_t hd_random_key(const struct hd_random_plan *p, uint64_t se
 	return hd_key(seed, "plugin", (p->each_step ? hd_hash64((uint64_t)step) : 0) ^ p->name);
 }
 
-/* sample0: as hd_run's */
+/* Returns the global index of local element i. sample0: as in hd_run. */
 static inline uint64_t hd_random_index(const struct hd_random_plan *p, int64_t sample0, int64_t i)
 {
 	int64_t index = p->first + sample0 * p->batch;

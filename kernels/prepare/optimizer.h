@@ -25,7 +25,8 @@ static inline int hd_prepare_clip(const struct hd_check *c, struct hd_prep *p)
 	return 0;
 }
 
-/* inputs: `tensors` of the same dims, then factor; outputs: `outs` like them, then perhaps low. */
+/* Checks an update. Inputs: `tensors` tensors of the same dims, then factor. Outputs: `outs` like them, then perhaps
+ * low. */
 static inline int hd_prepare_update(const struct hd_check *c, struct hd_prep *p, uint32_t tensors, uint32_t outs)
 {
 	HD_TRY(hd_check_counts(c, tensors + 1, tensors + 1, outs, outs + 1));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/product.h - which matrix product an einsum is; shared by the devices.
+ * kernels/prepare/product.h - the matrix product that an einsum is; shared by the devices.
  *
- * By where a dim occurs it is batch (a, b, c), m (a, c), n (b, c) or k (a, b).  Neighbours of one
- * class merge into one dim where all operands step through them alike, so nearly every product of
- * a model becomes one matrix product whose transposes are only strides; a and b swap roles if c's
- * innermost dim is a's.  What does not merge becomes loops around the matrix product.
+ * A dim has a class by the operands that have it: batch (a, b, c), m (a, c), n (b, c) or k (a, b). Adjacent dims of
+ * one class merge into one dim where all operands step through them alike. So nearly every product of a model becomes
+ * one matrix product, whose transposes are only strides. a and b swap roles if c's innermost dim is a's. Dims that do
+ * not merge become loops around the matrix product.
  */
 #ifndef HD_KERNELS_PREPARE_PRODUCT_H
 #define HD_KERNELS_PREPARE_PRODUCT_H
@@ -14,15 +14,15 @@
 
 enum { HD_MM_A, HD_MM_B, HD_MM_C, HD_MM_BIAS, HD_MM_OPERANDS };
 
-enum { HD_MM_PLAIN, HD_MM_GELU, HD_MM_GELU_KEEP, HD_MM_GELU_D }; /* what is made of a product (cuda) */
+enum { HD_MM_PLAIN, HD_MM_GELU, HD_MM_GELU_KEEP, HD_MM_GELU_D }; /* what follows a product (cuda) */
 
 /* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias. */
 struct hd_mm_shape {
 	int ndim;                       /* 3 + batch dims */
-	int then;                       /* HD_MM_PLAIN ... */
-	uint32_t dtype[HD_MM_OPERANDS]; /* HD_DTYPE_F32 or HD_DTYPE_BF16; of bias 0: none */
+	int then;                       /* HD_MM_PLAIN, ... */
+	uint32_t dtype[HD_MM_OPERANDS]; /* HD_DTYPE_F32 or HD_DTYPE_BF16; for bias, 0: none */
 	int64_t n[HD_MAX_DIMS + 3];     /* all > 0 */
-	/* elements; 0 where the operand does not have the dim */
+	/* in elements; 0 where the operand lacks the dim */
 	int64_t stride[HD_MM_OPERANDS][HD_MAX_DIMS + 3];
 };
 
@@ -30,7 +30,7 @@ enum { OP_A, OP_B, OP_C, OP_BIAS, OP_ADD, OPERANDS };
 enum { DIM_BATCH, DIM_M, DIM_N, DIM_K, DIM_ODD, CLASSES }; /* DIM_ODD: summed, in one input only */
 
 struct einsum_loop {
-	int64_t n, stride[OPERANDS]; /* 0: the operand does not have this dim */
+	int64_t n, stride[OPERANDS]; /* stride 0: the operand lacks this dim */
 };
 
 struct einsum {
@@ -40,7 +40,7 @@ struct einsum {
 	int nout, nred, nouter;
 	struct einsum_loop out[HD_MAX_DIMS]; /* dims of c, in its order */
 	struct einsum_loop red[2 * HD_MAX_DIMS];
-	struct einsum_loop outer[3 * HD_MAX_DIMS]; /* around the matrix product; those with stride[OP_C] 0 sum */
+	struct einsum_loop outer[3 * HD_MAX_DIMS]; /* around the matrix product; loops with stride[OP_C] 0 sum */
 	int swapped;
 };
 
@@ -165,8 +165,8 @@ static inline void merge(struct dim_group *g)
 	g->count = n;
 }
 
-/* The dim that the matrix product takes: one that is contiguous in x or y, else the longest.
- * The others go outside. */
+/* Returns the dim that the matrix product takes: one that is contiguous in x or y, else the longest. The others become
+ * outer loops. */
 static inline struct einsum_loop choose(struct einsum *e, struct dim_group *g, int x, int y)
 {
 	struct einsum_loop one = { 1, { 0 } };
@@ -207,7 +207,7 @@ static inline int row_in_m(const struct dim_group *g)
 	for (int i = 0; i < g[DIM_M].count; i++)
 		if (g[DIM_M].l[i].stride[OP_C] == 1)
 			return 1;
-	return !g[DIM_N].count && g[DIM_M].count; /* one column: as one row */
+	return !g[DIM_N].count && g[DIM_M].count; /* one column is treated as one row */
 }
 
 static inline void set_dim(struct hd_mm_shape *s, const struct einsum_loop *l)
@@ -234,8 +234,8 @@ static inline void add_class(struct dim_group *g, const struct einsum_loop *l)
 		sort_into(&g[c], l, c >= DIM_K ? OP_A : OP_C);
 }
 
-/* e's loops, and the matrix product inside them (dims batch..., m, n, k), without bias.  -> 1: the
- * bias, if there is one, lies along n, and can be added by the product. */
+/* Computes e's outer loops, and the matrix product inside them (dims batch..., m, n, k), without bias. Returns 1 if
+ * there is a bias and it is along n, so that the product can add it. */
 static inline int hd_plan_product(struct einsum *e, struct hd_mm_shape *s)
 {
 	struct dim_group g[CLASSES];
@@ -268,7 +268,7 @@ static inline int hd_plan_product(struct einsum *e, struct hd_mm_shape *s)
 	return e->dtype[OP_BIAS] && !sums_outside(e) && !m.stride[OP_BIAS] && n.stride[OP_BIAS] == 1;
 }
 
-/* The descriptor's operands, checked, in e (zeroed).  device: "cpu", for messages. */
+/* Checks the descriptor's operands, and describes them in e (zeroed). device: "cpu", for messages. */
 static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsum *e, const char *device,
 				    struct hd_err *err)
 {
@@ -294,12 +294,12 @@ static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsu
 	return 0;
 }
 
-/* -- where operands lie ---------------------------------------------------------------------------- */
+/* -- the memory of operands ------------------------------------------------------------------------ */
 struct hd_range {
 	const char *from, *to;
 };
 
-/* Of operand o at p. */
+/* Returns the memory range of operand o, which begins at p. */
 static inline struct hd_range hd_range_of(const struct hd_mm_shape *s, int o, const void *p)
 {
 	struct hd_range r = { (const char *)p, (const char *)p };

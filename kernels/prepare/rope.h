@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/rope.h - checks of rope and its tables of angles; shared by all devices.
  *
- * Cosines and sines are made in double when the kernel is prepared.  All layers turn by the same angles, so a device
- * keeps a list of tables, shared and counted.
+ * Cosines and sines are computed in double when the kernel is prepared. All layers rotate by the same angles. So a
+ * device keeps a list of tables, which are shared and reference-counted.
  */
 #ifndef HD_KERNELS_PREPARE_ROPE_H
 #define HD_KERNELS_PREPARE_ROPE_H
@@ -11,30 +11,30 @@
 #include <string.h>
 #include "kernels/check.h"
 
-/* By which angles: the pair i of `turned` dims turns by position * theta^(-2i / turned), scaled for texts that are longer than
- * what a model was trained on first (`original`):
+/* The angles: pair i of `turned` dims is rotated by position * theta^(-2i / turned). For texts longer than those that
+ * a model was first trained on (`original`), angles are scaled:
  *
  *	linear	divided by factor (Chen et al. 2306.15595)
  *	dynamic	theta grows with the length of the text, where that is more than original
- *	llama3	divided by factor where a turn takes more than original / low positions, as they are where it takes
- *		less than original / high, and between the two in between (Grattafiori et al. 2407.21783)
- *	yarn	as they are where they make beta_fast turns in original or more, divided by factor where they make beta_slow or
- *		fewer, between the two in between; what is turned is `attention` as long (Peng et al. 2309.00071)
- *	longrope	each pair's divided by a factor of its own, `factors=` with colons between them; `attention` as yarn
- *		(Ding et al. 2402.13753)
- */
+ *	llama3	divided by factor where a turn takes more than original / low positions, unchanged where it takes
+ *		less than original / high, and interpolated between (Grattafiori et al. 2407.21783)
+ *	yarn	unchanged for pairs that make beta_fast turns in original or more, divided by factor for those that
+ *		make beta_slow or fewer, and interpolated between; the rotated vector is `attention` times as
+ *		long (Peng et al. 2309.00071)
+ *	longrope	each pair's angle divided by its own factor, `factors=` with colons between them;
+ *		`attention` as in yarn (Ding et al. 2402.13753) */
 enum { HD_ROPE_PLAIN, HD_ROPE_LINEAR, HD_ROPE_DYNAMIC, HD_ROPE_LLAMA3, HD_ROPE_YARN, HD_ROPE_LONGROPE };
-#define HD_ROPE_MOST_PAIRS 256 /* of longrope */
+#define HD_ROPE_MOST_PAIRS 256 /* for longrope */
 
 struct hd_rope {
-	int64_t first, seq, fold, skip; /* global index of seq index 0; from index fold on it is skip more */
+	int64_t first, seq, fold, skip; /* global index of seq index 0; from seq index fold on it is skip more */
 	int64_t turned, scaling;
 	double theta, factor, original, length, low, high, beta_fast, beta_slow, attention, truncate;
-	double by[HD_ROPE_MOST_PAIRS]; /* longrope: what each pair's angle is divided by */
+	double by[HD_ROPE_MOST_PAIRS]; /* longrope: the divisor of each pair's angle */
 };
 
-/* x (..., seq, heads, head_dim).  p->n: outer, seq, heads, head_dim, global index of seq index 0; from seq
- * index n[5] on it is n[6] more; n[7]: dims that are turned, the first of head_dim; p->f: direction. */
+/* x (..., seq, heads, head_dim). p->n: 0 outer, 1 seq, 2 heads, 3 head_dim, 4 global index of seq index 0. From seq
+ * index n[5] on it is n[6] more. n[7]: dims that are rotated, the first of head_dim. p->f[0]: direction. */
 static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *x = &c->d->in[0];
@@ -77,7 +77,7 @@ static inline int64_t hd_rope_scaling(const char *attr)
 	return HD_ROPE_PLAIN;
 }
 
-/* What queries and keys are multiplied by where nothing says it: as the authors found to suit a factor. */
+/* Returns the default factor of rotated queries and keys: the one that the authors found to suit the scaling factor. */
 static inline double hd_rope_stretch(const struct hd_rope *a)
 {
 	if (a->factor > 1 && a->scaling == HD_ROPE_YARN)
@@ -98,7 +98,7 @@ static inline void hd_rope_factors(struct hd_rope *a, const char *text)
 	}
 }
 
-/* The angles that the attributes say, at the positions that are here. */
+/* Sets the angles that the attributes describe, at the positions of this rank. */
 static inline void hd_rope_set(struct hd_rope *a, const struct hd_prep *p, const char *attr)
 {
 	memset(a, 0, sizeof(*a));
@@ -129,7 +129,7 @@ static inline int64_t hd_rope_position(const struct hd_rope *a, int64_t s)
 	return a->first + s + (s >= a->fold ? a->skip : 0);
 }
 
-/* The pair, as a broken number, that makes so many turns in `original` positions. */
+/* Returns the pair, as a fractional number, that makes `turns` turns in `original` positions. */
 static inline double hd_rope_pair_of(const struct hd_rope *a, double turns)
 {
 	const double two_pi = 6.283185307179586477;
@@ -137,7 +137,7 @@ static inline double hd_rope_pair_of(const struct hd_rope *a, double turns)
 	return (double)a->turned * log(a->original / (turns * two_pi)) / (2 * log(a->theta));
 }
 
-/* 0: the pair is as it is; 1: its angle is divided by factor. */
+/* Returns 0 if the pair is unchanged, 1 if its angle is divided by factor, or a number between the two. */
 static inline double hd_rope_yarn(const struct hd_rope *a, double pair)
 {
 	double from = hd_rope_pair_of(a, a->beta_fast), to = hd_rope_pair_of(a, a->beta_slow), part;
@@ -159,7 +159,7 @@ static inline double hd_rope_llama3(const struct hd_rope *a, double rate)
 	return (1 - part) * rate / a->factor + part * rate;
 }
 
-/* What a pair turns by from one position to the next. */
+/* Returns the angle by which a pair turns from one position to the next. */
 static inline double hd_rope_rate(const struct hd_rope *a, int64_t pair)
 {
 	double d = (double)a->turned, theta = a->theta, rate, part;
@@ -181,7 +181,7 @@ struct hd_rope_table {
 	struct hd_rope_table *next;
 	int64_t users;
 	struct hd_rope of;
-	float *turn; /* (seq, 2, turned / 2), where the device reads it: cosines, then sines */
+	float *turn; /* (seq, 2, turned / 2), in the device's memory: cosines, then sines */
 };
 
 static inline size_t hd_rope_bytes(const struct hd_rope *a)
@@ -189,7 +189,7 @@ static inline size_t hd_rope_bytes(const struct hd_rope *a)
 	return (size_t)(a->seq * a->turned) * sizeof(float);
 }
 
-/* Slot kept of a kernel with these angles. */
+/* Slot `kept` of a kernel with these angles: returns the bytes of the table, and in *same a hash of the angles. */
 static inline int64_t hd_rope_kept(const struct hd_rope *a, uint64_t *same)
 {
 	const unsigned char *byte = (const unsigned char *)a;
@@ -200,7 +200,7 @@ static inline int64_t hd_rope_kept(const struct hd_rope *a, uint64_t *same)
 	return (int64_t)hd_rope_bytes(a);
 }
 
-/* malloc'ed, as the host reads it. */
+/* Returns the values of a table, in memory of the host that the caller frees. */
 static inline float *hd_rope_angles(const struct hd_rope *a)
 {
 	int64_t half = a->turned / 2;
@@ -219,7 +219,7 @@ static inline float *hd_rope_angles(const struct hd_rope *a)
 	return turn;
 }
 
-/* One user more of the table with these angles.  NULL: there is none yet. */
+/* Returns the table with these angles, and counts one more user. Returns NULL if there is none yet. */
 static inline struct hd_rope_table *hd_rope_find(struct hd_rope_table *tables, const struct hd_rope *a)
 {
 	struct hd_rope_table *t = tables;
@@ -242,7 +242,7 @@ static inline struct hd_rope_table *hd_rope_add(struct hd_rope_table **tables, c
 	return *tables = t;
 }
 
-/* One user less.  -> the angles of a table that nobody uses any more, which the caller frees; else NULL */
+/* Removes one user. Returns the angles of a table without users, which the caller frees; else NULL. */
 static inline float *hd_rope_drop(struct hd_rope_table **tables, struct hd_rope_table *t)
 {
 	float *turn = t->turn;
@@ -256,8 +256,8 @@ static inline float *hd_rope_drop(struct hd_rope_table **tables, struct hd_rope_
 	return turn;
 }
 
-/* rope_at: x (batch, seq, heads, head_dim) and positions (batch, seq); as rope, at these positions, a negative one as 0.  p is as
- * hd_prepare_rope says; a: the angles of the first `most` positions. */
+/* rope_at: x (batch, seq, heads, head_dim) and positions (batch, seq). It is rope at these positions; a negative one
+ * counts as 0. p is as in hd_prepare_rope. a: the angles of the first `most` positions. */
 static inline int hd_prepare_rope_at(const struct hd_check *c, struct hd_prep *p, struct hd_rope *a)
 {
 	const struct hd_kernel_desc one = { c->d->attr, 1, 1, c->d->in, c->d->out, c->d->never };

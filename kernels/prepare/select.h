@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/select.h - select moves bytes, so both devices share it.
+ * kernels/prepare/select.h - select, which copies bytes. So all devices share its check, and cpu and ref its run.
  */
 #ifndef HD_KERNELS_PREPARE_SELECT_H
 #define HD_KERNELS_PREPARE_SELECT_H

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/sum.h - checks of sum, and the dims it walks; shared by the devices.
+ * kernels/prepare/sum.h - checks of sum, and the dims over which it loops; shared by the devices.
  */
 #ifndef HD_KERNELS_PREPARE_SUM_H
 #define HD_KERNELS_PREPARE_SUM_H
 #include "engine/device/device.h"
 
 struct hd_sum_dim {
-	int64_t n, a, c; /* elements; steps in a and in c.  c 0: summed */
+	int64_t n, a, c; /* elements; steps in a and in c; c 0: summed */
 };
 
-/* c = sum of a.  Simple: a is (p, r, q) and c is (p, q). */
+/* c is the sum of a. simple: a is (p, r, q) and c is (p, q). */
 struct hd_sum_prep {
 	uint32_t dtype_a, dtype_c;
 	int64_t count; /* elements of c */
-	int32_t empty; /* there is nothing to sum, or nothing to write: the rest is not set */
+	int32_t empty; /* there is nothing to sum, or nothing to write; the fields below are not set */
 	int32_t ndim, simple;
-	struct hd_sum_dim dim[HD_MAX_DIMS]; /* the innermost first */
+	struct hd_sum_dim dim[HD_MAX_DIMS]; /* innermost first */
 	int64_t p, r, q;
 };
 
-/* Every dim of c is one of a. */
+/* Checks that every dim of c is one of a. */
 static inline int hd_sum_check(const struct hd_kernel_desc *d, struct hd_err *err)
 {
 	const struct hd_view *a = d->in, *c = d->out;
@@ -36,7 +36,7 @@ static inline int hd_sum_check(const struct hd_kernel_desc *d, struct hd_err *er
 	return 0;
 }
 
-/* Neighbouring dims merge where they are both summed, or both kept, and lie in c as in a. */
+/* Collects the dims. Adjacent ones merge where both are summed, or both are kept and are adjacent in c too. */
 static inline void hd_sum_collect(struct hd_sum_prep *s, const struct hd_view *a, const struct hd_view *c)
 {
 	int64_t step = 1;
@@ -77,7 +77,7 @@ static inline int hd_sum_readable(uint32_t dtype)
 	return dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16;
 }
 
-/* *s is zeroed. */
+/* Checks a sum, and describes it in *s, which is zeroed. */
 static inline int hd_prepare_sum(const struct hd_kernel_desc *d, const char *device, struct hd_sum_prep *s,
 				 struct hd_err *err)
 {

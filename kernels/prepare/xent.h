@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/xent.h - checks of the cross entropy kernels; shared by all devices.
  *
- * p->n: rows, columns, columns that are no padding, global index of the first column.  Of xent_both also whether p->f[0], the
- * gradient of each token's loss, is scaled.
+ * p->n: 0 rows, 1 columns, 2 columns that are not padding, 3 global index of the first column. For xent_both, n[4]:
+ * whether p->f[0], the gradient of each token's loss, is scaled.
  */
 #ifndef HD_KERNELS_PREPARE_XENT_H
 #define HD_KERNELS_PREPARE_XENT_H
