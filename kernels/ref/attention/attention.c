@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention in plain loops: one row of probabilities at a time.
+ * Reference kernels for attention, in plain loops: one row of probabilities at a time.
  *
- * With p = softmax(scale q k^T) and o = p v:  dv = p^T do, dp = do v^T, ds = p (dp - sum(do o)),
- * dq = scale ds k, dk = scale ds^T q.  With softcap c a score is c tanh(s / c), and ds has 1 - tanh^2 of it as a factor more.
+ * With p = softmax(scale q k^T) and o = p v:
+ *
+ *	dv = p^T do	dp = do v^T	ds = p (dp - sum(do o))	dq = scale ds k	dk = scale ds^T q
+ *
+ * With softcap c a score is c tanh(s / c), and ds has the additional factor 1 - tanh^2(s / c).
  */
 #include <config.h>
 #include "kernels/prepare/attention.h"
@@ -31,7 +34,7 @@ static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct h
 	return prepare_any(d, p, 1, err);
 }
 
-static int64_t limit(const struct hd_attention *t, int64_t i) /* keys that query i sees */
+static int64_t limit(const struct hd_attention *t, int64_t i) /* end of the keys that query i sees */
 {
 	int64_t n = t->q0 + i - t->k0 + 1;
 
@@ -40,7 +43,7 @@ static int64_t limit(const struct hd_attention *t, int64_t i) /* keys that query
 	return n > 0 ? n : 0;
 }
 
-static int64_t first(const struct hd_attention *t, int64_t i) /* the first of them */
+static int64_t first(const struct hd_attention *t, int64_t i) /* first key that query i sees */
 {
 	int64_t j = t->q0 + i - t->k0 - t->window + 1;
 

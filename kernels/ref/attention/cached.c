@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of attention_cached and rope_at: plain loops over the positions that a query sees.
+ * Reference kernels for attention_cached and rope_at: plain loops over the positions that a query sees.
  */
 #include <config.h>
 #include <math.h>
@@ -46,7 +46,7 @@ static void query(const struct hd_cached *c, double *o, const double *q, const d
 		o[i] /= sum;
 }
 
-/* Token by token: each is kept, and its queries read, before the next. */
+/* Processes token by token: each is stored in the caches, and its queries are computed, before the next. */
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_cached *c = p->state;

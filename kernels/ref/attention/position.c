@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of position and position_dw: a learned vector per position, added to every sequence.
+ * Reference kernels for position and position_dw: a learned vector per position, added to every sequence.
  */
 #include <config.h>
 #include "kernels/prepare/embedding.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of rope: rotary position embedding (Su et al. 2021) of halves.
+ * Reference kernel for rope: rotary position embedding (Su et al. 2021) of halves.
  *
- * The pair (i, i + turned/2) turns by an angle that is in proportion to the position (kernels/prepare/rope.h); backwards
- * for the gradient.  Dims behind those that turn stay as they are.
+ * The pair (i, i + turned/2) is rotated by an angle that is proportional to the position (kernels/prepare/rope.h),
+ * backwards for the gradient. Dims after the rotated ones stay as they are.
  */
 #include <config.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of add: the sum of all inputs, broadcast by dim.
+ * Reference kernel for add: the sum of all inputs, broadcast by dim.
  *
- * Every element of y finds its summands by the strides of each input over y's dims (0 where the
- * input does not have the dim).
+ * Every element of y finds its summands by the strides of each input over y's dims (0 where the input does not have
+ * the dim).
  */
 #include <config.h>
 #include "kernels/prepare/elementwise.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of cast: conversion between float dtypes, and to and from signs.
+ * Reference kernel for cast: conversion between float dtypes, and to and from bytes and signs.
  *
- * Every element goes through double; to bf16 and fp16 it rounds to nearest even, by way of fp32 as
- * the other devices do.  Signs: bit i % 8 of byte i / 8 is 1 where the number is not negative (0
- * and NaN count as +1).  To bytes: the nearest of 0 to 255 (of -128 to 127),
- * of two the even one; NaN is 0.  To 8-bit floats: the nearest, the largest for what lies beyond.
+ * Every element passes through double. To bf16 and fp16 it is rounded to nearest even, via fp32 as on the other
+ * devices. Signs: bit i % 8 of byte i / 8 is 1 where the number is not negative (0 and NaN count as +1). To bytes: the
+ * nearest of 0 to 255 (of -128 to 127), ties to even; NaN is 0. To 8-bit floats: the nearest, or the largest for
+ * numbers beyond it.
  */
 #include <config.h>
 #include <math.h>
@@ -33,11 +33,11 @@ static uint16_t to_f16(double v)
 		return (uint16_t)(sign | 0x7c00);
 	frexp(a, &e); /* a is below 2^e */
 	e = a < 0x1p-14 ? -13 : e;
-	/* in units of the last place; one that is carried goes on into the exponent */
+	/* in units of the last place; a carry continues into the exponent */
 	return (uint16_t)(sign + (uint16_t)rint(ldexp(a, 11 - e)) + (uint16_t)((e + 13) << 10));
 }
 
-/* Of 8 bits, m of them the fraction; e4m3 has numbers where e5m2 has infinity. */
+/* Returns the value of an 8-bit float with m bits of fraction. e4m3 has numbers where e5m2 has infinity. */
 static double of_float8(uint8_t h, int m, int bias)
 {
 	int e = (h & 0x7f) >> m, f = h & ((1 << m) - 1), last = 0x7f >> m;
@@ -48,7 +48,7 @@ static double of_float8(uint8_t h, int m, int bias)
 	return h & 0x80 ? -v : v;
 }
 
-/* By definition: of all numbers from 0 to the largest the nearest, of two the even one. */
+/* Applies the definition: returns the nearest of all numbers from 0 to the largest, ties to even. */
 static uint8_t to_float8(double v, int m, int bias, int largest)
 {
 	uint8_t sign = signbit(v) ? 0x80 : 0;

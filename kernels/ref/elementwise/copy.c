@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of copy: pieces of raw elements, whatever their dtype.
+ * Reference kernel for copy: pieces of raw elements, whatever their dtype.
  */
 #include <config.h>
 #include "kernels/prepare/elementwise.h"

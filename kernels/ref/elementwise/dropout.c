@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of dropout (Srivastava et al. 2014): what is kept is a pure function of seed, step,
+ * Reference kernel for dropout (Srivastava et al. 2014). Whether an element is kept is a pure function of seed, step,
  * site and global index.
  *
  * So nothing is stored for backward, which is the same kernel on the gradient.

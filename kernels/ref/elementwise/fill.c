@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of fill: one value everywhere, times the loss scale where it is the seed of backward.
+ * Reference kernel for fill: one value everywhere, times the loss scale where it is the seed of backward.
  */
 #include <config.h>
 #include "kernels/prepare/elementwise.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of gelu, gelu_d, gelu_slope and gelu_slope_d: the tanh form (Hendrycks and Gimpel 2016).
+ * Reference kernels for gelu, gelu_d, gelu_slope and gelu_slope_d: the tanh form (Hendrycks and Gimpel 2016).
  *
  *	u = sqrt(2/pi) (x + 0.044715 x^3)	y = x (1 + tanh u) / 2
  *	slope = (1 + tanh u) / 2 + x (1 - tanh^2 u) u' / 2	dx = dy slope

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of map: the expression evaluated in double for one output element after the other.
+ * Reference kernel for map: the expression evaluated in double for one output element after the other.
  */
 #include <config.h>
 #include "kernels/prepare/map.h"

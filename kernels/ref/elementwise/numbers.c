@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of scalar, iota, random: tensors that are made of nothing.
+ * Reference kernels for scalar, iota and uniform, which have no inputs.
  */
 #include <config.h>
 #include "kernels/prepare/numbers.h"
@@ -43,7 +43,7 @@ static void run_random(const struct hd_prep *p, void *const *out, void *const *i
 	double *y = out[0];
 
 	(void)in;
-	for (int64_t i = 0; i < n; i++) /* in fp32 at most 1 - 2^-24 */
+	for (int64_t i = 0; i < n; i++) /* in fp32, at most 1 - 2^-24 */
 		y[i] = (double)((double)(hd_random_bits(key, hd_random_index(s, r->sample0, i)) >> 40) * 0x1p-24);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of swiglu and swiglu_d: a gated unit (Shazeer 2020), y = a s(a) b.
+ * Reference kernels for swiglu and swiglu_d: a gated unit (Shazeer 2020), y = a s(a) b.
  *
- *	s = 1 / (1 + exp(-a)); of gelu (1 + tanh u) / 2, u = sqrt(2/pi) (a + 0.044715 a^3), or (1 + erf(a / sqrt 2)) / 2
+ *	s = 1 / (1 + exp(-a))
+ *	with gelu: s = (1 + tanh u) / 2, u = sqrt(2/pi) (a + 0.044715 a^3), or s = (1 + erf(a / sqrt 2)) / 2
  *	da = dy b (s + a s')	db = dy a s
  */
 #include <config.h>
@@ -13,7 +14,7 @@ HD_PREPARE(prepare_d, "swiglu_d", HD_DTYPE_F64, hd_prepare_gate(c, p, 3, 2))
 
 #define ROOT_2_PI 0.79788456080286535588
 
-/* s, and its derivative */
+/* Returns s, and its derivative in *slope. */
 static double open_part(int64_t gate, double a, double *slope)
 {
 	double s, t = gate == HD_GATE_SILU ? 0 : tanh(ROOT_2_PI * (a + 0.044715 * a * a * a));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * einsum in plain loops: for every element of c the sum over all indices of the dims that c has
- * not.
+ * Reference kernels for einsum, in plain loops. Every element of c is the sum over all indices of the dims that c does
+ * not have.
  */
 #include <config.h>
 #include "engine/device/device.h"
@@ -70,7 +70,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return 0;
 }
 
-/* The sum over dims d... with the operands at `at`. */
+/* Returns the sum over dims d..., where operands begin at `at`. */
 static double product(const struct ref_einsum *e, double *const *mem, int d, const int64_t *at)
 {
 	int64_t here[OPERANDS];
@@ -124,7 +124,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 const struct hd_kernel hd_ref_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
 
-/* -- with a gelu: y = gelu(product + bias), and perhaps what it is of; or the product times gelu's slope at x ----------------- */
+/* -- with gelu: y = gelu(product + bias), and perhaps gelu's argument; or the product times gelu's slope at x
+ * ------------ */
 struct with_gelu {
 	struct hd_prep product, gelu;
 	int64_t n;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of grouped.  The rows of expert e are those behind the rows of the experts before it; with a (rows, k):
+ * Reference kernel for grouped. The rows of expert e follow those of the experts before it. With a (rows, k):
  *
  *	y (rows, n) = a w_e [+ add]	w_e (k, n) = sum over the rows of e of a x, where x (rows, n) is b
  *
- * and w_e stands as (k, n) or as (n, k).
+ * w_e is stored as (k, n) or as (n, k).
  */
 #include <config.h>
 #include "kernels/prepare/grouped.h"

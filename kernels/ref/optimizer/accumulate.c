@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of accumulate: y = x, or y += x.
+ * Reference kernel for accumulate: y = x, or y += x.
  */
 #include <config.h>
 #include "kernels/prepare/elementwise.h"

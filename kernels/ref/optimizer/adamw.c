@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of adamw: Adam with decoupled weight decay (Loshchilov and Hutter 2019).
+ * Reference kernel for adamw: Adam with decoupled weight decay (Loshchilov and Hutter 2019).
  *
  *	m = beta1 m + (1 - beta1) g	v = beta2 v + (1 - beta2) g^2
  *	w = w - lr (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + decay w)

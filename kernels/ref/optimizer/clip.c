@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of clip: the norm of the gradient, and the factor that brings it down to the limit
- * (Pascanu et al. 2013).
+ * Reference kernel for clip: the norm of the gradient, and the factor that brings it down to the limit (Pascanu et al.
+ * 2013).
  */
 #include <config.h>
 #include <math.h>

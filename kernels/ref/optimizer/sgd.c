@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of sgd: w = w - lr (factor g + decay w).
+ * Reference kernel for sgd: w = w - lr (factor g + decay w).
  */
 #include <config.h>
 #include "kernels/prepare/optimizer.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of sumsq: the sum of squares, for the norm of the gradient.
+ * Reference kernel for sumsq: the sum of squares, for the norm of the gradient.
  */
 #include <config.h>
 #include "kernels/prepare/optimizer.h"

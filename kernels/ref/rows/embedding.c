@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of embedding and embedding_dw: rows of a table by id, of which this rank may hold a
- * slice.
+ * Reference kernels for embedding and embedding_dw: rows of a table by id; this rank may hold a slice of the table.
  *
- * An id outside the slice reads zero and adds nothing, so that the sum over all slices is the
- * whole answer.
+ * An id outside the slice reads zero and adds nothing, so that the sum over all slices is the complete answer.
  */
 #include <config.h>
 #include "kernels/prepare/embedding.h"

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of route, route_d, dispatch, combine and combine_dg.
+ * Reference kernels for route, route_d, route_bias, dispatch, combine and combine_dg.
  *
  * route, for one capacity group, tokens in order (GShard 2006.16668, algorithm 1):
  *
- *	p = softmax(z)   e_1 .. e_k: the largest p, of equal ones the lowest index   g_j = p[e_j] (over their sum if normalize)
+ *	p = softmax(z)   e_1 .. e_k: the largest p, of equal ones the lowest index
+ *	g_j = p[e_j] (over their sum if normalize)
  *	pass j, tokens in order: if count[e_j] < capacity and (j = 1, or not random, or 2 g_2 > u): slot = count[e_j]++
  *
- * u is keyed by (seed, site, step, global token).  Evaluation has no random choice.  sums, over all tokens here:
+ * u is keyed by (seed, site, step, global token). Evaluation has no random choice. sums, over all tokens here:
  *
  *	0  of the auxiliary groups' E sum_e m_e f_e, times the group's tokens (m: mean p; f: fraction of the choices)
  *	1  of (log sum exp z)^2    2  choices that found no slot    3 + e  choices of expert e
  *
- * route_d: dz of the gates (softmax over the chosen, or of all), plus loss_scale times the derivative of
- * aux * sum 0 + z * sum 1.  loss_scale is 1 / (tokens of the global batch): both are means over it.
+ * route_d: dz of the gates (softmax over the chosen experts, or over all), plus loss_scale times the derivative of aux
+ * * sum 0 + z * sum 1. loss_scale is 1 / (tokens of the global batch), so both are means over it.
  *
- * sigmoid=1 (DeepSeek-V3, 2412.19437): s = sigmoid(z).  Experts are chosen by s + bias, which is in no gate and has no
- * gradient; of several groups, neighbours in the order of experts, only the best_groups are looked at whose two largest
- * s + bias have the largest sum.  g_j = s[e_j] (over their sum if normalize); p of the auxiliary loss is s over the sum of all s.
- * Gates are multiplied by `scale`.  route_bias: bias + rate * sign(mean of the choices of an expert - its choices).
+ * sigmoid=1 (DeepSeek-V3, 2412.19437): s = sigmoid(z). Experts are chosen by s + bias; the bias is in no gate and has
+ * no gradient. Groups are adjacent experts. A token may choose from the best_groups of them whose two largest s + bias
+ * have the largest sum. g_j = s[e_j] (over their sum if normalize). p of the auxiliary loss is s over the sum of all
+ * s. Gates are multiplied by `scale`. route_bias: bias + rate * sign(mean of the choices of an expert - its choices).
  */
 #include <config.h>
 #include <math.h>
@@ -42,7 +43,7 @@ static double log_sum_exp(const double *z, int64_t n)
 	return max + log(sum);
 }
 
-/* The k largest, in order. */
+/* Returns the indices of the k largest in `chosen`, in order. */
 static void choose(const double *z, int64_t n, int64_t k, int64_t *chosen)
 {
 	for (int64_t j = 0; j < k; j++) {
@@ -63,7 +64,7 @@ static double sigmoid(double z)
 	return 1 / (1 + exp(-z));
 }
 
-/* What experts are chosen by: z, or s + bias in the groups that the token may choose from. */
+/* Computes what experts are chosen by: z, or s + bias with -infinity in groups that the token may not choose from. */
 static void likes_of(const struct hd_prep *p, const double *z, const double *bias, double *t)
 {
 	int64_t E = p->n[2], groups = p->n[13], n = groups ? E / groups : E, best[HD_ROUTE_MAX_GROUPS];
@@ -98,7 +99,7 @@ static void gates_of(const struct hd_prep *p, const double *z, const int64_t *ch
 		g[j] *= p->f[2] / (p->n[8] ? sum : 1);
 }
 
-/* p of the auxiliary loss. */
+/* Computes p of the auxiliary loss in q. */
 static void chances_of(const struct hd_prep *p, const double *z, double *q)
 {
 	double lse = log_sum_exp(z, p->n[2]), sum = 1e-20;
@@ -148,7 +149,7 @@ static int64_t expert_of(const struct hd_prep *p, int32_t slot)
 	return slot < 0 ? -1 - slot : slot / p->n[5];
 }
 
-/* E f_e of the auxiliary group that begins at token `first` */
+/* Computes E f_e of the auxiliary group that begins at token `first`. */
 static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slots, double *f)
 {
 	int64_t E = p->n[2], k = p->n[3], of = p->n[7] ? 1 : k;
@@ -160,7 +161,7 @@ static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slo
 			f[expert_of(p, slots[i * k + j])] += (double)E / (double)(of * p->n[6]);
 }
 
-/* Of each expert, by sample, where there is no limit. */
+/* Counts the rows of each expert and sample in output 3, for routers without a capacity. */
 static void count_rows(const struct hd_prep *p, void *const *out)
 {
 	const int32_t *slots = out[1];
@@ -197,7 +198,7 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 	free(f);
 }
 
-/* What the derivative of a sigmoid has more than that of an exponential. */
+/* Returns the factor of a sigmoid's derivative that an exponential's lacks. */
 static double slope(const struct hd_prep *p, double z)
 {
 	return p->n[13] ? 1 - sigmoid(z) : 1;
@@ -247,7 +248,7 @@ static void route_bias(const struct hd_prep *p, void *const *out, void *const *i
 		((double *)out[0])[e] = bias[e] + p->f[0] * ((all > E * load[e]) - (all < E * load[e]));
 }
 
-/* -- movement ------------------------------------------------------------------------------------------------------------ */
+/* -- movement -------------------------------------------------------------------------------------------- */
 static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const double *x = in[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of topk, gather and scatter, by their definitions: an entry is among the k largest if fewer than k are larger, or
- * equal and before it.
+ * Reference kernels for largest, take and put (top-k, gather and scatter), by their definitions. An entry is among the
+ * k largest if fewer than k others are larger, or equal and before it.
  */
 #include <config.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of norm, norm_d and norm_dw: layer norm (Ba, Kiros and Hinton 2016) and RMS norm
- * (Zhang and Sennrich 2019).
+ * Reference kernels for norm, norm_d and norm_dw: layer norm (Ba, Kiros and Hinton 2016) and RMS norm (Zhang and
+ * Sennrich 2019).
  *
  *	n = (x - mean) * rstd		y = n w + b
  *	g = w dy			dx = rstd (g - mean(g) - n mean(g n))
@@ -55,7 +55,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-/* add: or NULL */
+/* add: a row that is added, or NULL. */
 static void row_d(double *dx, const double *x, const double *w, double rstd, double mean, const double *dy,
 		  const double *add, int64_t cols, int rms)
 {
@@ -81,7 +81,7 @@ static void rows_d(const struct hd_prep *p, double *dx, const double *add, void 
 		      add ? add + i * cols : NULL, cols, rms != 0);
 }
 
-/* Of the columns of y, and of the products with (x - mean) rstd where there is an x. */
+/* Returns the sum of a column of y, or of its products with (x - mean) rstd if x is not NULL. */
 static double column_sum(const double *y, const double *x, const double *rstd, const double *mean, int64_t rows,
 			 int64_t cols)
 {
@@ -97,7 +97,7 @@ static void put(double *to, double sum, int acc)
 	*to = acc ? *to + sum : sum;
 }
 
-/* The results behind the first, of norm_d's operands. */
+/* Computes the results of norm_d after the first. */
 static void sums_d(const struct hd_prep *p, void *const *out, void *const *in, int acc)
 {
 	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2], weights = p->n[3];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sum in plain loops: every element of a goes to where its dims that c has lead.
+ * Reference kernel for sum, in plain loops: every element of a is added to the element of c with the same indices
+ * along c's dims.
  */
 #include <config.h>
 #include "kernels/prepare/sum.h"
@@ -10,7 +11,7 @@
 struct ref_sum {
 	int64_t count_a, count_c;
 	int ndim;
-	int64_t n[HD_MAX_DIMS], stride[HD_MAX_DIMS]; /* of a; steps in c */
+	int64_t n[HD_MAX_DIMS], stride[HD_MAX_DIMS]; /* extents of a; steps in c */
 };
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of xent, xent_combine, xent_d and xent_both: cross entropy over a vocabulary of which this
- * rank may hold a slice.
+ * Reference kernels for xent, xent_combine, xent_d and xent_both: cross entropy over a vocabulary, of which this rank
+ * may hold a slice.
  *
  *	nll = log(sum) + max - target	with sum = sum of exp(z - max)
  *	dz = (exp(z - max) / sum - [target]) dnll
  *
- * Each slice finds max, sum and target; maxima and sums of all slices combine to those of the
- * whole.  A slice that is all padding has max -inf and sum 0.  xent_both is of a whole vocabulary:
- * all four at once, dnll a constant.
+ * Each slice finds max, sum and target. The maxima and sums of all slices combine to those of the whole vocabulary. A
+ * slice that is all padding has max -inf and sum 0. xent_both is for a complete vocabulary: it computes all four at
+ * once, with a constant dnll.
  */
 #include <config.h>
 #include <math.h>
