@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention, attention_d: softmax(scale q k^T) v without the seq x seq matrix (Dao et al.,
- * FlashAttention, 2022).
+ * attention, attention_d: softmax(scale q k^T) v without the seq x seq matrix (Dao et al., FlashAttention, 2022).
  *
- * Heads of keys and sequences are independent tasks.  A task packs its head into contiguous panels and walks blocks of queries and
- * keys; forward keeps a running maximum and sum per query and saves lse = max + log(sum), from which backward makes the probabilities
- * again.  The code of a task (attention_blocks.h) is compiled for several vector widths, and that in tiles of bf16
- * (attention_tiles.h) for matrix units and for vectors of pairs; which, is chosen at run time.  No result depends on the number of threads.
+ * Each head of keys in each sequence is an independent task. A task packs its head into contiguous panels and walks
+ * blocks of queries and keys. Forward keeps a running maximum and sum per query and saves lse = max + log(sum), from
+ * which backward recomputes the probabilities. The code of a task (attention_blocks.h) is compiled for several vector
+ * widths. Tasks on tiles of bf16 (attention_tiles.h) are compiled for matrix units and for vectors of pairs. The
+ * choice is made at run time. No result depends on the number of threads.
  */
 #include <config.h>
 #include "kernels/cpu/attention/attention.h"
@@ -19,14 +19,15 @@
 struct attention {
 	struct hd_attention t;
 	const struct hd_att_isa *isa;
-	int64_t each; /* floats of scratch of a thread */
-	int threads;  /* that there is scratch for */
+	int64_t each; /* floats of scratch per thread */
+	int threads;  /* threads that scratch suffices for */
 };
 
-#define TILES_SEQ 16 /* of fewer queries a block of 32 would be mostly zeros */
+#define TILES_SEQ 16 /* with fewer queries, a block of 32 would be mostly zeros */
 
-/* Tiles of bf16, or NULL.  For tests, amx and pairs: from so many queries on matrix units, or by products of pairs in vectors; 0:
- * never.  There the largest of scores must be the largest when scaled, too. */
+/* Returns the kernels on tiles of bf16, or NULL if they do not apply. For tests, attributes amx and pairs set the
+ * minimum number of queries for matrix units and for products of pairs in vectors; 0: never. They take the largest
+ * score before scaling, so scale must be positive. */
 static const struct hd_att_isa *tiles_isa(const struct hd_attention *t, const char *attr)
 {
 #if HD_AMX
@@ -46,7 +47,7 @@ static const struct hd_att_isa *tiles_isa(const struct hd_attention *t, const ch
 #endif
 }
 
-/* For tests, width: vectors of at most so many floats. */
+/* Returns the best kernels for this processor. For tests, attribute width limits the floats of a vector. */
 static const struct hd_att_isa *best_isa(const struct hd_attention *t, const char *attr)
 {
 	double width = hd_attr_num(attr, "width", HD_ATT_WIDEST);
@@ -64,12 +65,12 @@ static const struct hd_att_isa *best_isa(const struct hd_attention *t, const cha
 	return &hd_att_plain;
 }
 
-/* What the launch takes, by its shapes. */
+/* Computes from the shapes which kernels a launch runs, and how much scratch it takes. */
 static int plan(const struct hd_kernel_desc *d, int backward, int threads, struct attention *a, struct hd_err *err)
 {
 	HD_TRY(hd_prepare_attention(d, backward, "cpu", HD_DTYPE_F32, &a->t, err));
 	a->isa = best_isa(&a->t, d->attr);
-	a->each = (a->isa->floats(&a->t, backward) + 1023) / 1024 * 1024; /* pages, which threads do not share */
+	a->each = (a->isa->floats(&a->t, backward) + 1023) / 1024 * 1024; /* whole pages, so that threads share none */
 	a->threads = threads;
 	return 0;
 }
@@ -130,13 +131,14 @@ static float *own(const struct attention *a)
 	return (float *)hd_scratch() + omp_get_thread_num() * a->each;
 }
 
-/* Tasks that a thread takes together: where sequences are many, all of one, because a token's heads lie side by side. */
+/* Returns how many tasks a thread takes together. With many sequences it takes all tasks of one, because a token's
+ * heads are adjacent in memory. */
 static int at_once(const struct hd_attention *t, int64_t threads, int64_t pieces)
 {
 	return t->batch >= 2 * threads && pieces ? (int)(t->kv_heads * pieces) : 1;
 }
 
-/* Where heads are few for the threads, each is cut into pieces of its queries, which changes no result. */
+/* Where there are few heads for the threads, each head is cut into pieces of its queries, which changes no result. */
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct attention *s = p->state;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The attention kernels for one width of vectors.  A .c file for each instruction set includes
- * this, with HD_VL (floats of a vector), HD_MR and HD_NV (rows and vectors of a register tile) and HD_ISA (the name of
- * the table) defined.
+ * The attention kernels for one vector width. A .c file for each instruction set includes this. It defines HD_VL
+ * (floats of a vector), HD_MR and HD_NV (rows and vectors of a register tile) and HD_ISA (the name of the table).
  *
- * All products are sums of outer products: a tile of HD_MR rows and HD_NV vectors of columns stays
- * in registers, a is read by broadcasts (row-major or transposed), b row by row.  So a panel of k
- * is kept transposed for q k^T and as it is for ds k; nothing else is ever transposed.  Where a
- * causal block is partly masked, tiles and terms that no row of the tile can see are left out; with a window also those
- * that all rows have passed.
+ * All products are sums of outer products: a tile of HD_MR rows and HD_NV vectors of columns stays in registers. a is
+ * read by broadcasts (row-major or transposed), b row by row. So k is packed transposed for q k^T and as rows for ds
+ * k; backward also packs v transposed, for do v^T. Where a causal block is partly masked, tiles and terms that no row
+ * of the tile can see are skipped. With a window, so are keys that are before the windows of all rows.
  */
 #include "kernels/cpu/attention/attention.h"
 #include <math.h>
@@ -22,7 +20,7 @@ typedef int32_t VS __attribute__((vector_size(HD_VL * 4)));
 #define TILES (BLOCK / HD_MR)
 #define INLINE static inline __attribute__((always_inline))
 
-struct att_span { /* of one tile of rows: the terms it sums and the columns it needs */
+struct att_span { /* of one tile of rows: the terms k0 .. k1 - 1 that it sums and the number of columns that it needs */
 	int k0, k1, cols;
 };
 
@@ -54,17 +52,17 @@ INLINE VS iota(void)
 
 INLINE V vmax(V a, V b)
 {
-#ifdef HD_RED_MAX /* one instruction; made of a comparison it is four */
+#ifdef HD_RED_MAX /* one instruction, where a comparison and a selection take four */
 	return (V)HD_RED_MAX(a, b);
 #else
 	return choose(a > b, a, b);
 #endif
 }
 
-/* Lane i is lane from[i] of a and b side by side. */
+/* Returns a vector whose lane i is lane from[i] of a and b concatenated. */
 INLINE V lanes(V a, V b, VS from)
 {
-#ifdef __clang__ /* whose shuffles take constants alone */
+#ifdef __clang__ /* its shuffles accept only constants */
 	V x;
 
 	for (int i = 0; i < HD_VL; i++)
@@ -82,7 +80,8 @@ INLINE float vsum(V x)
 	return x[0];
 }
 
-/* Of vectors a and b: what they have in the lanes without bit w, and with it, side by side */
+/* low_lanes() returns the lanes of a and b whose index lacks bit w, high_lanes() the other ones. Those of a land in
+ * lanes without bit w, those of b in lanes with it. */
 INLINE V low_lanes(V a, V b, int w)
 {
 	VS lane = iota(), odd = (lane & w) != 0;
@@ -121,14 +120,14 @@ INLINE void transpose(V *x) /* HD_VL vectors */
 	transpose_stage(x, 1);
 }
 
-INLINE void max_stage(V *x, int w) /* 2w vectors to w */
+INLINE void max_stage(V *x, int w) /* reduces 2w vectors to w */
 {
 #pragma GCC unroll 8
 	for (int i = 0; i < w; i++)
 		x[i] = vmax(low_lanes(x[i], x[i + w], w), high_lanes(x[i], x[i + w], w));
 }
 
-INLINE V maxima(V *x) /* lane i: the largest of x[i], i < HD_VL */
+INLINE V maxima(V *x) /* lane i: the largest lane of x[i], i < HD_VL */
 {
 #if HD_VL >= 16
 	max_stage(x, 8);
@@ -141,8 +140,8 @@ INLINE V maxima(V *x) /* lane i: the largest of x[i], i < HD_VL */
 	return x[0];
 }
 
-/* exp by 2^n times a polynomial on [-ln2/2, ln2/2] (minimax, 3e-9 relative); 0 below the
- * normal numbers. */
+/* Returns exp(x) as 2^n times a polynomial on [-ln2/2, ln2/2] (minimax, 3e-9 relative), or 0 below the normal
+ * numbers. */
 INLINE V vexp(V x)
 {
 	VS normal = x > -87.0f;
@@ -159,7 +158,7 @@ INLINE V vexp(V x)
 	return (V)(((VI)p + ((VI)t << 23)) & (VI)normal);
 }
 
-/* Small arguments by a polynomial (Cephes, single precision), others by exp; NaN stays. */
+/* Returns tanh(x): by a polynomial for small arguments (Cephes, single precision), else by exp. NaN stays NaN. */
 INLINE V vtanh(V x)
 {
 	V a = (V)((VI)x & 0x7fffffff), z = x * x, p, q;
@@ -169,7 +168,7 @@ INLINE V vtanh(V x)
 	p = p * z + 1.33314422036e-1f;
 	p = p * z - 3.33332819422e-1f;
 	p = p * z * x + x;
-	q = choose(a < 20.0f, a, (V){ 0 } + 20.0f); /* 1 from there on */
+	q = choose(a < 20.0f, a, (V){ 0 } + 20.0f); /* tanh is 1 from there on */
 	q = 1.0f - 2.0f / (vexp(q + q) + 1.0f);
 	q = (V)((VI)q | ((VI)x & 0x80000000));
 	return choose(x == x, choose(a < 0.625f, p, q), x);
@@ -177,8 +176,8 @@ INLINE V vtanh(V x)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* c (HD_MR x nv vectors) = [c +] sum over k of a(row, k) b(k, column); a's steps are `row`
- * and `col` elements */
+/* Computes c (HD_MR x nv vectors) = [c +] the sum over k0 <= k < k1 of a(row, k) b(k, column). a's rows are `row`
+ * elements apart, its columns `col`. */
 INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb, int k0,
 		 int k1, int add, const int nv)
 {
@@ -207,7 +206,8 @@ INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col
 			store(c + i * ldc + j * HD_VL, x[i][j]);
 }
 
-/* Vectors of the next tile where so many are left.  Not one alone behind a wide tile: its sums would wait for each other. */
+/* Returns the width of the next tile, in vectors, where `left` are left. It leaves no single vector after a wide tile,
+ * because its sums would wait for each other. */
 INLINE int tile_width(int left)
 {
 	return HD_NV > 2 && left > 2 && left != 4 ? HD_NV : left < 2 ? left : 2;
@@ -236,14 +236,14 @@ INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t 
 	}
 }
 
-/* a row-major, its rows lda apart */
+/* product() with a row-major, its rows lda apart. */
 static __attribute__((noinline)) void product_n(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
 						int64_t ldb, const struct att_span *s, int ntiles, int add)
 {
 	product(c, ldc, a, lda, 1, b, ldb, s, ntiles, add);
 }
 
-/* a transposed: row i is column i of a BLOCK x BLOCK block */
+/* product() with a transposed: its row i is column i of a BLOCK x BLOCK block. */
 static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const float *a, const float *b, int64_t ldb,
 						const struct att_span *s, int ntiles, int add)
 {
@@ -252,14 +252,14 @@ static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const flo
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-/* Operands may be bf16; panels and all arithmetic are fp32.  An operand's rows are read as they are, or a row (of `dim`)
- * at a time is brought into fp32. */
+/* Operands may be bf16; panels and all arithmetic are fp32. element() returns the address of element `at`, take() and
+ * give() convert. */
 INLINE const void *element(const struct hd_attention *t, const void *x, int64_t at)
 {
 	return t->low ? (const void *)((const uint16_t *)x + at) : (const void *)((const float *)x + at);
 }
 
-/* HD_VL floats from element `at` on */
+/* Returns HD_VL floats from element `at` on. */
 INLINE V take(const struct hd_attention *t, const void *x, int64_t at)
 {
 	if (!t->low)
@@ -291,7 +291,7 @@ INLINE void give(const struct hd_attention *t, void *x, int64_t at, V v)
 		*(HU *)((uint16_t *)x + at) = __builtin_convertvector((near & (VI)number) | (nan & ~(VI)number), HU);
 }
 
-/* n rows of `dim` elements, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
+/* Packs n rows of `dim` elements, `step` apart, as BLOCK rows of padded width, times `factor`. The rest is zero. */
 static void pack_rows(const struct hd_attention *t, float *to, const void *x, int64_t step, int64_t n, float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
@@ -306,7 +306,7 @@ static void pack_rows(const struct hd_attention *t, float *to, const void *x, in
 		memset(to, 0, (size_t)((BLOCK - n) * hd_att_padded(t)) * sizeof(*to));
 }
 
-/* the same rows -> dim rows of BLOCK */
+/* Packs the same rows transposed, as dim rows of BLOCK. */
 static void pack_columns(const struct hd_attention *t, float *to, const void *x, int64_t step, int64_t n)
 {
 	int64_t rows = n / HD_VL * HD_VL, whole = t->dim / HD_VL * HD_VL;
@@ -329,7 +329,7 @@ static void pack_columns(const struct hd_attention *t, float *to, const void *x,
 			to[d * BLOCK + i] = take_one(t, x, i * step + d);
 }
 
-/* to x from element `at` on */
+/* Writes n packed rows, times `factor`, to x from element `at` on, `step` apart. */
 static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64_t step, const float *from, int64_t n,
 			float factor)
 {
@@ -345,10 +345,10 @@ static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64
 
 /* ---- a pair of blocks ------------------------------------------------------------------------ */
 
-struct pair { /* block of queries against block of keys */
+struct pair { /* a block of queries against a block of keys */
 	int nq, nk, tiles_q, tiles_k;
-	int seen[BLOCK];   /* per query: so many of the keys; grows with the query */
-	int passed[BLOCK]; /* and so many of the first of them not; likewise */
+	int seen[BLOCK];   /* per query: how many of the keys it may see by the causal mask; never decreases */
+	int passed[BLOCK]; /* per query: how many of the first ones are before its window; never decreases */
 	struct att_span scores[TILES], by_key[TILES], by_query[TILES];
 };
 
@@ -388,7 +388,7 @@ static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int
 
 /* Running softmax of one block of queries. */
 struct att_rows {
-	V sum[BLOCK]; /* each lane for its columns */
+	V sum[BLOCK]; /* each lane sums its own columns */
 	V max[BLOCK / HD_VL];
 };
 
@@ -397,7 +397,8 @@ INLINE VS is_seen(int c, int passed, int seen)
 	return (iota() + c < seen) & (iota() + c >= passed);
 }
 
-INLINE V visible(const float *s, int c, int passed, int seen, const int masked) /* HD_VL scores from column c on */
+/* Returns HD_VL scores from column c on, -INFINITY where they are masked. */
+INLINE V visible(const float *s, int c, int passed, int seen, const int masked)
 {
 	if (!masked)
 		return load(s + c);
@@ -412,7 +413,7 @@ static __attribute__((noinline)) void cap_scores(const struct hd_attention *t, f
 		store(s + i, cap * vtanh(load(s + i) * part));
 }
 
-/* Scores of one row s -> exp(s - max); what was summed before is rescaled */
+/* Replaces the scores s of one row with exp(s - max), and multiplies by `by` what was summed before. */
 INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by, int passed,
 			int seen, const int masked)
 {
@@ -430,8 +431,8 @@ INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum
 		store(o + d, load(o + d) * by);
 }
 
-/* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would
- * wait for its own lanes */
+/* Processes HD_VL rows at once, so that their maxima come out as one vector. A maximum per row would wait for its own
+ * lanes. */
 INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *passed,
 			 const int *seen, const int masked)
 {
@@ -478,7 +479,7 @@ static void finish(const struct hd_attention *t, const struct att_rows *st, void
 	}
 }
 
-/* The block of keys that the window of query block i begins in. */
+/* Returns the block of keys in which the window of query block i begins. */
 static int64_t first_block(const struct hd_attention *t, int64_t i)
 {
 	return hd_att_passed(t, t->q0 + i * BLOCK, t->k0, t->keys) / BLOCK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention in bf16 by the vector instruction that multiplies pairs of bf16 (AVX512_BF16: vdpbf16ps).
+ * attention in bf16 with the vector instruction that multiplies pairs of bf16 (AVX512_BF16: vdpbf16ps).
  */
 #include <config.h>
 #include "kernels/cpu/base/amx.h"

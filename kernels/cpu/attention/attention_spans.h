@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a task of attention_blocks.h does.  It walks spans of queries of a head, and spans of keys, one after the other.  So scratch
- * does not grow with the sequence.
+ * Tasks of attention_blocks.h. A task walks spans of queries of a head, and spans of keys, one after the other. So its
+ * panels do not grow with the sequence.
  *
- * Forward, a span of queries meets all spans of keys that it sees, with a running maximum and sum for each query.  Backward, a span of
- * keys meets the spans of queries that see it.  Sums in fp32 of a span that comes again are kept where their results go.  Results in
- * bf16 have no room for them.  Then those of dq are kept in scratch, of the whole sequence, and of dk and dv too where several heads
- * read a kv head.
+ * Forward, a span of queries meets all spans of keys that it sees, with a running maximum and sum for each query.
+ * Backward, a span of keys meets the spans of queries that see it. The fp32 sums of a span that is visited again are
+ * kept in its results. Results in bf16 have no room for them. Then scratch keeps the sums of dq for the complete
+ * sequence, and those of dk and dv too where several heads read one kv head.
  */
-/* Blocks that are packed at a time.  Packing again for each of the other spans is little beside the products of two spans. */
+/* Blocks of a span, which are packed together. Repacking for each of the other spans costs little compared with the
+ * products of two spans. */
 #define SPAN 16
 
-/* Room of n floats, on whole lines of the cache */
+/* Reserves n floats at *at, rounded up to whole cache lines, and returns their address. */
 static inline float *att_room(float **at, int64_t n)
 {
 	float *room = *at;
@@ -21,12 +22,14 @@ static inline float *att_room(float **at, int64_t n)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-struct att_keys { /* a span: k as columns, v as rows */
+struct att_keys { /* a span of keys: k packed as columns, v as rows */
 	float *kt, *v;
-	int64_t first, from, to; /* its first block; -1: none is packed.  The task needs blocks from .. to - 1 */
+	/* The span's first block, or -1 if none is packed. The task needs blocks from .. to - 1. */
+	int64_t first, from, to;
 };
 
-struct att_queries { /* a span of one head: each block, its result and its softmax; a block's scores */
+/* A span of queries of one head: per block q, the result o and the softmax; s: the scores of one block. */
+struct att_queries {
 	float *q, *o, *s;
 	struct att_rows *rows;
 	int64_t first, end;
@@ -71,7 +74,7 @@ static void open_queries(const struct hd_attention *t, const struct att_queries 
 	}
 }
 
-/* Block i of queries with the keys that are packed */
+/* Processes block i of queries against the packed keys. */
 static void meet(const struct hd_attention *t, const struct att_queries *x, const struct att_keys *y, int64_t i)
 {
 	int64_t w = hd_att_padded(t), panel = BLOCK * w, end = hd_att_least(y->first + SPAN, hd_att_blocks(t->keys));
@@ -86,7 +89,7 @@ static void meet(const struct hd_attention *t, const struct att_queries *x, cons
 	}
 }
 
-/* The queries of a span of head h, all of it */
+/* Computes all queries of a span of head h. */
 static void forward_span(const struct hd_attention *t, const struct att_queries *x, struct att_keys *y,
 			 void *const *out, void *const *in, const struct hd_att_task *task, int64_t h)
 {
@@ -105,7 +108,7 @@ static void forward_span(const struct hd_attention *t, const struct att_queries 
 		       hd_att_least(BLOCK, t->seq - i * BLOCK));
 }
 
-/* -> floats */
+/* Lays out the scratch of a forward task. Returns its size in floats. */
 static int64_t forward_set(const struct hd_attention *t, struct att_keys *y, struct att_queries *x, float *scratch)
 {
 	int64_t panel = BLOCK * hd_att_padded(t), keys = hd_att_least(SPAN, hd_att_blocks(t->keys));
@@ -147,13 +150,13 @@ struct panels {
 	float *q, *d_o, *dq;          /* a span of queries of one head; q times scale */
 	float *lse, *delta;
 	float *s, *dp;  /* BLOCK x BLOCK */
-	float *kept_dq; /* NULL: not needed, as those below */
+	float *kept_dq; /* sums of all blocks in fp32; NULL if not needed, as the next two */
 	float *kept_dk, *kept_dv;
-	int64_t keys, queries; /* the first block of each span; keys -1: none */
-	int heads;             /* that were there before this one */
+	int64_t keys, queries; /* the first block of each open span; keys -1: no span is open */
+	int heads;             /* heads of the task before the current one */
 };
 
-/* What is kept of bf16, if keys are several spans. */
+/* Returns whether sums are kept in scratch: results are bf16, and the keys are several spans. */
 static int keeps(const struct hd_attention *t)
 {
 	return t->low && hd_att_blocks(t->keys) > SPAN;
@@ -164,7 +167,7 @@ static int keeps_keys(const struct hd_attention *t)
 	return keeps(t) && t->group > 1 && t->heads > 1;
 }
 
-/* -> floats */
+/* Lays out the scratch of a backward task. Returns its size in floats. */
 static int64_t panels_set(const struct hd_attention *t, struct panels *x, float *scratch)
 {
 	int64_t keys = hd_att_blocks(t->keys), seq = hd_att_blocks(t->seq), panel = BLOCK * hd_att_padded(t);
@@ -199,7 +202,7 @@ INLINE float vdot(const struct hd_attention *t, const void *x, const void *y, in
 	return vsum(sum) + tail;
 }
 
-/* Of blocks first .. first + n - 1 of an operand's rows, which begin at `base` and are `step` apart */
+/* Blocks first .. first + n - 1 of an operand of `rows` rows, which begin at `base` and are `step` apart. */
 struct att_range {
 	int64_t base, step, rows, first, n;
 };
@@ -209,7 +212,8 @@ static struct att_range range_of(int64_t base, int64_t step, int64_t rows, int64
 	return (struct att_range){ base, step, rows, first, hd_att_least(SPAN, hd_att_blocks(rows) - first) };
 }
 
-/* Sums from where they were kept; kept: of all blocks, or NULL: in the result. */
+/* Loads the sums of range r from where they were kept: `kept`, which has room for all blocks, or the result where kept
+ * is NULL. */
 static void bring(const struct hd_attention *t, float *to, const float *kept, const void *result, struct att_range r)
 {
 	int64_t panel = BLOCK * hd_att_padded(t);
@@ -221,7 +225,8 @@ static void bring(const struct hd_attention *t, float *to, const float *kept, co
 			  hd_att_least(BLOCK, r.rows - i * BLOCK), 1);
 }
 
-/* The reverse.  done: nothing more is to be added, and what was is multiplied by `factor`. */
+/* Stores the sums of range r there. With `done` nothing will be added to them, and they become the result, times
+ * `factor`. */
 static void put_away(const struct hd_attention *t, void *result, float *kept, const float *from, struct att_range r,
 		     float factor, int done)
 {
@@ -301,13 +306,14 @@ static void open_queries_d(const struct hd_attention *t, struct panels *x, void 
 		for (int64_t k = 0; k < BLOCK; k++) {
 			float lse = k < n ? from[k] : INFINITY;
 
-			x->lse[i * BLOCK + k] = lse > -INFINITY ? lse : INFINITY; /* sees nothing: all terms 0 */
+			/* A query that sees nothing gets infinity, so that all its terms become 0. */
+			x->lse[i * BLOCK + k] = lse > -INFINITY ? lse : INFINITY;
 			x->delta[i * BLOCK + k] = k < n ? vdot(t, in[3], in[5], at + k * r.step, t->dim) : 0;
 		}
 	}
 }
 
-/* Of one row, s: scores -> probabilities; dp -> ds.  part: 1 / softcap, or 0 */
+/* In one row, turns the scores s into probabilities and dp into ds. part: 1 / softcap, or 0. */
 INLINE void row_d(float *s, float *dp, float lse, float delta, float part, int passed, int seen, const int masked)
 {
 #pragma GCC unroll 4
@@ -342,7 +348,7 @@ static void probabilities(const struct hd_attention *t, float *s, float *dp, con
 	}
 }
 
-/* The spans that are open */
+/* Processes the open spans, of nk blocks of keys and nq blocks of queries. */
 static void spans_d(const struct hd_attention *t, const struct panels *x, int64_t nk, int64_t nq)
 {
 	int64_t w = hd_att_padded(t), panel = BLOCK * w;
@@ -363,7 +369,8 @@ static void spans_d(const struct hd_attention *t, const struct panels *x, int64_
 		}
 }
 
-/* A span of queries of head h with the keys that are open.  Its dq begins with the first span that it sees, and ends with the last. */
+/* Processes a span of queries of head h against the open keys, if it sees any. Its dq starts at the first span of keys
+ * that it sees, and is complete after the last. */
 static void queries_d(const struct hd_attention *t, struct panels *x, void *const *out, void *const *in,
 		      const struct hd_att_task *task, int64_t h, int64_t first)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/attention/attention_tiles.h - what attention and its backward in tiles of bf16 share: products of tiles, the forms
- * that operands take for them, and exp.  ON_UNITS, which the file that includes this defines: products run on matrix units (1), or by
- * vector instructions that multiply pairs of bf16 (0).
+ * kernels/cpu/attention/attention_tiles.h - what attention in tiles of bf16 and its backward share: products of tiles,
+ * the forms in which operands are packed for them, and exp. The file that includes this defines ON_UNITS. If 1,
+ * products run on matrix units; if 0, on vector instructions that multiply pairs of bf16.
  *
- * A tile is 1 KB: 16 rows of 32 bf16 or of 16 fp32.  Sequences are cut into blocks of 32 rows, head_dim into parts of 32, zeros behind
- * the last.  Rows of an operand (queries or keys) x head_dim are packed in one of four forms, each part of each block two tiles:
+ * A tile is 1 KB: 16 rows of 32 bf16 or of 16 fp32. Sequences are cut into blocks of 32 rows and head_dim into parts
+ * of 32, padded with zeros. An operand (queries or keys x head_dim) is packed in one or more of four forms, where each
+ * part of each block takes two tiles:
  *	rows	tile (row / 16, part): rows as they are; left operand of a sum over head_dim
  *	columns	tile (row / 16, part): line i has elements 2i, 2i + 1 of each row; right operand of a sum over head_dim
  *	pairs	tile (row / 32, d / 16): line i has rows 2i, 2i + 1 of each d; right operand of a sum over rows
@@ -21,19 +22,21 @@ HD_AMX_TARGET
 
 #define INLINE static inline __attribute__((always_inline))
 #define ROWS 32             /* of a block */
-#define CHUNK 8             /* blocks of a chunk: what a sum over rows takes at once */
-#define HALF 512            /* bf16 of a tile */
-#define WORD 256            /* fp32 of a tile */
-#define LOG2E 1.4426950409f /* powers are of 2 */
+#define CHUNK 8             /* blocks of a chunk, over which a sum over rows runs at once */
+#define HALF 512            /* bf16 in a tile */
+#define WORD 256            /* fp32 in a tile */
+#define LOG2E 1.4426950409f /* exponentials are computed as powers of 2 */
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Where the four tiles of a product's 32 x 32 results are, or its operands at each step of the sum; all in tiles */
+/* Distances between the tiles of an operand or result, in tiles. row, col: to the next row and column of the product's
+ * 2 x 2 tiles; k: to the next step of the sum. */
 struct att_step {
 	int64_t row, col, k;
 };
 
-/* The product whose sums are still in the units; c NULL: there is none.  Begin with none, end with tiles_close(). */
+/* The product whose sums are still in the units, with its destination c; c is NULL if there is none. Begin with none
+ * and end with tiles_close(). */
 struct att_open {
 	float *c;
 	struct att_step s;
@@ -50,8 +53,8 @@ INLINE void end_tiles(void)
 	hd_amx_end();
 }
 
-/* A sum leaves for the product before just before its next use, so that the units do not wait for all four at once; then it begins as
- * in c, or zero. */
+/* Stores a tile's sum of the previous product just before the tile is needed, so that stores are spread out. The units
+ * would wait for four at once. Then the tile starts from c or from zero. */
 #define TILE_TURN(tile, row_, col_) \
 	do { \
 		if (o->c) \
@@ -62,8 +65,8 @@ INLINE void end_tiles(void)
 			HD_TILE_ZERO(tile); \
 	} while (0)
 
-/* c (2 x 2 tiles) = [c +] sum over n steps, one at least, of a (2 x 1) b (1 x 2).  It is in c when the next product is made, or after
- * tiles_close(); c is not that of the product before. */
+/* Computes c (2 x 2 tiles) = [c +] the sum over n >= 1 steps of a (2 x 1) b (1 x 2). c is not written until the next
+ * product or tiles_close(). It must not be the c of the previous product. */
 INLINE void tiles_product(struct att_open *o, float *c, struct att_step sc, const uint16_t *a, struct att_step sa,
 			  const uint16_t *b, struct att_step sb, int64_t n, int add)
 {
@@ -113,9 +116,9 @@ INLINE void end_tiles(void)
 {
 }
 
-enum { STRIP = 8 }; /* rows whose sums fit the registers */
+enum { STRIP = 8 }; /* rows whose sums fit in the registers */
 
-/* Rows of both tiles: c (STRIP x 32) = [c +] sum over n steps of a (STRIP x 32) b (32 x 32) */
+/* Computes STRIP rows of two tiles: c (STRIP x 32) = [c +] the sum over n steps of a (STRIP x 32) b (32 x 32). */
 INLINE void strip_product(float *c, int64_t c_col, const uint16_t *a, int64_t a_k, const uint16_t *b,
 			  struct att_step sb, int64_t n, int add)
 {
@@ -149,7 +152,7 @@ INLINE void strip_product(float *c, int64_t c_col, const uint16_t *a, int64_t a_
 	}
 }
 
-/* As above, but at once */
+/* Does the same, but writes c at once. */
 INLINE void tiles_product(struct att_open *o, float *c, struct att_step sc, const uint16_t *a, struct att_step sa,
 			  const uint16_t *b, struct att_step sb, int64_t n, int add)
 {
@@ -167,7 +170,7 @@ INLINE void tiles_close(struct att_open *o)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-struct att_operand { /* n rows of dim bf16, `step` elements apart; more are zero */
+struct att_operand { /* n rows of dim bf16, `step` elements apart; rows after them are read as zeros */
 	const uint16_t *x;
 	int64_t step, n, dim;
 };
@@ -182,7 +185,7 @@ INLINE __mmask32 first_of_32(int64_t n)
 	return n >= 32 ? ~0U : n > 0 ? (1U << n) - 1 : 0;
 }
 
-/* Part k of row i; whole: it exists, to its end */
+/* Returns part k of row i. whole: the row exists and has all 32 elements. */
 INLINE __m512i part(const struct att_operand *r, int64_t i, int64_t k, const int whole)
 {
 	if (whole)
@@ -192,7 +195,7 @@ INLINE __m512i part(const struct att_operand *r, int64_t i, int64_t k, const int
 	return _mm512_maskz_loadu_epi16(first_of_32(r->dim - k * 32), r->x + i * r->step + k * 32);
 }
 
-/* 16 x 16 words */
+/* Transposes 16 x 16 words of 32 bits. */
 INLINE void transpose16(__m512i *x)
 {
 	__m512i y[16];
@@ -210,7 +213,7 @@ INLINE void transpose16(__m512i *x)
 		x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
 	}
 #pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) { /* lanes: x[i], x[i + 4], x[i + 8], x[i + 12] have rows 0-3, 4-7, 8-11, 12-15 */
+	for (int i = 0; i < 4; i++) { /* lanes of x[i], x[i + 4], x[i + 8], x[i + 12]: rows 0-3, 4-7, 8-11, 12-15 */
 		y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
 		y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
 		y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
@@ -232,7 +235,7 @@ INLINE void store_tile(void *to, const __m512i *x)
 		_mm512_store_si512((char *)to + i * 64, x[i]);
 }
 
-/* Two rows -> their pairs in order: of elements 0 to 15, and 16 to 31 */
+/* Interleaves two rows into pairs (a[i], b[i]): *low has elements 0 to 15, *high 16 to 31. */
 INLINE void pair_up(__m512i a, __m512i b, __m512i *low, __m512i *high)
 {
 	const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
@@ -243,12 +246,12 @@ INLINE void pair_up(__m512i a, __m512i b, __m512i *low, __m512i *high)
 	*high = _mm512_permutex2var_epi64(l, second, h);
 }
 
-/* The blocks that have the n rows, in the forms that are not NULL */
+/* Where an operand is packed to, in each form; a form that is NULL is skipped. */
 struct att_forms {
 	uint16_t *rows, *columns, *pairs, *turned;
 };
 
-/* 16 rows from row i on, of part k of `parts`.  whole: they all exist, to their ends */
+/* Packs 16 rows from row i on, of part k of `parts`. whole: they all exist, and the part has all 32 elements. */
 INLINE void pack_sixteen(const struct att_forms *f, const struct att_operand *r, int64_t i, int64_t k, int64_t parts,
 			 const int whole)
 {
@@ -298,7 +301,7 @@ INLINE void pack_block(const struct att_forms *f, const struct att_operand *r, i
 		pack_pairs(f, r, i, k, parts, whole);
 }
 
-/* 32 rows from row i on, whose lines are far apart, on their way to L2 while those before are packed */
+/* Prefetches 32 rows from row i on into L2 while the rows before them are packed. Their cache lines are far apart. */
 INLINE void prefetch(const struct att_operand *r, int64_t i)
 {
 	int64_t end = hd_att_least(i + ROWS, r->n);
@@ -322,7 +325,7 @@ static __attribute__((noinline, unused)) void pack(const struct att_forms *f, co
 	}
 }
 
-/* 32 floats -> the first n of them as bf16 */
+/* Stores the first n of 32 floats as bf16. */
 INLINE void give_part(uint16_t *to, __m512 low, __m512 high, int64_t n)
 {
 	_mm512_mask_storeu_epi16(to, first_of_32(n), (__m512i)_mm512_cvtne2ps_pbh(high, low));
@@ -330,7 +333,7 @@ INLINE void give_part(uint16_t *to, __m512 low, __m512 high, int64_t n)
 
 /* ---- elementary ------------------------------------------------------------------------------ */
 
-/* 2^x: of the fraction of x a polynomial (minimax, 7.5e-8 relative); -inf gives 0, NaN stays */
+/* Returns 2^x, with a polynomial for the fraction of x (minimax, 7.5e-8 relative). -inf gives 0, NaN stays NaN. */
 INLINE __m512 exp2_(__m512 x)
 {
 	__m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -343,7 +346,7 @@ INLINE __m512 exp2_(__m512 x)
 	return _mm512_scalef_ps(p, x);
 }
 
-/* Scores -> cap tanh(scale score / cap), in a run of vectors */
+/* Replaces n contiguous scores with cap tanh(scale score / cap). */
 static __attribute__((noinline, unused)) void cap_scores(const struct hd_attention *t, float *s, int64_t n)
 {
 	float by = t->scale / t->softcap;
@@ -353,7 +356,7 @@ static __attribute__((noinline, unused)) void cap_scores(const struct hd_attenti
 		s[i] = t->softcap * hd_tanhf_all(s[i] * by);
 }
 
-/* What scores (of cap_scores, if there is a cap) are multiplied by in the exponent of 2 */
+/* Returns the factor of scores (after cap_scores() if there is a cap) in the exponent of 2. */
 static inline float att_factor(const struct hd_attention *t)
 {
 	return t->softcap > 0 ? LOG2E : t->scale * LOG2E;
@@ -370,7 +373,7 @@ INLINE __m512 stage(__m512 a, __m512 b, int w, int add)
 	return add ? _mm512_add_ps(x, y) : _mm512_max_ps(x, y);
 }
 
-/* Lane i: the largest (or the sum) of x[i] */
+/* Returns a vector whose lane i is the maximum (with `add` the sum) of x[i]. Overwrites x. */
 INLINE __m512 across(__m512 *x, int add)
 {
 #pragma GCC unroll 8
@@ -384,7 +387,7 @@ INLINE __m512 across(__m512 *x, int add)
 	return stage(x[0], x[1], 1, add);
 }
 
-/* Bits from .. to - 1 of a vector of which the first lane is number `lane` */
+/* Returns a mask of the lanes numbered from .. to - 1, where the vector's first lane is number `lane`. */
 INLINE __mmask16 lanes(int64_t from, int64_t to, int64_t lane)
 {
 	uint32_t below = to - lane >= 16 ? 0xffff : to > lane ? (1U << (to - lane)) - 1 : 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention_d in tiles of bf16 (attention_tiles.h).
  *
- * A task is all heads that read one kv head of a sequence.  Scores are made as keys x queries, so that what belongs to a query (lse,
- * delta) lies along vectors, nothing is summed across lanes, and the probabilities and ds in bf16 are left operands of dv and dk as
- * they are.  Two lines of ds side by side are right operands too: of dq, which is made transposed, as turned keys times ds.  256 keys
- * meet 256 queries; dk and dv of all keys and dq of all queries of a head stay in fp32.  Rounded to bf16 are the probabilities, ds and
- * the results, nothing else.
+ * A task is all heads that read one kv head of a sequence. Scores are computed as keys x queries. So the values of a
+ * query (lse, delta) lie along vectors, and nothing is summed across lanes. The probabilities and ds in bf16 then are
+ * left operands of dv and dk as they are. Two interleaved lines of ds are right operands too: dq is computed
+ * transposed, as turned keys times ds. 256 keys meet 256 queries at a time. dk and dv of all keys, and dq of all
+ * queries of a head, stay in fp32. Only the probabilities, ds and the results are rounded to bf16.
  */
 #ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_BACKWARD_H
 #define HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_BACKWARD_H
@@ -15,26 +15,28 @@
 
 struct att_backward {
 	const struct hd_attention *t;
-	uint16_t *q, *q_pairs, *d_o, *d_o_pairs; /* of a head, q and do as columns */
+	uint16_t *q, *q_pairs, *d_o, *d_o_pairs; /* of one head; q and d_o as columns */
 	uint16_t *k, *v, *k_turned;              /* k and v as rows */
-	uint16_t *p, *ds;                        /* of a block of keys: tile (key / 16, query / 32) of a chunk */
-	uint16_t *ds_pairs;           /* of a chunk: block (query / 32, key / 32), two tiles of lines 2i, 2i + 1 */
-	float *s, *dp;                /* of two blocks: tile (key / 16, query / 16) */
-	float *dq;                    /* block query / 32: tile (d / 16, half of the queries) */
-	float *dk, *dv;               /* block key / 32: tile (key / 16, d / 16) */
-	float *lse, *delta;           /* lse for powers of 2 */
-	char *q_begun, *k_begun;      /* of each block: dq, or dk and dv, have been set; else they are to be */
+	uint16_t *p, *ds;                        /* for a block of keys: tile (key / 16, query / 32) of a chunk */
+	uint16_t *ds_pairs; /* for a chunk: block (query / 32, key / 32), two tiles of interleaved lines 2i, 2i + 1 */
+	float *s, *dp;      /* for two blocks: tile (key / 16, query / 16) */
+	float *dq;          /* block query / 32: tile (d / 16, half of the queries) */
+	float *dk, *dv;     /* block key / 32: tile (key / 16, d / 16) */
+	float *lse, *delta; /* lse for powers of 2 */
+	/* Per block: whether dq, or dk and dv, have been written. If not, the next product overwrites them. */
+	char *q_begun, *k_begun;
 	int64_t parts, queries, keys; /* the last two in blocks */
 };
 
-/* Of a block of keys and a block of queries */
+/* What a block of queries sees of a block of keys. */
 struct att_cross {
-	int64_t from, to; /* the first key is seen by these queries of the block, each other key by those one further */
-	int64_t keys;     /* keys of the block; the others nobody sees */
-	int64_t n;        /* queries */
+	/* Queries from .. to - 1 of the block see the first key. Both bounds are one higher for each further key. */
+	int64_t from, to;
+	int64_t keys; /* keys of the block; no query sees the others */
+	int64_t n;    /* queries */
 };
 
-/* Blocks i of queries and j of keys -> 0: no query sees a key */
+/* Describes block i of queries and block j of keys in x. Returns 0 if no query sees a key. */
 static int cross_set(const struct hd_attention *t, struct att_cross *x, int64_t i, int64_t j)
 {
 	int64_t apart = t->k0 + j * ROWS - t->q0 - i * ROWS;
@@ -53,12 +55,13 @@ static int all_cross(const struct att_cross *x)
 
 /* ---- a pair of blocks ------------------------------------------------------------------------ */
 
-/* What belongs to the queries of a half of a block */
+/* The values of the queries in half a block. */
 struct att_lanes {
 	__m512 lse, delta;
 };
 
-/* Scores and dp of a key against 32 queries -> its lines of probabilities and ds.  part: 1 / softcap, or 0 */
+/* Turns the scores and dp of a key against 32 queries into its lines of probabilities and ds. part: 1 / softcap,
+ * or 0. */
 INLINE void key_line(const float *s, const float *dp, const struct att_lanes *q, float factor, float part,
 		     __mmask32 seen, const int masked, __m512i *p, __m512i *ds)
 {
@@ -91,7 +94,8 @@ INLINE __mmask32 who_sees(const struct att_cross *x, int64_t key)
 	return lanes(x->from + key, x->to + key, 0) | (__mmask32)lanes(x->from + key, x->to + key, 16) << 16;
 }
 
-/* p, ds: tiles of keys 0 to 15 and of keys 16 to 31, CHUNK apart; pairs: two tiles */
+/* Writes p, ds and pairs of two blocks. p, ds: tiles of keys 0 to 15 and of keys 16 to 31, CHUNK apart; pairs: two
+ * adjacent tiles. */
 INLINE void key_lines(const struct att_backward *f, const struct att_lanes *q, const struct att_cross *x, uint16_t *p,
 		      uint16_t *ds, uint16_t *pairs, float part, const int masked)
 {
@@ -114,7 +118,7 @@ INLINE void key_lines(const struct att_backward *f, const struct att_lanes *q, c
 	}
 }
 
-/* Block i of a chunk of queries from block i0 on, block j of keys from j0 on: p, ds and ds_pairs */
+/* Computes p, ds and ds_pairs for block i of the queries from block i0 on and block j of the keys from block j0 on. */
 static void cross(const struct att_backward *f, const struct att_cross *x, int64_t i0, int64_t i, int64_t j0, int64_t j)
 {
 	struct att_step row = { .row = f->parts, .k = 1 }, col = { .col = f->parts, .k = 1 },
@@ -142,13 +146,13 @@ static void cross(const struct att_backward *f, const struct att_cross *x, int64
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Chunks of queries from block i0 and keys from block j0 on */
+/* A chunk of ni blocks of queries from block i0 on, and a chunk of nj blocks of keys from block j0 on. */
 struct att_chunks {
 	int64_t i0, ni, j0, nj;
 	int64_t first[CHUNK], end[CHUNK]; /* of each block of queries, the blocks of keys that it sees */
 };
 
-/* to (a block of dk or dv) += p (of blocks first to end - 1 of queries) pairs */
+/* Computes to (a block of dk or dv) = [to +] the sum over blocks first to end - 1 of queries of p times pairs. */
 static void add_keys(const struct att_backward *f, struct att_open *o, float *to, const uint16_t *p,
 		     const uint16_t *pairs, int64_t first, int64_t end, int add)
 {
@@ -178,7 +182,7 @@ static void add_queries(const struct att_backward *f, const struct att_chunks *c
 	tiles_close(&open);
 }
 
-/* What no product has set is zero. */
+/* Sets to zero the blocks that no product has written. */
 static void fill_rest(const struct att_backward *f, float *to, const char *begun, int64_t blocks)
 {
 	size_t size = (size_t)(4 * f->parts * WORD);
@@ -222,7 +226,7 @@ static void chunks(const struct att_backward *f, struct att_chunks *c)
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* 16 queries from query i on: delta = o do, summed over head_dim */
+/* Computes delta, the sum of o do over head_dim, for 16 queries from query i on. */
 static void set_delta(const struct att_backward *f, const struct att_operand *o, const struct att_operand *d_o,
 		      int64_t i)
 {
@@ -237,7 +241,7 @@ static void set_delta(const struct att_backward *f, const struct att_operand *o,
 	_mm512_store_ps(f->delta + i, across(sum, 1));
 }
 
-/* Of a query that sees nothing, or that is none, all probabilities are 0. */
+/* Sets lse to infinity for padding and for queries that see nothing, which makes all their probabilities 0. */
 static void set_lse(const struct att_backward *f, const float *lse)
 {
 	for (int64_t i = 0; i < f->queries * ROWS; i++)
@@ -260,7 +264,8 @@ static void pack_head(const struct att_backward *f, void *const *in, int64_t b, 
 	memset(f->q_begun, 0, (size_t)f->queries);
 }
 
-/* Part k of the queries of a half of block i.  Of eight queries side by side, the first half has four, and the second the others. */
+/* Writes part k of dq for half h of the queries of block i. Of eight adjacent queries, half 0 contains the first four,
+ * and half 1 the other four. */
 static void give_half(const struct att_backward *f, uint16_t *to, int64_t i, int64_t k, int64_t h)
 {
 	const struct hd_attention *t = f->t;
@@ -312,7 +317,7 @@ static void head_d(const struct att_backward *f, uint16_t *dq)
 		}
 }
 
-/* -> where the scratch ends */
+/* Lays out the scratch of a task. Returns its end. */
 static char *backward_set(const struct hd_attention *t, struct att_backward *f, char *scratch)
 {
 	int64_t queries = (t->seq + ROWS - 1) / ROWS, keys = (t->keys + ROWS - 1) / ROWS, parts = att_parts(t);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention in tiles of bf16 (attention_tiles.h).
  *
- * A task is some queries of all heads that read one kv head; it packs the keys and values that they see.  A block of 32 queries makes
- * its scores against up to 256 keys in fp32, then probabilities in bf16, whose rows are tiles as they are, then adds their product
- * with the values; a chunk of keys meets 256 queries before the next is looked at.  Rounded to bf16 are the probabilities and the
- * result, nothing else.  The parts into which queries are cut do not change results.
+ * A task is a range of queries of all heads that read one kv head; it packs the keys and values that they see. A block
+ * of 32 queries computes its scores against a chunk of up to 256 keys in fp32. From them it computes probabilities in
+ * bf16, whose rows are tiles as they are, and adds their product with the values. A chunk of keys meets 256 queries
+ * before the next chunk follows. Only the probabilities and the result are rounded to bf16. How the queries are
+ * divided into tasks changes no result.
  */
 #ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_FORWARD_H
 #define HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_FORWARD_H
@@ -12,29 +13,29 @@
 #include <string.h>
 #include "kernels/cpu/attention/attention_tiles_backward.h"
 
-struct att_block {       /* of queries, their running softmax */
+struct att_block {       /* a block of queries with its running softmax */
 	float max[ROWS]; /* of scores */
 	__m512 sum[ROWS];
-	int32_t n, fresh; /* queries; nothing is summed yet */
+	int32_t n, fresh; /* number of queries; fresh: nothing is summed yet */
 };
 
 struct att_forward {
 	const struct hd_attention *t;
-	uint16_t *k, *v; /* packed, from key k0 on: columns; pairs */
-	uint16_t *q;     /* rows, of a chunk of queries */
+	uint16_t *k, *v; /* packed from key k0 on: k as columns, v as pairs */
+	uint16_t *q;     /* rows of a chunk of queries */
 	uint16_t *p;     /* tile (row / 16, key / 32) of a chunk of keys */
-	float *o, *s;    /* tile (row / 16, d / 16) per block; tile (row / 16, key / 16) of a chunk */
+	float *o, *s;    /* o: tile (row / 16, d / 16) per block; s: tile (row / 16, key / 16) of a chunk */
 	struct att_block *block;
 	int64_t k0, k1, parts;
 };
 
-/* Of a block of queries and a chunk of keys, in keys of the chunk: each row sees from .. to - 1 */
+/* What a block of queries sees of a chunk of keys: row i sees keys from[i] .. to[i] - 1 of the chunk. */
 struct att_view {
 	int64_t from[ROWS], to[ROWS];
-	int64_t first, end; /* blocks of keys that some row sees something of */
+	int64_t first, end; /* blocks first .. end - 1 contain all keys that any row sees */
 };
 
-/* Queries from q on, n of them; keys from k on */
+/* Describes n queries from q on against `keys` keys from k on. Returns 0 if no row sees a key. */
 static int view_set(const struct hd_attention *t, struct att_view *w, int64_t q, int64_t n, int64_t k, int64_t keys)
 {
 	for (int64_t i = 0; i < ROWS; i++) {
@@ -48,7 +49,7 @@ static int view_set(const struct hd_attention *t, struct att_view *w, int64_t q,
 	return w->first < w->end;
 }
 
-/* All rows see all keys of block j */
+/* Returns whether all rows see all keys of block j. */
 INLINE int is_whole(const struct att_view *w, int64_t j)
 {
 	return w->from[ROWS - 1] <= j * ROWS && w->to[0] >= (j + 1) * ROWS;
@@ -83,7 +84,7 @@ INLINE void largest_of(__m512 *max, const float *s, const struct att_view *w, in
 	}
 }
 
-/* Of 16 rows the largest score, in this chunk */
+/* Returns the largest score of each of 16 rows in this chunk. */
 static __m512 largest(const float *s, const struct att_view *w, int64_t row)
 {
 	__m512 max[16];
@@ -99,7 +100,7 @@ static __m512 largest(const float *s, const struct att_view *w, int64_t row)
 	return across(max, 0);
 }
 
-/* Probabilities of 16 rows and a block of keys; less: what is taken from each row's scores, times factor */
+/* Computes the probabilities of 16 rows and a block of keys. less: subtracted from each row's scores times factor. */
 INLINE void powers(uint16_t *p, __m512 *sum, const float *s, const float *less, float factor, const struct att_view *w,
 		   int64_t row, int64_t j, const int masked)
 {
@@ -120,7 +121,7 @@ INLINE void powers(uint16_t *p, __m512 *sum, const float *s, const float *less, 
 	}
 }
 
-/* What was summed before in 16 rows, by their factors */
+/* Multiplies the sums and results of 16 rows so far by the rows' factors. */
 INLINE void rescale(struct att_block *x, float *o, const float *by, int64_t row, int64_t parts)
 {
 	for (int i = 0; i < 16; i++) {
@@ -132,7 +133,7 @@ INLINE void rescale(struct att_block *x, float *o, const float *by, int64_t row,
 	}
 }
 
-/* Scores of 16 rows -> probabilities */
+/* Turns the scores of 16 rows into probabilities. */
 static void softmax(const struct att_forward *f, struct att_block *x, float *o, const struct att_view *w, int64_t row)
 {
 	const float *s = f->s + row / 16 * 2 * CHUNK * WORD;
@@ -155,7 +156,7 @@ static void softmax(const struct att_forward *f, struct att_block *x, float *o, 
 			powers(p + j * HALF, x->sum + row, s + 2 * j * WORD, less, factor, w, row, j, 1);
 }
 
-/* o += p v */
+/* Computes o = [o +] p v. */
 static void mix(const struct att_forward *f, float *o, const uint16_t *v, const struct att_view *w, int add)
 {
 	struct att_step p = { .row = CHUNK, .k = 1 }, s = { .row = 2 * f->parts, .col = 1 };
@@ -168,7 +169,7 @@ static void mix(const struct att_forward *f, float *o, const uint16_t *v, const 
 	tiles_close(&open);
 }
 
-/* Block i of a chunk of queries, which begins at query q, and the chunk of keys from k on */
+/* Processes block i of the chunk of queries that begins at query q, against the chunk of keys from k on. */
 static void meet(const struct att_forward *f, int64_t q, int64_t i, int64_t k)
 {
 	struct att_block *x = &f->block[i];
@@ -184,7 +185,7 @@ static void meet(const struct att_forward *f, int64_t q, int64_t i, int64_t k)
 	x->fresh = 0;
 }
 
-/* 16 rows: sums and maxima -> lse, and the factors of the result */
+/* Turns the sums and maxima of 16 rows into lse and the factors of the result. */
 static void close_rows(const struct att_forward *f, struct att_block *x, int64_t row, float *lse, float *by)
 {
 	float factor = f->t->softcap > 0 ? 1 : f->t->scale, sum[16] __attribute__((aligned(64)));
@@ -220,7 +221,7 @@ static void finish(const struct att_forward *f, int64_t i, uint16_t *out, float 
 		}
 }
 
-/* Queries q .. q + n - 1 of a head, at most a chunk */
+/* Computes queries q .. q + n - 1 of a head, at most a chunk. */
 static void chunk(const struct att_forward *f, uint16_t *o, float *lse, const uint16_t *x, int64_t q, int64_t n)
 {
 	const struct hd_attention *t = f->t;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention_cached and rope_at: attention of a few new tokens over all that came before, of which keys and values are kept.
+ * attention_cached and rope_at: attention of a few new tokens over all previous ones, whose keys and values are
+ * cached.
  *
- * A few heads of a sequence, which read the same keys, are a task.  What costs is reading the cache.  So scores and results are thin
- * products (kernels/cpu/thin), which read keys and values once, as they lie.  With a window the keys are up to three pieces: two of
- * the ring, and what came in.
+ * A task is a few heads of a sequence that read the same keys. Reading the cache dominates the cost. So scores and
+ * results are thin products (kernels/cpu/thin), which read keys and values once, where they are. With a window the
+ * keys are up to three pieces: two of the ring, and the new keys.
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
@@ -17,14 +18,14 @@
 
 struct cached {
 	struct hd_cached c;
-	int threads;              /* that there is scratch for */
-	hd_thin_fn *thin, *pairs; /* pairs: of bf16 rows, or NULL */
+	int threads;              /* threads that scratch suffices for */
+	hd_thin_fn *thin, *pairs; /* pairs: for rows of bf16, or NULL */
 };
 
-/* Heads of a task: of one kv head, which so is read once for all of them. */
+/* Most heads of a task. All read one kv head, which is thus read once for all. */
 #define HEADS HD_THIN_ROWS
 
-/* Floats of scratch of a thread, for HEADS heads: q, scores, and results twice */
+/* Returns the floats of scratch per thread, for HEADS heads: q, scores, and results twice. */
 static int64_t each(const struct hd_cached *c)
 {
 	return (HEADS * (c->past + 3 * c->t.dim) + 15) / 16 * 16;
@@ -60,7 +61,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return hd_scratch_take(p, scratch(d, s->threads), "attention_cached", err);
 }
 
-/* -> the sum of what they become: e^(scale x - max), scale x bounded by cap */
+/* Replaces x with e^(scale x - max), where cap, if positive, bounds scale x. Returns their sum. */
 HD_CLONES static float softmax(float *x, int64_t n, float scale, float cap)
 {
 	float max = -HUGE_VALF, sum = 0;
@@ -81,22 +82,23 @@ HD_CLONES static float softmax(float *x, int64_t n, float scale, float cap)
 	return sum;
 }
 
-/* Keys that lie behind each other, of the caches or of what came in. */
+/* Consecutive keys, of the caches or among the new ones. */
 struct key_run {
 	const void *k, *v;
-	int64_t at, n; /* element of the first; how many */
+	int64_t at, n; /* element of the first key; number of keys */
 };
 
-/* What a query at `position` in column s of sequence b sees, by their positions. */
+/* Finds the keys that a query at `position` in column s of sequence b sees, in the order of their positions. Returns
+ * the number of pieces. */
 static int keys_of(const struct cached *c, void *const *in, int64_t b, int64_t s, int64_t kv, int64_t position,
 		   struct key_run keys[3])
 {
 	const struct hd_attention *t = &c->c.t;
 	int64_t first = hd_cached_first(&c->c, position), dim = t->dim, past = c->c.past;
-	int64_t begin = position - hd_min(s, position); /* where this run's own begin */
+	int64_t begin = position - hd_min(s, position); /* the position of this run's first token */
 	int64_t from = first > begin ? first : begin, old = begin - first, slot = hd_cached_slot(&c->c, first), n = 0;
 
-	if (!t->window) { /* all are kept already */
+	if (!t->window) { /* the caches contain the new keys already */
 		keys[n++] = (struct key_run){ in[3], in[4], (b * past * t->kv_heads + kv) * dim, position + 1 };
 		return (int)n;
 	}
@@ -115,18 +117,18 @@ static int64_t tasks_of_group(const struct hd_attention *t)
 	return (t->group + HEADS - 1) / HEADS;
 }
 
-/* The task of head h of those here */
+/* Returns the task of local head h. */
 static int64_t task_of(const struct hd_attention *t, int64_t h)
 {
 	return (t->head0 + h) / t->group * tasks_of_group(t) + (t->head0 + h) % t->group / HEADS;
 }
 
-/* The heads h..h + n - 1 of query s of sequence b, all of which read kv head `kv`. */
+/* Heads h..h + n - 1 of query s of sequence b, all of which read local kv head `kv`. */
 struct queries {
 	int64_t b, s, h, n, kv;
 };
 
-/* Products of n rows with keys or values of a run, which lie at x. */
+/* Returns the product of n rows with the keys or values of a run, which are in x. */
 static struct hd_thin_job with_cache(const struct hd_attention *t, const float *rows, int64_t n, const void *x,
 				     const struct key_run *keys, struct hd_fetch *next)
 {
@@ -136,7 +138,7 @@ static struct hd_thin_job with_cache(const struct hd_attention *t, const float *
 	return j;
 }
 
-/* Keys or values of a run, at x, to be fetched */
+/* Describes the lines of the keys or values of a run, in x, for prefetching. */
 static struct hd_fetch lines_of(const struct hd_attention *t, const void *x, const struct key_run *keys)
 {
 	int64_t bytes = t->low ? 2 : 4;
@@ -150,13 +152,13 @@ static void end_fetch(struct hd_fetch *next)
 		hd_fetch_lines(next, INT64_MAX);
 }
 
-/* Of q and of the result: the first element of `a` */
+/* Returns the first element of `a` in q and in the result. */
 static int64_t first_of(const struct hd_attention *t, const struct queries *a)
 {
 	return ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
 }
 
-/* q, of `a`, in the form that score takes: where it lies, or as fp32 in tmp (n, dim) */
+/* Returns q of `a` in the form that score() takes: in place, or converted to fp32 in tmp (n, dim). */
 static const void *queries_at(const struct cached *c, const struct queries *a, const void *q, float *tmp)
 {
 	const struct hd_attention *t = &c->c.t;
@@ -170,7 +172,7 @@ static const void *queries_at(const struct cached *c, const struct queries *a, c
 	return tmp;
 }
 
-/* Products of n queries with keys as they lie */
+/* Computes the products of n queries with keys in place. */
 static void score(const struct cached *c, const void *q, float *scores, const struct key_run *keys, int64_t n,
 		  struct hd_fetch *next)
 {
@@ -183,7 +185,7 @@ static void score(const struct cached *c, const void *q, float *scores, const st
 	end_fetch(next);
 }
 
-/* o (n, dim): products of the scores with values */
+/* Computes o (n, dim), the products of the scores with values. */
 static void mix(const struct cached *c, const float *scores, float *o, const struct key_run *keys, int64_t n,
 		struct hd_fetch *next)
 {
@@ -209,7 +211,7 @@ static void write_results(const struct hd_attention *t, const struct queries *a,
 	}
 }
 
-/* What `a` sees -> pieces of it */
+/* Finds the keys that `a` sees. Returns the number of pieces, 0 for a token that is padding. */
 static int keys_seen(const struct cached *c, void *const *in, const struct queries *a, struct key_run keys[3])
 {
 	int32_t position = ((int32_t *)in[5])[a->b * c->c.t.seq + a->s];
@@ -217,7 +219,8 @@ static int keys_seen(const struct cached *c, void *const *in, const struct queri
 	return position < 0 ? 0 : keys_of(c, in, a->b, a->s, a->kv, position, keys);
 }
 
-/* next: comes after `a`, so its keys are fetched; NULL: nothing does that is not in a cache. */
+/* Computes the queries `a`. next: the queries after `a`, whose keys are prefetched; NULL if there are none, or if
+ * their keys are in a cache by then. */
 static void some_queries(const struct cached *c, float *own, void *const *out, void *const *in, const struct queries *a,
 			 const struct queries *next)
 {
@@ -249,7 +252,8 @@ static void some_queries(const struct cached *c, float *own, void *const *out, v
 	write_results(t, a, out[0], o, pieces ? sums : NULL);
 }
 
-/* The heads of task i: tasks are numbered by the heads of the whole dim, so that no bit depends on where it is cut. */
+/* Returns the heads of task i of sequence b. Tasks are numbered by the heads of the whole dim, so that no bit depends
+ * on how it is sharded. */
 static struct queries queries_of(const struct hd_attention *t, int64_t b, int64_t i)
 {
 	int64_t per = tasks_of_group(t), kv = i / per, from = kv * t->group + i % per * HEADS;
@@ -260,7 +264,7 @@ static struct queries queries_of(const struct hd_attention *t, int64_t b, int64_
 	return a;
 }
 
-/* Tasks from..to - 1, of which each sequence has `tasks`, from `first` on; by one thread */
+/* Runs tasks from..to - 1 on one thread. Each sequence has `tasks` of them, numbered from `first` on. */
 static void some_tasks(const struct cached *c, float *own, void *const *out, void *const *in, int64_t first,
 		       int64_t tasks, int64_t from, int64_t to)
 {
@@ -276,7 +280,7 @@ static void some_tasks(const struct cached *c, float *own, void *const *out, voi
 	}
 }
 
-/* Keys and values of token i, which is of sequence i / seq. */
+/* Stores keys and values of token i, which belongs to sequence i / seq, in the caches. */
 static void keep(const struct hd_cached *c, void *const *in, int64_t i)
 {
 	int64_t sequence = i / c->t.seq, row = c->t.kv_heads * c->t.dim;

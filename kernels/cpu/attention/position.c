@@ -33,7 +33,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		}
 }
 
-/* Rows from..to-1 of the table, of those of seq indices s0..s1-1, which are `shift` further on. */
+/* Adds the gradients of seq indices s0..s1-1 to rows from..to-1 of the table. Their rows are `shift` further on. */
 static void piece_dw(const struct hd_prep *p, float *dw, const void *dy, int64_t from, int64_t to, int64_t s0,
 		     int64_t s1, int64_t shift)
 {
@@ -49,7 +49,7 @@ static void piece_dw(const struct hd_prep *p, float *dw, const void *dy, int64_t
 		}
 }
 
-/* Positions from..to-1 of the table, whose sums stay in L1 or L2 while the sequences pass. */
+/* Computes rows from..to-1 of the table's gradient, whose sums stay in L1 or L2 while the sequences pass. */
 static void rows_dw(const struct hd_prep *p, float *dw, const void *dy, int acc, int64_t from, int64_t to)
 {
 	int64_t cols = p->n[2];

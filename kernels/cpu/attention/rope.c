@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rope: rotary position embedding of halves (see the reference).
+ * rope: rotary position embedding, which rotates the two halves of each head (see the reference).
  *
  * The tables of angles are those of kernels/prepare/rope.h.
  */
@@ -51,7 +51,8 @@ static int prepare_rope(const struct hd_check *c, struct hd_prep *p)
 }
 HD_PREPARE_LOW(prepare, "rope", "t", "t", prepare_rope(c, p))
 
-/* (at, heads): elements of x and y from `at` on; behind the two halves that turn of each head `rest` that do not */
+/* Rotates `heads` heads of x into y, from element `at` on. In each head, `rest` elements after the two halves are not
+ * rotated. */
 static inline __attribute__((always_inline)) void turn_any(void *y, const void *x, int64_t at, const float *cosine,
 							   const float *sine, float direction, int64_t half,
 							   int64_t rest, int64_t heads, const int low)
