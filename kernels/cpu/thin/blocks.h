@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/thin/blocks.h - thin products by vectors of HD_VL floats.  What costs is reading b from memory once.  So a block of it
- * is used by all rows of a while the next one is fetched:
+ * kernels/cpu/thin/blocks.h - thin products with vectors of HD_VL floats. Their cost is reading b from memory, once.
+ * So all rows of a use a block of b while the next block is prefetched:
  *
- *	b along k	BAND columns of b, which are dot products with the rows of a
- *	b along n	DEEP rows of b, which are added up, times what a has of them
+ *	b along k	BAND columns of b, for dot products with the rows of a
+ *	b along n	DEEP rows of b, which are added up, each times its elements of a
  *
- * A sum runs from first to last, whatever the panel, so nothing depends on the threads.  bf16 becomes fp32 in registers.
+ * A sum runs from the first term to the last, whatever the panel, so nothing depends on the threads. bf16 becomes fp32
+ * in registers.
  */
 #include "kernels/cpu/base/simd.h"
 #include "kernels/cpu/thin/thin.h"
@@ -22,7 +23,7 @@ INLINE vec get(const void *b, const int low, int64_t at)
 {
 	if (!low)
 		return *(const vec *)((const float *)b + at);
-#if HD_VL == 16 /* the compiler's own conversion takes four instructions more */
+#if HD_VL == 16 /* the compiler's own conversion takes four more instructions */
 	return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(
 					      _mm256_loadu_si256((const void *)((const uint16_t *)b + at))),
 				      16);
@@ -39,7 +40,7 @@ INLINE float get_one(const void *b, const int low, int64_t at)
 	return low ? hd_of_bf16(((const uint16_t *)b)[at]) : ((const float *)b)[at];
 }
 
-/* By halves, which do not wait for each other. */
+/* Sums the lanes by halves, which do not wait for each other. */
 INLINE float total(vec v)
 {
 #pragma GCC unroll 4
@@ -56,12 +57,13 @@ INLINE float total(vec v)
 
 /* -- b along n --------------------------------------------------------------------------------- */
 struct thin_block {
-	int64_t k, deep, col, first; /* of b: rows k.., columns from col on; first: y is set, else added to */
+	/* Rows k .. k + deep - 1 of b, columns from col on; first: y is overwritten, else added to. */
+	int64_t k, deep, col, first;
 	float *y;
-	int64_t y_step, each; /* each: lines fetched for a row of b */
+	int64_t y_step, each; /* each: lines prefetched per row of b */
 };
 
-/* `rows` rows of y x `wide` vectors */
+/* Computes `rows` rows of y x `wide` vectors. */
 INLINE void sums(const struct hd_thin_job *j, const struct thin_block *o, struct hd_fetch *f, int64_t row, int64_t at,
 		 const int rows, const int wide, const int low)
 {
@@ -95,7 +97,7 @@ INLINE void sums(const struct hd_thin_job *j, const struct thin_block *o, struct
 		}
 }
 
-/* One column */
+/* Computes one column of one row of y. */
 INLINE void sum_one(const struct hd_thin_job *j, const struct thin_block *o, int64_t row, int64_t at, const int low)
 {
 	const float *x = j->rows + row * j->row_step + o->k;
@@ -106,7 +108,7 @@ INLINE void sum_one(const struct hd_thin_job *j, const struct thin_block *o, int
 	*y = o->first ? s : *y + s;
 }
 
-/* All rows, of `wide` vectors of columns */
+/* Computes all rows of y x `wide` vectors. */
 INLINE void stripe(const struct hd_thin_job *j, struct thin_block *o, struct hd_fetch *f, int64_t at, const int wide,
 		   const int low)
 {
@@ -153,7 +155,7 @@ INLINE void along_n(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 }
 
 /* -- b along k --------------------------------------------------------------------------------- */
-/* Of some rows and columns */
+/* Computes the dot products of some rows and columns. */
 INLINE void dots(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t row, int64_t col, struct hd_fetch *f,
 		 int64_t each, const int rows, const int cols, const int low)
 {
@@ -184,13 +186,13 @@ INLINE void dots(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t 
 		}
 }
 
-/* `cols` columns, of all rows */
+/* Computes `cols` columns of all rows. */
 INLINE void band(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t col, struct hd_fetch *f, const int cols,
 		 const int low)
 {
 	int64_t lines = hd_thin_parts(BAND * HD_VL * (low ? 2 : 4), 64), row = 0;
 
-	for (; HD_MR == 8 && row + 4 <= j->m; row += 4) /* else there are too few registers */
+	for (; HD_MR == 8 && row + 4 <= j->m; row += 4) /* with HD_MR 4, registers would not suffice */
 		dots(j, y, y_step, row, col, f, j->m > 4 ? hd_thin_parts(lines, 2) : lines, 4, cols, low);
 	for (; row + 2 <= j->m; row += 2)
 		dots(j, y, y_step, row, col, f, lines, 2, cols, low);

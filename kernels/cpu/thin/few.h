@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/thin/few.h - what products of at most HD_THIN_ROWS rows share: how they fetch b, and one function for each number of
- * rows.  Part of stream.h and pairs.c, which define INLINE and stream.  Fetched into L2: the fetches of L1 are too few.
+ * kernels/cpu/thin/few.h - what products of at most HD_THIN_ROWS rows share: how they prefetch b, and one function for
+ * each number of rows. Part of stream.h and pairs.c, which define INLINE and stream. Prefetches go to L2, because L1
+ * allows too few at a time.
  */
-#define DEPTH 4 /* rows of b, at most, for which y is read and written once */
+#define DEPTH 4 /* most rows of b for which y is read and written once */
 
-/* From the bytes in use to those that are fetched, `ahead` of them: lines of `n` elements follow one another, or lie apart. */
+/* Returns the distance in bytes from the data in use to the data to prefetch, `ahead` bytes later in order of use. b's
+ * lines of `n` elements are contiguous, or b_step apart. */
 INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, int64_t ahead, const int low)
 {
 	int64_t bytes = low ? 2 : 4;
@@ -12,7 +14,8 @@ INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, int64_t ahead, c
 	return n == j->b_step ? ahead : hd_thin_parts(ahead, n * bytes) * j->b_step * bytes;
 }
 
-/* As many bytes as `n` elements at `at` have, at most 256 */
+/* Prefetches the bytes of `n` elements, at most 256 bytes, from `ahead` bytes after element `at` on. If j->next is
+ * set, prefetches lines of it instead. */
 INLINE void fetch(const struct hd_thin_job *j, int64_t at, int64_t ahead, const int n, const int low)
 {
 	const int64_t bytes = low ? 2 : 4;
@@ -27,8 +30,8 @@ INLINE void fetch(const struct hd_thin_job *j, int64_t at, int64_t ahead, const 
 			__builtin_prefetch((const char *)j->b + at * bytes + ahead + i, 0, 2);
 }
 
-/* n elements of each of `depth` rows at `at` + `ahead` bytes, in the order in which they are used: at the end of a row, which has
- * `all`, come the next rows. */
+/* Prefetches n elements of each of `depth` rows, `ahead` bytes after `at`, in order of use. After the end of a row,
+ * which has `all` elements, the next rows follow. */
 INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64_t all, int64_t ahead, const int n,
 		       const int depth, const int low)
 {
@@ -41,7 +44,7 @@ INLINE void fetch_deep(const struct hd_thin_job *j, int64_t b, int64_t at, int64
 		fetch(j, b + d * j->b_step + at, ahead, n, low);
 }
 
-/* y of `rows` rows, a constant where it is called */
+/* Computes y of `rows` rows, a constant at each call. */
 INLINE void stream(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows);
 
 _Static_assert(HD_THIN_ROWS == 4, "a case for each number of rows");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Thin products of bf16 by the vector instruction that multiplies pairs of bf16 (base/pairs.h): twice the products of blocks.h.
+ * Thin products of bf16 with the vector instruction that multiplies pairs of bf16 (base/pairs.h), at twice the rate of
+ * blocks.h.
  *
- *	b along k	a vector of a row of a times one of a column of b: pairs as they lie
- *	b along n	two rows of b become pairs in registers, times a pair of a in all lanes
+ *	b along k	a vector of a row of a times one of a column of b: pairs as they are in memory
+ *	b along n	two rows of b are interleaved to pairs in registers, times a pair of a in all lanes
  *
- * As in blocks.h, a block of b is used by all rows of a while the next one is fetched.
+ * As in blocks.h, all rows of a use a block of b while the next one is prefetched.
  */
 #include <config.h>
 #include "kernels/cpu/thin/thin.h"
@@ -18,9 +19,9 @@ HD_AMX_TARGET
 
 #define DEEP 64 /* rows of b in a block, an even number */
 #define BAND 4  /* columns of b in a block */
-#define WIDE 32 /* columns, or terms, of a vector of bf16 */
+#define WIDE 32 /* columns, or terms, in a vector of bf16 */
 
-/* The lowest n of 32 elements */
+/* Returns a mask of the first n of 32 elements. */
 INLINE __mmask32 first(int64_t n)
 {
 	return n >= 32 ? ~(__mmask32)0 : (__mmask32)((1u << n) - 1);
@@ -28,13 +29,14 @@ INLINE __mmask32 first(int64_t n)
 
 /* -- b along n --------------------------------------------------------------------------------- */
 struct pairs_block {
-	const uint16_t *b; /* its rows, from the first column on */
-	int64_t k, deep;   /* rows k..k + deep - 1 of the whole */
+	const uint16_t *b; /* its rows, from the job's first column on */
+	int64_t k, deep;   /* rows k..k + deep - 1 of the job's b */
 	float *y;
-	int64_t y_step, each; /* each: lines fetched for two rows of b */
+	int64_t y_step, each; /* each: lines prefetched per two rows of b */
 };
 
-/* Two rows of 32 columns -> pairs of columns 0-3, 8-11, 16-19, 24-27, and of the others */
+/* Interleaves two rows of 32 columns: pairs[0] gets columns 0-3, 8-11, 16-19, 24-27, pairs[1] the others. Without
+ * `both`, the second row is zero. */
 INLINE void pair_up(const uint16_t *b, int64_t step, int both, __mmask32 cols, __m512i *pairs)
 {
 	__m512i upper = _mm512_maskz_loadu_epi16(cols, b), lower = _mm512_setzero_si512();
@@ -45,7 +47,7 @@ INLINE void pair_up(const uint16_t *b, int64_t step, int both, __mmask32 cols, _
 	pairs[1] = _mm512_unpackhi_epi16(upper, lower);
 }
 
-/* A pair of a, or its first half */
+/* Returns a pair of a in all lanes, or with its second half zero. */
 INLINE __m512bh pair_of(const uint16_t *x, int both)
 {
 	uint32_t pair = *x;
@@ -55,7 +57,7 @@ INLINE __m512bh pair_of(const uint16_t *x, int both)
 	return (__m512bh)_mm512_set1_epi32((int)pair);
 }
 
-/* From pair_up's order of 32 columns to their own */
+/* Brings 32 columns from pair_up()'s order into their own. */
 INLINE void in_order(__m512 v[2], __m512 even, __m512 odd)
 {
 	const __m512i left = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
@@ -65,7 +67,7 @@ INLINE void in_order(__m512 v[2], __m512 even, __m512 odd)
 	v[1] = _mm512_permutex2var_ps(even, right, odd);
 }
 
-/* y of 32 columns gets sums in pair_up's order. */
+/* Writes sums in pair_up()'s order to 32 columns of y, or adds them. */
 INLINE void put_sums(float *y, const __m512 *s, int add, __mmask32 cols)
 {
 	__m512 v[2];
@@ -80,7 +82,7 @@ INLINE void put_sums(float *y, const __m512 *s, int add, __mmask32 cols)
 	}
 }
 
-/* `rows` rows of y x 32 columns */
+/* Computes `rows` rows of y x 32 columns. */
 INLINE void sums(const struct hd_thin_job *j, const struct pairs_block *o, struct hd_fetch *f, int64_t row, int64_t at,
 		 __mmask32 cols, const int rows)
 {
@@ -106,7 +108,7 @@ INLINE void sums(const struct hd_thin_job *j, const struct pairs_block *o, struc
 		put_sums(o->y + (row + r) * o->y_step + at, s[r], o->k > 0, cols);
 }
 
-/* All rows, of 32 columns */
+/* Computes all rows of y x 32 columns. */
 INLINE void stripe(const struct hd_thin_job *j, struct pairs_block *o, struct hd_fetch *f, int64_t at, __mmask32 cols)
 {
 	int64_t row = 0;
@@ -140,7 +142,7 @@ static void along_n(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 }
 
 /* -- b along k --------------------------------------------------------------------------------- */
-/* Lane i of the result: the total of s[i] */
+/* Returns a vector whose lane i is the sum of all lanes of s[i]. */
 INLINE __m512 total_of_each(const __m512 s[16])
 {
 	__m512 four[4], two[2];
@@ -161,7 +163,7 @@ INLINE __m512 total_of_each(const __m512 s[16])
 	return _mm512_add_ps(_mm512_shuffle_f32x4(two[0], two[1], 0x88), _mm512_shuffle_f32x4(two[0], two[1], 0xdd));
 }
 
-/* s += 32 terms of some rows and columns */
+/* Adds 32 terms of some rows and columns to s. */
 INLINE void multiply(__m512 s[16], const struct hd_thin_job *j, const uint16_t *x, const uint16_t *b, __mmask32 terms,
 		     const int rows, const int cols)
 {
@@ -199,7 +201,7 @@ INLINE void dots(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t 
 		memcpy(y + (row + r) * y_step, all[r], (size_t)cols * sizeof(*y));
 }
 
-/* `cols` columns, of all rows */
+/* Computes `cols` columns of all rows. */
 INLINE void band(const struct hd_thin_job *j, float *y, int64_t y_step, const uint16_t *b, struct hd_fetch *f,
 		 const int cols)
 {
@@ -231,13 +233,15 @@ static void along_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 	}
 }
 
-/* -- at most HD_THIN_ROWS rows: b passes by once in the order of memory (stream.h) ------------------------------------- */
-/* Bytes ahead, as measured on one processor.  One row does so little that the processor fetches as well by itself. */
+/* -- at most HD_THIN_ROWS rows: b is read once, in the order of memory (stream.h)
+ * ---------------------------------------- */
+/* Distance of prefetches in bytes, as measured on one processor. One row takes so little work that hardware
+ * prefetching does as well. */
 #define AHEAD(rows) ((rows) == 1 ? 1024 : 8192)
-#define DEEP_AHEAD(rows) ((rows) == 1 ? 8192 : 6144) /* of each of PAIRED rows */
+#define DEEP_AHEAD(rows) ((rows) == 1 ? 8192 : 6144) /* for each of PAIRED rows */
 #define PAIRED(rows) ((rows) == 1 ? 2 : DEPTH)
 
-/* y, in pair_up's order, of 32 columns: set, or added to, by `deep` rows of b */
+/* Sets 32 columns of y, in pair_up()'s order, to the sum of `deep` rows of b, or adds it. */
 INLINE void add_rows(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t b, const int add,
 		     const int rows, const int deep)
 {
@@ -266,7 +270,7 @@ INLINE void add_rows(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 	}
 }
 
-/* `deep` rows of b, of a multiple of 32 columns */
+/* Processes `deep` rows of b of n columns, a multiple of 32. */
 INLINE void stream_rows(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
 			const int rows, const int deep)
 {
@@ -311,10 +315,11 @@ INLINE __m512 add_pairs(__m512 s, const uint16_t *x, const uint16_t *b, __mmask3
 				(__m512bh)_mm512_maskz_loadu_epi16(terms, b));
 }
 
-/* The product of one column of b, at element b, with all rows */
+/* Computes the product of one column of b, at element b, with all rows: per row a vector whose lanes remain to be
+ * summed. */
 INLINE void dot(const struct hd_thin_job *j, __m512 *sums, int64_t b, int64_t ahead, const int rows)
 {
-	const int chains = HD_THIN_ROWS / rows; /* of sums that wait for nothing but themselves */
+	const int chains = HD_THIN_ROWS / rows; /* independent sums per row, so that additions overlap */
 	const uint16_t *at = (const uint16_t *)j->b + b;
 	__m512 s[HD_THIN_ROWS][HD_THIN_ROWS] = { 0 };
 	int64_t k = 0;
@@ -344,7 +349,7 @@ INLINE void dot(const struct hd_thin_job *j, __m512 *sums, int64_t b, int64_t ah
 	}
 }
 
-/* As many columns as have 16 sums together */
+/* Computes columns in groups that have at most 16 sums together. */
 INLINE void stream_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows)
 {
 	const int together = rows == 3 ? 4 : 16 / rows;

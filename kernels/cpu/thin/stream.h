@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/thin/stream.h - thin products of at most HD_THIN_ROWS rows, which take as long as reading b.  b passes by once in the
- * order of memory, some of its rows at once, and each of its lines is fetched AHEAD bytes before its use.  Part of blocks.h.
+ * kernels/cpu/thin/stream.h - thin products of at most HD_THIN_ROWS rows, which take as long as reading b. b is read
+ * once, in the order of memory, some of its rows together. Each of its lines is prefetched AHEAD bytes before its use.
+ * Part of blocks.h.
  */
 #include "kernels/cpu/thin/few.h"
 
-/* Bytes, as measured in both forms and on two processors */
+/* Distance of prefetches in bytes, as measured with both forms of b and on two processors. */
 #define AHEAD(low) ((low) ? 8192 : 2048)
-#define DEEP_AHEAD 6144 /* of each of DEPTH rows */
+#define DEEP_AHEAD 6144 /* for each of DEPTH rows */
 
 /* -- b along n: y is a sum of rows of b ------------------------------------------------------------------- */
 INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
@@ -38,7 +39,7 @@ INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 			y[r * y_step + at] += x[r][0] * get_one(j->b, low, b + at);
 }
 
-/* One vector of columns of DEPTH rows of b, added to y in the order of the rows */
+/* Adds one vector of columns of DEPTH rows of b to y, in the order of the rows. */
 INLINE void add_deep_vec(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t b, vec x[][DEPTH],
 			 const int rows, const int low)
 {
@@ -98,7 +99,8 @@ INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 		add_row(j, y, y_step, k, from, n, ahead, rows, low);
 }
 
-/* -- b along k: y are dot products with columns of b, one column after the other; BAND of them end together -------------------- */
+/* -- b along k: y are dot products with columns of b, one column after the other; BAND of them are finished together
+ * ----------- */
 INLINE vec row_at(const struct hd_thin_job *j, int64_t row, int64_t k)
 {
 	return *(const vec *)(j->rows + row * j->row_step + k);
@@ -106,7 +108,7 @@ INLINE vec row_at(const struct hd_thin_job *j, int64_t row, int64_t k)
 
 INLINE void dot(const struct hd_thin_job *j, vec *s, int64_t b, int64_t ahead, const int rows, const int low)
 {
-	const int chains = HD_THIN_ROWS / rows; /* of sums that wait for nothing but themselves */
+	const int chains = HD_THIN_ROWS / rows; /* independent sums per row, so that additions overlap */
 	vec sum[HD_THIN_ROWS][HD_THIN_ROWS] = { 0 };
 	int64_t k = 0;
 

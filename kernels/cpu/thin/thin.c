@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of a few rows with a large matrix.  Threads share out columns, in units, so no bit depends on their number; each takes
- * its columns by what the processor is best at (blocks.h, pairs.c, tiles.c).
+ * Products of a few rows with a large matrix. Threads divide the columns among themselves in units, so no bit depends
+ * on their number. Each computes its columns in the way that is fastest on this processor (blocks.h, pairs.c,
+ * tiles.c).
  *
- * Of at most HD_THIN_ROWS rows with b along n, columns would be short runs of memory.  There k is cut into PIECES, whose number
- * depends on the shape alone: a thread reads whole rows of b, and the sums of the pieces are added in their order.
+ * For at most HD_THIN_ROWS rows with b along n, a thread's columns would be short runs of memory. There k is cut into
+ * PIECES, whose number depends on the shape alone. A thread reads complete rows of b, and the sums of the pieces are
+ * added in order.
  */
 #include <config.h>
 #include "kernels/cpu/thin/thin.h"
@@ -18,10 +20,11 @@ enum { LEAST = 1 << 16, COLUMNS = 64, PIECES = 8, LONG = 4096 };
 struct hd_thin {
 	int64_t m, n, k, a_m, a_k, b_step, c_m;
 	int low, low_c, along_k, tiles, pairs;
-	hd_thin_fn *blocks;   /* pairs: of low rows */
-	int64_t width;        /* of y: columns of a panel */
-	int64_t pieces, runs; /* pieces: of k, whose sums are added in their order; 0: none.  runs: of columns */
-	int64_t operand, each, threads; /* bytes: of a in its form, of one thread */
+	hd_thin_fn *blocks; /* the kernel of one thread; pairs: it takes rows of bf16 */
+	int64_t width;      /* columns of y in a panel */
+	/* Pieces of k, whose sums are added in order, or 0 if k is not cut; runs of columns. */
+	int64_t pieces, runs;
+	int64_t operand, each, threads; /* operand, each: bytes of a as it is packed, and of scratch per thread */
 };
 
 static int fits(const struct hd_mm_shape *s, int64_t rows)
@@ -51,7 +54,7 @@ static int64_t up(int64_t n)
 	return (n + 63) / 64 * 64;
 }
 
-/* Pieces and runs of columns: enough for all threads, with the sums of a run in L1 */
+/* Chooses the pieces and the runs of columns: enough for all threads, with the sums of a run in L1. */
 static void cut(struct hd_thin *t, int threads)
 {
 	int64_t share = t->n <= LONG ? PIECES : 1, least = hd_thin_parts(t->m * t->n, 2 * LONG);
@@ -89,7 +92,7 @@ static void choose_pairs(struct hd_thin *t)
 #endif
 }
 
-/* -> 0: not for this shape */
+/* Returns 0 if thin products do not support this shape. */
 static int plan(struct hd_thin *t, const struct hd_mm_shape *s, int64_t rows, int tiles, int threads)
 {
 	if (!fits(s, rows))
@@ -146,7 +149,7 @@ HD_CLONES static void add_to(float *y, const float *x, int64_t n)
 		y[j] += x[j];
 }
 
-/* c[i, from + j] = (keep ? c : 0) + bias + y[j] */
+/* Computes c[i, from + j] = (keep ? c : 0) + bias + y[j]. Overwrites y. */
 static void put(const struct hd_thin *t, const struct thin_result *r, int64_t i, int64_t from, int64_t n, float *y)
 {
 	uint32_t dtype = t->low_c ? HD_DTYPE_BF16 : HD_DTYPE_F32;
@@ -165,7 +168,7 @@ static void put(const struct hd_thin *t, const struct thin_result *r, int64_t i,
 
 _Static_assert(HD_THIN_PANEL <= HD_PIECE && HD_THIN_PANEL % HD_THIN_UNIT == 0, "a panel is a piece");
 
-/* Columns from..to - 1, by one thread */
+/* Computes columns from..to - 1 on one thread. */
 static void part(const struct hd_thin *t, const struct hd_thin_job *j, const struct thin_result *r, int64_t from,
 		 int64_t to, char *mem)
 {
@@ -185,7 +188,7 @@ static void part(const struct hd_thin *t, const struct hd_thin_job *j, const str
 	}
 }
 
-/* The sums of all pieces in their order, for columns from..to - 1 */
+/* Adds the sums of all pieces in order, for columns from..to - 1. */
 static void join(const struct hd_thin *t, const struct thin_result *r, const float *sums, int64_t from, int64_t to,
 		 float *y)
 {
@@ -198,7 +201,7 @@ static void join(const struct hd_thin *t, const struct thin_result *r, const flo
 		}
 }
 
-/* Piece and run `i`.  sums: (pieces, m, n) */
+/* Computes piece i / runs of run i % runs of columns. sums: (pieces, m, n). */
 static void one_piece(const struct hd_thin *t, const struct hd_thin_job *whole, float *sums, int64_t i)
 {
 	int64_t deep = hd_thin_parts(t->k, t->pieces),
@@ -215,7 +218,7 @@ static void one_piece(const struct hd_thin *t, const struct hd_thin_job *whole, 
 	t->blocks(&j, sums + p * t->m * t->n + from, t->n, from, hd_min(width, t->n - from));
 }
 
-/* a as fp32, in one piece; where it lies, if it lies so, else in `to` */
+/* Returns a as contiguous fp32: in place if it is stored so, else converted in `to`. */
 static const float *rows_of(const struct hd_thin *t, float *to, const void *a)
 {
 	if (!t->low && t->a_k == 1 && (t->a_m == t->k || t->m == 1))
@@ -229,7 +232,7 @@ static const float *rows_of(const struct hd_thin *t, float *to, const void *a)
 	return to;
 }
 
-/* a in the form of t; to: t->operand bytes */
+/* Brings a into the form that t needs. to: t->operand bytes. */
 static void take_rows(const struct hd_thin *t, struct hd_thin_job *j, void *to, const void *a)
 {
 	if (t->tiles) {

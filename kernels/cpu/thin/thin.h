@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/thin/thin.h - products of few rows with a large matrix, as generation makes them: c (m, n) = a (m, k) b (k, n).
+ * kernels/cpu/thin/thin.h - products of few rows with a large matrix, as in generation: c (m, n) = a (m, k) b (k, n).
  */
 #ifndef HD_KERNELS_CPU_THIN_THIN_H
 #define HD_KERNELS_CPU_THIN_THIN_H
@@ -8,41 +8,42 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HD_THIN_X86 \
-	1 /* else hd_thin_plain alone: other compilers do not compile a file for a newer processor than the program */
+	1 /* else hd_thin_plain alone: other compilers do not compile a file for a newer processor than the program's */
 #else
 #define HD_THIN_X86 0
 #endif
 
-#define HD_THIN_ROWS 4  /* up to here nothing else is as fast */
-#define HD_THIN_MOST 32 /* up to here it is timed against others */
+#define HD_THIN_ROWS 4  /* up to here no other kernel is as fast */
+#define HD_THIN_MOST 32 /* up to here it is timed against other kernels */
 
 struct hd_thin;
-/* Bytes of scratch; 0: not for this shape. */
+/* Returns the bytes of scratch, or 0 if this shape is not supported. */
 int64_t hd_thin_bytes(const struct hd_mm_shape *s, int64_t rows, int tiles, int threads);
-/* NULL: not for this shape.  rows: m at most; tiles: of more than HD_THIN_ROWS in bf16 on matrix units, which are here.  Owned by the
- * caller. */
+/* Returns NULL if this shape is not supported. rows: the largest m. tiles: matrix units are available, and are used
+ * for more than HD_THIN_ROWS rows of bf16. The caller owns the result. */
 struct hd_thin *hd_thin_create(const struct hd_mm_shape *s, int64_t rows, int tiles);
 void hd_thin_destroy(struct hd_thin *t);
-/* keep: added to c.  bias, along n, may be NULL. */
-/* scratch: of hd_thin_bytes, for as many threads as there were at create. */
+/* keep: the product is added to c. bias, along n, may be NULL. */
+/* scratch: of hd_thin_bytes(), for the number of threads at the time of hd_thin_create(). */
 void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, const void *a, const void *b,
 		 const void *bias, uint32_t bias_dtype);
 
-/* Parts of at most `most` that n is: n / most, rounded up */
+/* Returns the number of parts of at most `most` that make up n: n / most, rounded up. */
 static inline int64_t hd_thin_parts(int64_t n, int64_t most)
 {
 	return (n + most - 1) / most;
 }
 
-/* -- what one thread does */
-#define HD_THIN_UNIT 64    /* columns: threads share them out in multiples of it */
-#define HD_THIN_PANEL 1024 /* columns that pass through a cache together, where b lies along n */
+/* -- the work of one thread */
+#define HD_THIN_UNIT 64    /* columns: threads divide them in multiples of this */
+#define HD_THIN_PANEL 1024 /* columns processed together so that they fit in a cache, where b is along n */
 
-/* Lines of a block of memory, fetched a few at a time while another block is in use: one row after the other, which is the order
- * that memory is fastest in. */
+/* Cache lines of a block of memory, prefetched a few at a time while another block is in use. They are in row order,
+ * in which memory is fastest. */
 struct hd_fetch {
 	const char *at;
-	int64_t line, lines, rows, step; /* lines of a row, and rows, that are left; bytes between rows */
+	/* Lines left in this row, lines of a row, rows left, bytes between rows. */
+	int64_t line, lines, rows, step;
 };
 
 static inline struct hd_fetch hd_fetch_of(const void *b, int64_t bytes, int64_t rows, int64_t step)
@@ -68,25 +69,26 @@ static inline __attribute__((always_inline)) void hd_fetch_lines(struct hd_fetch
 struct hd_thin_job {
 	int64_t m, k;
 	const float *rows;        /* (m, k) */
-	int64_t row_step;         /* elements between them */
-	const uint16_t *low_rows; /* in place of rows, for pairs.c: as rows */
-	const uint16_t *tiles;    /* in place of rows, for tiles.c: as it packs them */
+	int64_t row_step;         /* elements between rows */
+	const uint16_t *low_rows; /* instead of rows, for pairs.c: the same in bf16 */
+	const uint16_t *tiles;    /* instead of rows, for tiles.c: as hd_thin_tiles_pack() packs them */
 	const void *b;
 	int64_t b_step; /* elements between rows of b, or between its columns */
-	int low;        /* b: bf16 */
-	int along_k;    /* columns of b lie in one piece, else its rows do */
-	/* b is in a cache, and so this is fetched; NULL: what comes next of b.  Of at most HD_THIN_ROWS rows. */
+	int low;        /* b is bf16 */
+	int along_k;    /* columns of b are contiguous, else its rows are */
+	/* Lines to prefetch instead of b's own, where b is in a cache already; NULL: the next lines of b. For at most
+	 * HD_THIN_ROWS rows. */
 	struct hd_fetch *next;
 };
 
-/* y (m, n) of columns from..from + n - 1; y_step: between rows of y */
+/* Computes columns from..from + n - 1 of y (m, n), whose rows are y_step apart. */
 typedef void hd_thin_fn(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n);
 hd_thin_fn hd_thin_plain, hd_thin_avx2, hd_thin_avx512; /* blocks.h */
-hd_thin_fn *hd_thin_best(void);                         /* of these, on this processor */
+hd_thin_fn *hd_thin_best(void);                         /* the best of these for this processor */
 #if HD_AMX
-hd_thin_fn hd_thin_pairs; /* pairs.c: bf16 by a vector instruction of its own */
-/* tiles.c: bf16 on matrix units.  scratch: of this thread. */
-size_t hd_thin_tiles_bytes(int64_t k, int along_k); /* of scratch */
+hd_thin_fn hd_thin_pairs; /* pairs.c: bf16 with a vector instruction for it */
+/* tiles.c: bf16 on matrix units. scratch: this thread's. */
+size_t hd_thin_tiles_bytes(int64_t k, int along_k); /* bytes of scratch */
 void hd_thin_tiles_pack(uint16_t *to, const struct hd_thin_job *j, const uint16_t *a, int64_t step);
 void hd_thin_tiles(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, void *scratch);
 #endif

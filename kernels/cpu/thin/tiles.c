@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Thin products of bf16 on the tiles of x86-64 (AMX).
  *
- *	b along k	16 of its columns are a tile as they lie: y', the transpose of y, is b' a', and nothing of b is packed
- *	b along n	DEEP rows of 64 columns become pairs in L1, and are used up there
+ *	b along k	16 of its columns form a tile without packing: y', the transpose of y, is b' a'
+ *	b along n	DEEP rows of 64 columns are packed into pairs in L1, and are used there
  *
- * In both, blocks of b are fetched in the order of memory while others are in use.
+ * In both, blocks of b are prefetched in the order of memory while others are in use.
  */
 #include <config.h>
 #include "kernels/cpu/thin/thin.h"
@@ -13,10 +13,10 @@
 HD_AMX_TARGET
 
 #define SIDE HD_AMX_SIDE
-#define TILE 512 /* elements of bf16 */
-#define WORD 256 /* of fp32 */
+#define TILE 512 /* bf16 in a tile */
+#define WORD 256 /* fp32 in a tile */
 #define DEEP 64  /* rows of b in a block */
-#define WIDE 64  /* columns of b that are packed at once */
+#define WIDE 64  /* columns of b that are packed together */
 
 static int64_t steps(int64_t k)
 {
@@ -31,20 +31,21 @@ size_t hd_thin_tiles_bytes(int64_t k, int along_k)
 	return (size_t)(packed * 2 + sums * WORD * 4 + 64);
 }
 
-/* Where b lies along k, a is the right operand, of pairs; else the left one. */
+/* Packs a. Where b is along k, a is the right operand, in pairs; else it is the left one. */
 void hd_thin_tiles_pack(uint16_t *to, const struct hd_thin_job *j, const uint16_t *a, int64_t step)
 {
 	hd_amx_pack(to, a, step, 1, j->m, j->k, j->along_k);
 }
 
 /* -- b along k --------------------------------------------------------------------------------- */
-/* Two tiles of 16 columns of b: `step` elements between rows of a tile, `next` from one tile to the second, `on` to the next k */
+/* Two tiles of 16 columns of b. Distances in elements: `step` between rows of a tile, `next` to the second tile, `on`
+ * to the next k. */
 struct thin_left {
 	const uint16_t *at;
 	int64_t step, next, on;
 };
 
-/* y' of 32 columns and 16 rows of a, or 32 */
+/* Computes y' of 32 columns and 16 rows of a, or 32 rows with `two`. */
 static inline __attribute__((always_inline)) void columns(float *sums, const struct thin_left *b, const uint16_t *a,
 							  int64_t n, struct hd_fetch *f, const int two)
 {
@@ -74,7 +75,7 @@ static inline __attribute__((always_inline)) void columns(float *sums, const str
 	HD_TILE_STORE(3, sums + 3 * WORD, 64);
 }
 
-/* y of `cols` columns, at most 32, from their sums */
+/* Writes y of `cols` columns, at most 32, from their transposed sums. */
 static void turn(const struct hd_thin_job *j, float *y, int64_t y_step, const float *sums, int64_t cols)
 {
 	for (int64_t i = 0; i < j->m; i++)
@@ -106,7 +107,7 @@ static void along_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 }
 
 /* -- b along n --------------------------------------------------------------------------------- */
-/* sums (2 x 4 tiles) of 64 columns [+]= a's `n` steps from `a` on times the packed ones */
+/* Computes sums (2 x 4 tiles) of 64 columns [+]= n steps of a times n steps of b, both packed. */
 static inline __attribute__((always_inline)) void rows(float *sums, const uint16_t *a, const uint16_t *b, int64_t n,
 						       int first, struct hd_fetch *f)
 {
@@ -139,7 +140,7 @@ static inline __attribute__((always_inline)) void rows(float *sums, const uint16
 	HD_TILE_STORE(3, sums + 3 * WORD, 64);
 }
 
-/* One block of rows of b. */
+/* Processes one block of rows of b. */
 static void use_block(const struct hd_thin_job *j, float *sums, uint16_t *packed, int64_t k, int64_t from, int64_t n)
 {
 	int64_t deep = hd_min(DEEP, j->k - k), next = hd_min(DEEP, j->k - k - DEEP);
