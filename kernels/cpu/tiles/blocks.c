@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How a product on tiles is cut: shares of c for the threads, and blocks that fit a part of L2.  Of all ways to cut it the one that
- * takes the fewest cycles is chosen, as a model of one thread counts them.  The model was fitted to 356 timings of 22 products of GPT-2,
- * each cut in all ways, with operands in memory, on a processor with 48 KB of L1 and 2 MB of L2, as all with tiles have so far.
- * Its mean error is 9 %.
+ * How a product on tiles is cut: into shares of c for the threads, and into blocks that fit in a part of L2. A model
+ * of one thread counts the cycles of each way to cut it, and the cheapest is chosen. The model was fitted to 356
+ * timings of 22 products of GPT-2, each cut in all ways, with operands in memory. The processor had 48 KB of L1 and 2
+ * MB of L2, as all with tiles have so far. Its mean error is 9 %.
  */
 #include <config.h>
 #include "kernels/cpu/tiles/tiles.h"
 #if HD_AMX
 
 #define SIDE HD_AMX_SIDE
-#define WIDEST 2048               /* columns of a block, at most */
-#define L2 ((int64_t)1536 * 1024) /* bytes of a packed block of b and of the sums of a block of c, at most */
-#define ACROSS 8                  /* panels of an a that lies across k, which are packed together */
+#define WIDEST 2048               /* most columns of a block */
+#define L2 ((int64_t)1536 * 1024) /* most bytes of a packed block of b and the sums of a block of c */
+#define ACROSS 8                  /* panels that are packed together of an a that is contiguous across k */
 
-/* cycles */
-#define PRODUCT 123.0 /* of two pairs of tiles: 32 x 32 x 32 */
-#define CROWDED 45.0  /* more for each MB beyond ROOM that is in L2 meanwhile */
+/* Costs in cycles. */
+#define PRODUCT 123.0 /* two pairs of tiles: 32 x 32 x 32 */
+#define CROWDED 45.0  /* extra, per MB above ROOM that L2 contains meanwhile */
 #define ROOM 0.8
 #define SPLIT 367.0 /* a block of 32 x 32 of a c whose rows several threads write */
-#define COPY 0.43   /* an element of a that lies along k, with its way from memory */
-#define TURN 0.72   /* of one that lies across k */
-#define PAIR 0.93   /* an element of b that lies across k */
-#define PAIR_K 0.65 /* along k */
+#define COPY 0.43   /* an element of an a that is contiguous along k, including the transfer from memory */
+#define TURN 0.72   /* an element of an a that is contiguous across k */
+#define PAIR 0.93   /* an element of a b that is contiguous across k */
+#define PAIR_K 0.65 /* an element of a b that is contiguous along k */
 
-/* n cut into equal parts of at most `most`, multiples of 32 */
+/* Returns the size of n's equal parts of at most `most`, a multiple of 32. */
 static int64_t part(int64_t n, int64_t most)
 {
 	int64_t count = hd_amx_pieces(hd_amx_up(n, SIDE), most);
@@ -36,7 +36,8 @@ int64_t hd_amx_block_bytes(const struct hd_amx_blocks *b)
 	return b->cols * b->deep * 2;
 }
 
-/* Of a block of c, if k is cut; else of the panels that are packed together, if they are used in parts. */
+/* Returns the bytes of sums, which are of a block of c if k is cut. Otherwise they are of a group of panels that is
+ * used in parts. */
 int64_t hd_amx_sums_bytes(const struct hd_amx_blocks *b)
 {
 	if (b->chunks > 1)
@@ -44,13 +45,13 @@ int64_t hd_amx_sums_bytes(const struct hd_amx_blocks *b)
 	return b->deep > b->kept ? b->group * SIDE * b->cols * 4 : 0;
 }
 
-/* A packed panel of a and all that is kept with it */
+/* Returns the megabytes of a packed block of b, its sums, and the packed panels of a. */
 static double megabytes(const struct hd_amx_blocks *b)
 {
 	return (double)(hd_amx_block_bytes(b) + hd_amx_sums_bytes(b) + b->group * SIDE * b->kept * 2) / 1e6;
 }
 
-/* What a thread does that has the largest share. */
+/* Returns the cycles of the thread with the largest share. */
 static double cost(const struct hd_amx_size *s, const struct hd_amx_blocks *b, int64_t threads)
 {
 	int64_t rows = hd_amx_pieces(hd_amx_pieces(s->m, SIDE), b->along) * SIDE,
@@ -65,7 +66,8 @@ static double cost(const struct hd_amx_size *s, const struct hd_amx_blocks *b, i
 	return (double)hd_amx_pieces(s->batches * b->along * b->across, threads) * one;
 }
 
-/* Blocks of at most `wide` columns, all k at once or in chunks that stay in L1.  -> 0: they do not fit. */
+/* Cuts into blocks of at most `wide` columns, with all of k or with chunks that stay in L1. Returns 0 if they do not
+ * fit. */
 static int cut(const struct hd_amx_size *s, struct hd_amx_blocks *b, int64_t wide, int chunked)
 {
 	int64_t rows = hd_amx_pieces(hd_amx_pieces(s->m, SIDE), b->along) * SIDE,
@@ -97,7 +99,7 @@ static void keep_best(const struct hd_amx_size *s, const struct hd_amx_blocks *b
 	}
 }
 
-/* Narrow ones of one panel fit always. */
+/* Some cut always fits: narrow blocks of one panel. */
 void hd_amx_cut(const struct hd_amx_size *s, int64_t threads, struct hd_amx_blocks *kept)
 {
 	int64_t panels = hd_amx_pieces(s->m, SIDE), strips = hd_amx_pieces(s->n, SIDE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What one thread does in a product on tiles: the products of a panel, and their way to c.
+ * The work of one thread in a product on tiles: the products of a panel, and writing them to c.
  */
 #include <config.h>
 #include "kernels/cpu/tiles/tiles.h"
@@ -10,7 +10,7 @@
 	"avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,amx-tile,amx-bf16,prefer-vector-width=512,prfchw")
 
 #define SIDE HD_AMX_SIDE
-#define TILE 512 /* elements of bf16 */
+#define TILE 512 /* bf16 in a tile */
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static inline __m512 raise(__m256i x)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/* 16 elements, or those of the mask */
+/* Returns 16 elements, zero outside the mask. */
 static inline __m512 read_row(const void *x, int low, int64_t at, __mmask16 mask)
 {
 	if (low)
@@ -27,14 +27,14 @@ static inline __m512 read_row(const void *x, int low, int64_t at, __mmask16 mask
 	return _mm512_maskz_loadu_ps(mask, (const float *)x + at);
 }
 
-struct amx_ready { /* sums of a block of c that are whole, and how many of their rows are in c */
+struct amx_ready { /* complete sums of a block of c, and how many of their rows have been written to c */
 	float *sums;
 	const struct hd_amx_out *out;
-	int64_t from, row; /* column of c; first row that is left */
+	int64_t from, row; /* from: column of c; row: first row that remains */
 };
 
-/* Rows up to `end` of a block, from its sums to c.  whole: all 32 columns are c's, as nearly always, and
- * the masks are constants that the compiler leaves out */
+/* Writes rows up to `end` of a block from its sums to c. whole: c has all 32 columns, which is nearly always so. The
+ * masks then are constants, which the compiler optimizes away. */
 static inline __attribute__((always_inline)) void finish_any(const struct amx_ready *r, int64_t end, const int low,
 							     const int sum, const int whole)
 {
@@ -97,11 +97,12 @@ static void finish(struct amx_ready *r, int64_t end)
 	r->row = end;
 }
 
-/* b passes by L1, where a stays. */
+/* b streams through L1, where a stays. */
 #define LOAD_B(tile, at) _tile_stream_loadd(tile, at, 64)
 
-/* The first tiles of a block.  Each of its four sums leaves for `done` (NULL: there is no block before) just before its next use,
- * so that the units do not wait for all four at once; and begins as in `begin` (NULL: zero). */
+/* Multiplies the first tiles of a block. Each of its four tiles is stored to `done` (NULL: there is no previous block)
+ * just before its next use. The units would wait for four stores at once. Then the tile starts from `begin` (NULL:
+ * zero). */
 #define TURN(tile, at) \
 	do { \
 		if (done) \
@@ -152,7 +153,8 @@ static inline void fetch(struct hd_amx_next *next)
 	fetch_one(&next->c, 1);
 }
 
-/* Tiles work beside the other units: between them, what is ready of the block before goes to c. */
+/* Tiles work in parallel with the other units. So between products, finished rows of the block before are written to
+ * c. */
 static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles, struct amx_ready *before,
 			    struct hd_amx_next *next)
 {

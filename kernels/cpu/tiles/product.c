@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of bf16 on tiles, as training meets them: operands that lie in memory, not in a cache.  The tiles are fast enough that
- * all else counts.  So
+ * Products of bf16 on tiles, as in training: with operands in memory rather than in a cache. The tiles are so fast
+ * that everything else dominates. So
  *
  *	each thread has a share of c and works alone (blocks.c),
- *	b is packed in blocks that fit a part of L2, and a block is used up before the next,
- *	a panel of a, 32 rows and at most HD_AMX_KEPT of k, stays in L1 while it passes all columns of the block,
- *	what is read of a and b next, and the rows of c that are written next, are fetched to L2 in that time.
+ *	b is packed in blocks that fit in a part of L2, and a block is used completely before the next,
+ *	a panel of a, 32 rows and at most HD_AMX_KEPT of k, stays in L1 while it meets all columns of the block,
+ *	meanwhile the next parts of a and b, and the next rows of c to be written, are prefetched to L2.
  *
  * The sum over k runs from first to last in fp32, whatever the blocks, so nothing depends on them nor on the threads.
  */
@@ -18,8 +18,8 @@
 #if HD_AMX
 
 #define SIDE HD_AMX_SIDE
-/* Bytes of a c that goes past the caches.  Gradients of weights, in fp32, are read when the optimizer runs; what is bf16 soon, if a
- * cache keeps it. */
+/* Minimum bytes of a c that is written past the caches. Gradients of weights, in fp32, are not read until the
+ * optimizer runs. A bf16 result is read soon, if a cache can keep it. */
 #define PAST_F32 ((int64_t)2 << 20)
 #define PAST_BF16 ((int64_t)16 << 20)
 
@@ -27,8 +27,9 @@ struct hd_amx {
 	struct hd_mm_shape s;
 	struct hd_amx_size size;
 	struct hd_amx_blocks blocks;
-	int64_t several, each; /* products, whose columns follow each other; columns of one, a multiple of 32 */
-	int64_t threads;       /* that there is scratch for */
+	/* Number of products, whose columns follow each other; columns of one, rounded up to a multiple of 32. */
+	int64_t several, each;
+	int64_t threads; /* threads that there is scratch for */
 };
 
 struct amx_run {
@@ -38,13 +39,13 @@ struct amx_run {
 	char *scratch;
 };
 
-struct amx_share { /* of one thread: rows and columns of c, of a batch; its scratch */
+struct amx_share { /* the share of one thread: rows and columns of c in a batch; its scratch */
 	int64_t batch, row, row_end, col, col_end;
 	uint16_t *block, *a;
 	float *sums;
 };
 
-struct amx_step { /* a block: rows row to row_end - 1 of c and of a, columns of c and b, and k to k_end - 1 */
+struct amx_step { /* a block: rows row to row_end - 1 of c and a, columns of c and b, and k to k_end - 1 */
 	int64_t row, row_end, col, col_end, k, k_end;
 };
 
@@ -56,8 +57,8 @@ int hd_amx_here(void)
 
 /* ---- preparation ----------------------------------------------------------------------------- */
 
-/* Elements of an operand lie side by side along one of its two dims.  A dim of extent 1 has stride 0, which says nothing of the
- * other. */
+/* Returns whether an operand is contiguous along one of its two dims. A dim of extent 1 has stride 0, which tells
+ * nothing about the other one. */
 static int is_dense(const struct hd_mm_shape *s, int operand, int dim, int k)
 {
 	const int64_t *stride = s->stride[operand];
@@ -92,7 +93,7 @@ static int plan(struct hd_amx *x, const struct hd_mm_shape *s, int64_t several, 
 	return 1;
 }
 
-/* Of one thread: its block of b, its panels of a, its sums. */
+/* The scratch of one thread: its block of b, its panels of a, its sums. */
 static int64_t panels_bytes(const struct hd_amx *x)
 {
 	return x->blocks.group * SIDE * x->blocks.kept * 2;
@@ -130,9 +131,9 @@ void hd_amx_destroy(struct hd_amx *x)
 	free(x);
 }
 
-/* ---- where things are ------------------------------------------------------------------------ */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
-/* Elements from the first of operand o to the first of batch i. */
+/* Returns the distance in elements from the start of operand o to the start of batch i. */
 static int64_t batch_at(const struct hd_amx *x, int64_t i, int o)
 {
 	int64_t at = 0;
@@ -144,7 +145,7 @@ static int64_t batch_at(const struct hd_amx *x, int64_t i, int o)
 	return at;
 }
 
-/* Element (i, k) of a, (i, k) of b, where i is a column. */
+/* a_at() returns element (i, k) of a; b_at() returns element (k, first column of p) of b. */
 static const uint16_t *a_at(const struct amx_run *r, const struct amx_share *h, int64_t i, int64_t k)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_A] + r->x->s.ndim - 3;
@@ -152,13 +153,14 @@ static const uint16_t *a_at(const struct amx_run *r, const struct amx_share *h, 
 	return (const uint16_t *)r->a + batch_at(r->x, h->batch, HD_MM_A) + i * step[0] + k * step[2];
 }
 
-/* Columns of one product, of those of a block: its first one is column `from` there. */
+/* Columns of one product within a block, whose columns are those of several products. Its first column there is
+ * `from`. */
 struct amx_piece {
 	const struct hd_amx_operands *o;
-	int64_t from, col, n; /* col: the first column of the product, n: how many */
+	int64_t from, col, n; /* col: the first column in the product; n: how many columns */
 };
 
-/* The piece that begins at column v of all; end: of the block */
+/* Returns the piece that begins at column v of all products. end: of the block. */
 static struct amx_piece piece_at(const struct amx_run *r, int64_t v, int64_t end)
 {
 	const struct hd_amx *x = r->x;
@@ -168,7 +170,7 @@ static struct amx_piece piece_at(const struct amx_run *r, int64_t v, int64_t end
 	return p;
 }
 
-/* Where the next piece begins */
+/* Returns where the next piece begins. */
 static int64_t behind(const struct amx_piece *p)
 {
 	return p->from + hd_amx_pieces(p->n, SIDE) * SIDE;
@@ -181,7 +183,7 @@ static const uint16_t *b_at(const struct amx_run *r, const struct amx_share *h, 
 	return (const uint16_t *)p->o->b + batch_at(r->x, h->batch, HD_MM_B) + p->col * step[1] + k * step[2];
 }
 
-/* Whole lines of 64 bytes only */
+/* Returns whether c is written past the caches, which takes complete lines of 64 bytes. */
 static int goes_past(const struct hd_amx *x, const struct hd_amx_operands *o)
 {
 	int low = x->s.dtype[HD_MM_C] == HD_DTYPE_BF16;
@@ -191,7 +193,7 @@ static int goes_past(const struct hd_amx *x, const struct hd_amx_operands *o)
 	       !(x->s.stride[HD_MM_C][0] * size % 64);
 }
 
-/* Where rows of a piece from `row` to at most row_end - 1 go. */
+/* Describes the destination of a piece's rows from `row` to at most row_end - 1. */
 static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_share *h, const struct amx_piece *p,
 				int64_t row, int64_t row_end)
 {
@@ -212,9 +214,9 @@ static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_share 
 				    .cols = p->n };
 }
 
-/* ---- what is fetched ahead ------------------------------------------------------------------- */
+/* ---- prefetches ------------------------------------------------------------------------------ */
 
-/* n x k elements from `from` on, while as many pairs of tiles are multiplied */
+/* Describes the prefetch of n x k elements from `from` on, spread over the multiplication of `tiles` pairs of tiles. */
 static struct hd_amx_ahead ahead(const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k,
 				 int64_t tiles)
 {
@@ -235,7 +237,7 @@ static struct hd_amx_ahead a_ahead(const struct amx_run *r, const struct amx_sha
 	return ahead(a_at(r, h, row, k), step[0], step[2], row_end - row, k_end - k, tiles);
 }
 
-/* Of a block its first piece */
+/* Describes the prefetch of a block's first piece. */
 static struct hd_amx_ahead b_ahead(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t,
 				   int64_t tiles)
 {
@@ -245,7 +247,7 @@ static struct hd_amx_ahead b_ahead(const struct amx_run *r, const struct amx_sha
 	return ahead(b_at(r, h, &p, t->k), step[1], step[2], p.n, t->k_end - t->k, tiles);
 }
 
-/* The rows behind these, of c, or of what is added to it */
+/* Describes the prefetch of the next rows of c, or of what is added to it. */
 static struct hd_amx_ahead c_ahead(const struct hd_amx_out *o, int64_t rows, int64_t tiles)
 {
 	int64_t bytes = o->low ? 2 : 4;
@@ -260,7 +262,7 @@ static struct hd_amx_ahead c_ahead(const struct hd_amx_out *o, int64_t rows, int
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-struct amx_pack { /* n x k elements of a or b into panels of 32 x k */
+struct amx_pack { /* packing of n x k elements of a or b into panels of 32 x k */
 	uint16_t *to;
 	int64_t to_step; /* elements between panels */
 	const uint16_t *from;
@@ -268,7 +270,8 @@ struct amx_pack { /* n x k elements of a or b into panels of 32 x k */
 	int pairs;
 };
 
-/* One after the other if they lie along k, else all of them a few k at a time, so that memory is read in long pieces. */
+/* Packs panels one after the other if their elements are contiguous along k. Else packs all of them a few k at a time,
+ * so that memory is read in long pieces. */
 static void pack_panels(const struct amx_pack *p)
 {
 	int64_t each = p->k_step <= 1 ? p->k : SIDE;
@@ -299,7 +302,7 @@ static void pack_block(const struct amx_run *r, const struct amx_share *h, const
 	}
 }
 
-struct amx_part { /* of a block's a: rows row to row_end - 1, and k to k_end - 1 */
+struct amx_part { /* a part of a block's a: rows row to row_end - 1, and k to k_end - 1 */
 	int64_t row, row_end, k, k_end;
 };
 
@@ -309,7 +312,7 @@ static struct amx_part first_part(const struct hd_amx *x, const struct amx_step 
 				  hd_min(t->k_end, t->k + x->blocks.kept) };
 }
 
-/* 0: it was the last of its block */
+/* Advances to the next part. Returns 0 if this was the last one of its block. */
 static int next_part(const struct hd_amx *x, const struct amx_step *t, struct amx_part *p)
 {
 	p->k = p->k_end;
@@ -322,7 +325,7 @@ static int next_part(const struct hd_amx *x, const struct amx_step *t, struct am
 	return p->row < t->row_end;
 }
 
-/* A packed panel of a, rows from `row` on, times the block */
+/* Multiplies a packed panel of a, rows from `row` on, with the block. */
 static void use_panel(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t,
 		      const struct amx_part *p, int64_t row, struct hd_amx_next *next)
 {
@@ -363,7 +366,7 @@ static void use_part(const struct amx_run *r, const struct amx_share *h, const s
 		use_panel(r, h, t, p, row, next);
 }
 
-/* after: the block that comes next, or NULL */
+/* Computes a block. after: the next block, or NULL. */
 static void use_block(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t,
 		      const struct amx_step *after)
 {
@@ -396,7 +399,7 @@ static void set_ends(const struct hd_amx *x, const struct amx_share *h, struct a
 	t->col_end = hd_min(h->col_end, t->col + x->blocks.cols);
 }
 
-/* All k of a block of c, then the block below, then the next columns.  0: that was the last. */
+/* Advances along k, then to the block below, then to the next columns. Returns 0 if this was the last block. */
 static int next_step(const struct hd_amx *x, const struct amx_share *h, struct amx_step *t)
 {
 	t->k = t->k_end;
