@@ -10,14 +10,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* of arch_prctl(2); headers before Linux 5.16 have no names for them */
+/* Constants of arch_prctl(2); headers before Linux 5.16 lack them. */
 #define GET_PERMISSION 0x1022
 #define ASK_PERMISSION 0x1023
 #define TILE_DATA 18 /* number of the state component */
 
 static int allowed;
 
-/* Tiles, bf16 for them, and a palette 1 as it is used here: eight tiles of 16 rows of 64 bytes. */
+/* Checks for tiles, bf16 instructions for them, and the palette 1 that is used here: eight tiles of 16 rows of 64
+ * bytes. */
 static int has_tiles(void)
 {
 	unsigned a, b, c, d, bf16 = 1U << 22, tile = 1U << 24;
@@ -29,7 +30,7 @@ static int has_tiles(void)
 	return (b & 0xffff) >= 64 && b >> 16 >= 8 && (c & 0xffff) >= 16;
 }
 
-/* The kernel saves the tiles only of processes that asked; the permission is the whole process's. */
+/* The kernel saves the tiles only of processes that asked. The permission holds for the whole process. */
 static int ask(void)
 {
 	uint64_t has = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Operands of products, packed into tiles.
+ * Packs operands of products into tiles.
  */
 #include <config.h>
 #include "kernels/cpu/base/amx.h"
@@ -8,7 +8,7 @@
 HD_AMX_TARGET
 
 #define SIDE HD_AMX_SIDE
-#define TILE 512 /* elements of bf16 */
+#define TILE 512 /* bf16 in a tile */
 
 static inline void transpose4(__m512i *to, const __m512i *r)
 {
@@ -21,7 +21,7 @@ static inline void transpose4(__m512i *to, const __m512i *r)
 	to[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-/* 16 x 16 of 32 bits */
+/* Transposes 16 x 16 elements of 32 bits. */
 static inline void transpose(__m512i r[16])
 {
 	__m512i t[16];
@@ -45,7 +45,7 @@ static inline int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* 16 vectors of n (at most 32) elements along k, zeros behind */
+/* Reads 16 vectors of k (at most 32) elements along k, padded with zeros. */
 static inline void read_along_k(__m512i r[16], const uint16_t *from, int64_t step, int64_t rows, int64_t k)
 {
 	__mmask32 mask = k >= SIDE ? 0xffffffffu : (1u << k) - 1;
@@ -54,14 +54,15 @@ static inline void read_along_k(__m512i r[16], const uint16_t *from, int64_t ste
 		r[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * step) : _mm512_setzero_si512();
 }
 
-/* Two rows along n, k and k + 1, become pairs: in each of four pieces of 8 columns, the first four of them in lo */
+/* Interleaves rows along n, k and k + 1, into pairs. In each group of 8 columns, lo gets the first four, hi the
+ * others. */
 static inline void read_pairs(__m512i lo[16], __m512i hi[16], const uint16_t *from, int64_t k_step, __mmask32 mask,
 			      int64_t k)
 {
 	for (int i = 0; i < 16; i++, from += 2 * k_step) {
 		__m512i even = _mm512_setzero_si512(), odd = even;
 
-		__builtin_prefetch(from + SIDE * k_step, 0, 2); /* of the next tile: lines far apart */
+		__builtin_prefetch(from + SIDE * k_step, 0, 2); /* of the next tile, whose lines are far apart */
 		__builtin_prefetch(from + (SIDE + 1) * k_step, 0, 2);
 		if (2 * i < k)
 			even = _mm512_maskz_loadu_epi16(mask, from);
@@ -77,7 +78,7 @@ static inline __mmask32 first_of_32(int64_t n)
 	return n >= SIDE ? 0xffffffffu : n > 0 ? (1u << n) - 1 : 0;
 }
 
-/* b that lies along n: pairs in the order of columns */
+/* Packs a b that is contiguous along n: pairs in the order of columns. */
 static void pack_pairs(uint16_t *to, const uint16_t *from, int64_t k_step, int64_t n, int64_t k)
 {
 	const __m512i left = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
@@ -93,7 +94,7 @@ static void pack_pairs(uint16_t *to, const uint16_t *from, int64_t k_step, int64
 	}
 }
 
-/* a that lies along m */
+/* Packs an a that is contiguous along m. */
 static void pack_across(uint16_t *to, const uint16_t *from, int64_t k_step, int64_t n, int64_t k)
 {
 	__m512i lo[16], hi[16];
@@ -124,7 +125,7 @@ static void pack_tiles(uint16_t *to, const uint16_t *from, int64_t step, int64_t
 		}
 }
 
-/* Rows of a that lie along k: copied one by one, as memory likes to be read. */
+/* Packs rows of a that are contiguous along k, one by one, so that memory is read in long pieces. */
 static void copy_rows(uint16_t *to, const uint16_t *from, int64_t step, int64_t n, int64_t k)
 {
 	for (int64_t i = 0; i < SIDE; i++, from += step)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/base/columns.h - sums over the rows of a matrix that are made while it is made or read, by the kernel that does so.
+ * kernels/cpu/base/columns.h - sums over the rows of a matrix, computed by the kernel that produces or reads it.
  *
- * Blocks of a fixed number of rows are summed in fp32 by whichever thread has them; then the blocks are added in their order, in
- * double.  So no sum depends on the number of threads.  The sums of blocks are scratch.
+ * Blocks of a fixed number of rows are summed in fp32, each by any thread. Then the blocks are added in order, in
+ * double. So no sum depends on the number of threads. The sums of blocks are in scratch.
  */
 #ifndef HD_KERNELS_CPU_BASE_COLUMNS_H
 #define HD_KERNELS_CPU_BASE_COLUMNS_H
@@ -19,13 +19,13 @@ static inline int64_t hd_column_sums_blocks(const struct hd_column_sums *c)
 	return (c->rows + c->block - 1) / c->block;
 }
 
-/* A block has 64 rows, or more where that would be many blocks. */
+/* A block has 64 rows, or 256 where that would be many blocks. */
 static inline struct hd_column_sums hd_column_sums_of(int64_t rows, int64_t cols)
 {
 	return (struct hd_column_sums){ rows, cols, rows > 8192 ? 256 : 64 };
 }
 
-/* Of scratch: blocks x cols. */
+/* Returns the bytes of scratch: blocks x cols floats. */
 static inline int64_t hd_column_sums_bytes(const struct hd_column_sums *c)
 {
 	return hd_column_sums_blocks(c) * c->cols * (int64_t)sizeof(float);
@@ -49,7 +49,7 @@ HD_CLONES __attribute__((unused)) static void hd_column_sums_piece(float *y, con
 		y[j] = (float)sum[j];
 }
 
-/* The n sums from `from` on, to y. */
+/* Adds up the n sums from `from` on, and writes them to y or, with acc, adds them. */
 __attribute__((unused)) static void hd_column_sums_join(const struct hd_column_sums *c, int64_t from, int64_t n,
 							float *y, int acc)
 {

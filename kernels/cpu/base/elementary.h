@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/base/elementary.h - exp, log, tanh, erf, round, floor of one float, by reduction and the polynomials of Cephes (single precision),
- * without calls and branches: a loop over them vectorises.
+ * kernels/cpu/base/elementary.h - exp, log, tanh, erf, round and floor of one float, by range reduction and the
+ * polynomials of Cephes (single precision). They have no calls or branches, so a loop over them vectorizes.
  *
- * hd_expf is the short one, for kernels that know their arguments.  Those called _all take what a text can say: errors
- * below 2 units in the last place, denormals, infinities and NaN included.
+ * hd_expf is the short version, for kernels that know their arguments. Functions with the suffix _all take any
+ * argument a map expression may have. Their errors are below 2 units in the last place, denormals, infinities and NaN
+ * included.
  */
 #ifndef HD_KERNELS_CPU_BASE_ELEMENTARY_H
 #define HD_KERNELS_CPU_BASE_ELEMENTARY_H
@@ -11,7 +12,7 @@
 #include <stdint.h>
 #include "engine/base/half.h"
 
-/* e^r for |r| <= ln(2)/2 */
+/* Returns e^r for |r| <= ln(2)/2. */
 static inline float hd_exp_reduced(float r)
 {
 	float p = 1.9875691500e-4f;
@@ -24,11 +25,10 @@ static inline float hd_exp_reduced(float r)
 	return p * (r * r) + r + 1;
 }
 
-/* e^x within 1 ulp or so; 0 where it would be denormal, inf from 88.4 on; NaN stays NaN.
- * x = n ln 2 + r with |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n, and adding 127 as well
- * leaves the exponent of 2^n in the low bits, of which a shift makes 2^n (0 for n = -127, inf
- * for 128). */
-static inline float hd_expf_within(float x) /* of |x| <= 87, without a case for the others */
+/* Returns e^x within about 1 ulp; 0 where it would be denormal, inf from 88.4 on; NaN stays NaN. x = n ln 2 + r with
+ * |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n. Adding 127 as well leaves the exponent of 2^n in the low bits. A
+ * shift turns them into 2^n (0 for n = -127, inf for 128). */
+static inline float hd_expf_within(float x) /* for |x| <= 87 only */
 {
 	const float magic = 0x1.8p23f + 127;
 	float t = x * 1.44269504f + magic, n = t - magic, r;
@@ -42,7 +42,7 @@ static inline float hd_expf(float x)
 {
 	float p = hd_expf_within(x);
 
-	p = x < -87.5f ? 0 : p; /* here, not before: gcc would make three paths of a clamped x */
+	p = x < -87.5f ? 0 : p; /* here and not earlier: gcc would split a clamped x into three paths */
 	return x > 88.3f ? HUGE_VALF : p;
 }
 
@@ -51,7 +51,7 @@ static inline float hd_sigmoid(float x)
 	return 1 / (1 + hd_expf(-x));
 }
 
-/* c ? x : y by bits: where two ?: look at one number GCC makes jumps of them, and no vectors. */
+/* Returns c ? x : y with bit operations: GCC turns two ?: on one number into jumps, and then does not vectorize. */
 static inline float hd_pick(int c, float x, float y)
 {
 	uint32_t mask = -(uint32_t)c;
@@ -62,13 +62,13 @@ static inline float hd_pick(int c, float x, float y)
 static inline float hd_expf_all(float x)
 {
 	const float magic = 0x1.8p23f;                              /* adding it leaves an integer in the low bits */
-	float in = hd_pick(x > 89, 89, hd_pick(x < -104, -104, x)); /* beyond: inf and 0 as well */
+	float in = hd_pick(x > 89, 89, hd_pick(x < -104, -104, x)); /* the results beyond are inf and 0 as well */
 	float t = in * 1.44269504f + magic, n = t - magic, r, y;
 	int32_t k = (int32_t)(hd_bits_of(t) - 0x4b400000u), half = k >> 1;
 
 	r = in - n * 0.693359375f;
 	r = r + n * 2.12194440e-4f;
-	/* 2^k in two factors: k goes from -150 to 128 */
+	/* 2^k in two factors: k is from -150 to 128 */
 	y = hd_exp_reduced(r) * hd_float_of((uint32_t)(half + 127) << 23);
 	return y * hd_float_of((uint32_t)(k - half + 127) << 23);
 }
@@ -111,7 +111,8 @@ static inline float hd_tanhf_all(float x)
 	return hd_pick(a < 0.625f, p, q);
 }
 
-/* By polynomials of our own, fitted at Chebyshev points: in x x below 1, and of exp(x x) erfc(x) in 1 / (1 + x / 2) above. */
+/* Returns erf(x) by polynomials fitted at Chebyshev points: in x x below 1, and of exp(x x) erfc(x) in 1 / (1 + x / 2)
+ * above. */
 static inline float hd_erff_all(float x)
 {
 	float a = __builtin_fabsf(x), in = hd_pick(a > 4, 4, a), z = in * in, t = 1 / (1 + 0.5f * in), p, q;
@@ -135,7 +136,7 @@ static inline float hd_erff_all(float x)
 	return hd_pick(x == x, p, x);
 }
 
-/* To the nearest whole number, of two to the even one: what has no fraction any more stays. */
+/* Rounds to the nearest whole number, ties to even. A number without a fraction is returned as it is. */
 static inline float hd_roundf_all(float x)
 {
 	float a = __builtin_fabsf(x), y = (a + 0x1p23f) - 0x1p23f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Floats -> bf16.
+ * Converts floats to bf16.
  */
 #include <config.h>
 #include "kernels/cpu/base/amx.h"
@@ -18,12 +18,12 @@ HD_CLONES static void store_any(uint16_t *low, const float *x, int64_t n)
 #pragma GCC push_options
 HD_AMX_TARGET
 
-/* 32 at a time -> how many were stored.  The instruction takes subnormal numbers for zero; those go the other way.  past: past the
- * caches, to whole lines */
+/* Converts 32 elements at a time. Returns how many were stored. The instruction treats subnormal numbers as zero;
+ * vectors with such numbers are converted by store_any(). past: stores go past the caches, to complete lines. */
 static inline __attribute__((always_inline)) int64_t store_pairs(uint16_t *low, const float *x, int64_t n,
 								 const int past)
 {
-	enum { subnormal = 0x20 }; /* of VFPCLASSPS: a constant without optimisation too */
+	enum { subnormal = 0x20 }; /* of VFPCLASSPS; a constant even without optimization */
 	int64_t j = 0;
 
 	for (; j + 32 <= n; j += 32) {

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/base/low.h - operands in HD_DTYPE_BF16: casts, what updates leave beside the master, and kernels whose operands may be
- * HD_DTYPE_F32 or HD_DTYPE_BF16.  These compute in fp32 in either case: a piece of an operand is read where it is, or brought into a
- * piece of fp32 in L1; results go back the same way, rounded once.
+ * kernels/cpu/base/low.h - operands in HD_DTYPE_BF16: casts, the low copies that updates write next to the master, and
+ * kernels with operands in HD_DTYPE_F32 or HD_DTYPE_BF16.
+ *
+ * These kernels compute in fp32 in either case. A piece of an operand is read in place, or is converted into a piece
+ * of fp32 in L1. Results are written the same way, rounded once.
  */
 #ifndef HD_KERNELS_CPU_BASE_LOW_H
 #define HD_KERNELS_CPU_BASE_LOW_H
 #include "kernels/check.h"
 #include "kernels/cpu/base/simd.h"
 
-#define HD_PIECE 1024 /* elements of a piece that is converted */
+#define HD_PIECE 1024 /* elements that are converted at a time */
 
-/* low[0..n-1] = x, rounded to the nearest, ties to even; subnormal numbers stay, NaN stays NaN.  The same bits on every processor. */
+/* Stores low[0..n-1] = x, rounded to nearest, ties to even. Subnormal numbers are kept, and NaN stays NaN. The bits
+ * are the same on every processor. */
 void hd_store_bf16(uint16_t *low, const float *x, int64_t n);
-/* The same for what is not read soon: where the processor can, past the caches, whose lines need not be read first. */
+/* The same for results that are not read soon: past the caches where the processor can, so that lines need not be read
+ * first. */
 void hd_store_bf16_past(uint16_t *low, const float *x, int64_t n);
 
 HD_CLONES __attribute__((unused)) static void hd_raise(float *y, const uint16_t *x, int64_t n)
@@ -22,7 +26,7 @@ HD_CLONES __attribute__((unused)) static void hd_raise(float *y, const uint16_t 
 		y[j] = hd_of_bf16(x[j]);
 }
 
-/* Elements at..at+n-1 of x as floats: where they are, or in tmp. */
+/* Returns elements at..at+n-1 of x as floats: in place, or converted in tmp. */
 __attribute__((unused)) static const float *hd_read(const void *x, int64_t dtype, int64_t at, int64_t n, float *tmp)
 {
 	if (dtype != HD_DTYPE_BF16)
@@ -31,7 +35,7 @@ __attribute__((unused)) static const float *hd_read(const void *x, int64_t dtype
 	return tmp;
 }
 
-/* Where a kernel writes elements of y from `at` on, before hd_write takes them there. */
+/* Returns where a kernel writes elements of y from `at` on; hd_write then stores them in y. */
 __attribute__((unused)) static float *hd_write_to(void *y, int64_t dtype, int64_t at, float *tmp)
 {
 	return dtype == HD_DTYPE_BF16 ? tmp : (float *)y + at;
@@ -43,13 +47,13 @@ __attribute__((unused)) static void hd_write(void *y, int64_t dtype, int64_t at,
 		hd_store_bf16((uint16_t *)y + at, tmp, n);
 }
 
-/* Elements that are taken at a time. */
+/* Returns how many elements are processed at a time. */
 static inline int64_t hd_vector_step(int64_t dtype)
 {
 	return dtype == HD_DTYPE_BF16 ? HD_PIECE : HD_CHUNK;
 }
 
-/* One element; `low` is a constant where this is used, so that loops are compiled for each dtype. */
+/* Reads one element. `low` is a constant in all uses, so that loops are compiled for each dtype. */
 static inline __attribute__((always_inline)) float hd_get(const void *x, int low, int64_t j)
 {
 	return low ? hd_of_bf16(((const uint16_t *)x)[j]) : ((const float *)x)[j];
@@ -63,7 +67,7 @@ static inline __attribute__((always_inline)) void hd_put(void *y, int low, int64
 		((float *)y)[j] = v;
 }
 
-/* Element `at` on. */
+/* Returns the address of element `at`. */
 static inline const void *hd_at(const void *x, int64_t dtype, int64_t at)
 {
 	return (const char *)x + at * (dtype == HD_DTYPE_BF16 ? 2 : 4);
@@ -74,8 +78,9 @@ static inline void *hd_into(void *x, int64_t dtype, int64_t at)
 	return (char *)x + at * (dtype == HD_DTYPE_BF16 ? 2 : 4);
 }
 
-/* Operands named by letters: t, HD_DTYPE_F32 or HD_DTYPE_BF16 but all alike; u, likewise for others; f, HD_DTYPE_F32; * any (checked
- * elsewhere).  The last letter repeats. */
+/* Checks the dtypes of operands against letters. t: HD_DTYPE_F32 or HD_DTYPE_BF16, but the same for all of them; u:
+ * likewise, a second group; f: HD_DTYPE_F32; *: any (checked elsewhere). The last letter repeats. Returns the dtypes
+ * of t and u in kind. */
 static inline int hd_check_kinds(const struct hd_check *c, const char *ins, const char *outs, uint32_t kind[2])
 {
 	uint32_t n = c->d->nin + c->d->nout;
@@ -96,7 +101,8 @@ static inline int hd_check_kinds(const struct hd_check *c, const char *ins, cons
 	return 0;
 }
 
-/* A kernel's prepare, as HD_PREPARE makes it, with operands of two dtypes; those of t and u in p->n[14] and p->n[15]. */
+/* Defines a kernel's prepare, as HD_PREPARE does, with operands of two dtypes. The dtypes of t and u go to p->n[14]
+ * and p->n[15]. */
 #define HD_PREPARE_LOW(function, kernel, ins, outs, expr) \
 	static int function(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) \
 	{ \

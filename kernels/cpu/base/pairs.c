@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether products of pairs of bf16 pay.
+ * Whether this processor multiplies pairs of bf16, and whether that is faster than fp32.
  */
 #include <config.h>
 #include "engine/base/err.h"
@@ -20,7 +20,7 @@ static int has(void)
 
 int hd_pairs_here(void)
 {
-	static int known; /* has(), plus 1 */
+	static int known; /* has() plus 1, or 0: not known yet */
 	int here = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (!here) {
@@ -34,7 +34,7 @@ HD_AMX_TARGET
 
 enum { SUMS = 12, TURNS = 200, TRIES = 20 };
 
-/* Seconds of TURNS * SUMS instructions, none of which waits for the one before */
+/* Returns the seconds of TURNS * SUMS instructions, none of which waits for the one before. */
 static double seconds(const int pairs)
 {
 	double from = hd_seconds();
@@ -55,8 +55,8 @@ static double seconds(const int pairs)
 
 static int fast;
 
-/* The least of some tries, because others run on this processor too.  Known rates are twice and half that of fp32, so the limit
- * between lies far from both. */
+/* Compares the shortest of several tries, because other processes run on this processor too. Known rates are twice and
+ * half that of fp32, so the limit is far from both. */
 static void measure(void)
 {
 	double least[2] = { 1, 1 };

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/base/simd.h - what the vector loops of the cpu kernels share.
+ * kernels/cpu/base/simd.h - definitions that the vector loops of the cpu kernels share.
  *
- * HD_CLONES before a function compiles it for AVX-512, AVX2 and the baseline, chosen when the
- * program starts.  The region of an `omp parallel` is compiled apart and would not inherit
- * that, so a kernel's run holds the threads and calls cloned functions on pieces.  Pieces have
- * sizes that do not depend on the number of threads.
+ * HD_CLONES before a function compiles it for AVX-512, AVX2 and the baseline; one of them is chosen when the program
+ * starts. The region of an `omp parallel` is compiled as a separate function, which would not inherit that. So a
+ * kernel's run starts the threads, which call cloned functions on pieces. The sizes of pieces do not depend on the
+ * number of threads.
  *
- * Functions here are plain scalar code without calls and branches, so that `omp simd` loops can
- * take them in.
+ * Functions here are plain scalar code without calls and branches, so that `omp simd` loops can inline them.
  */
 #ifndef HD_KERNELS_CPU_BASE_SIMD_H
 #define HD_KERNELS_CPU_BASE_SIMD_H
@@ -26,15 +25,15 @@
 #define HD_CLONES
 #endif
 
-#define HD_CHUNK 4096  /* elements of one piece of an elementwise kernel: operands fit L1 or L2 */
-#define HD_SMALL 16384 /* fewer elements: waking the threads costs more than they save */
+#define HD_CHUNK 4096  /* elements of one piece of an elementwise kernel: its operands fit in L1 or L2 */
+#define HD_SMALL 16384 /* with fewer elements, waking the threads costs more than they save */
 
 static inline int64_t hd_min(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
 
-/* The columns of thread t of n: whole cache lines, so that two threads never write one. */
+/* Computes the columns of thread t of n: complete cache lines, so that no two threads write to the same one. */
 static inline void hd_columns(int64_t cols, int t, int n, int64_t *from, int64_t *to)
 {
 	int64_t lines = (cols + 15) / 16;
@@ -43,7 +42,7 @@ static inline void hd_columns(int64_t cols, int t, int n, int64_t *from, int64_t
 	*to = hd_min(cols, lines * (t + 1) / n * 16);
 }
 
-/* NaN stays NaN. */
+/* Clamps x; NaN stays NaN. */
 static inline float hd_clamp(float x, float low, float high)
 {
 	x = x > high ? high : x;

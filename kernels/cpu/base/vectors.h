@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/base/vectors.h - sums of a row in several vectors at once.  One vector of sums waits for each addition to end; HD_SUMS of
- * them keep the adders busy.  The order of additions is the same on every processor.
+ * kernels/cpu/base/vectors.h - sums of a row in several vectors at once. With a single vector of sums, each addition
+ * waits for the one before; HD_SUMS vectors keep the adders busy. The order of additions is the same on every
+ * processor.
  */
 #ifndef HD_KERNELS_CPU_BASE_VECTORS_H
 #define HD_KERNELS_CPU_BASE_VECTORS_H
@@ -10,12 +11,13 @@
 #define HD_SUMS 4
 #define HD_STRIDE (HD_LANES * HD_SUMS)
 #define HD_TWO (2 * HD_LANES)
-#define HD_STRIP 8 /* rows whose columns are summed in registers, while as many after them are fetched */
+#define HD_STRIP 8 /* rows whose columns are summed in registers while the next HD_STRIP rows are prefetched */
 #define HD_INLINE static inline __attribute__((always_inline, unused))
 
 typedef float hd_floats __attribute__((vector_size(4 * HD_LANES)));
 
-/* Lanes of a and b by their numbers, those of b from HD_LANES on.  Only clang and gcc 12 know clang's form; clang knows no other. */
+/* Selects lanes of a and b by number; those of b count from HD_LANES on. Of the two forms, clang knows only the first,
+ * and gcc knows it only from 12 on. */
 #ifdef __clang__
 #define HD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -23,7 +25,7 @@ typedef uint32_t hd_lane_numbers __attribute__((vector_size(4 * HD_LANES)));
 #define HD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (hd_lane_numbers){ __VA_ARGS__ })
 #endif
 
-/* Elements j to j + 15 of x, bf16 if low (a constant). */
+/* Reads elements j to j + 15 of x, which is bf16 if low (a constant). */
 HD_INLINE void hd_get_floats(hd_floats *v, const void *x, const int low, int64_t j)
 {
 	typedef uint16_t halves __attribute__((vector_size(2 * HD_LANES)));
@@ -40,9 +42,9 @@ HD_INLINE void hd_get_floats(hd_floats *v, const void *x, const int low, int64_t
 	memcpy(v, &w, sizeof(*v));
 }
 
-/* Elements j to j + 31 of x, bf16 if low: those of even numbers and those of odd ones if `split`, which takes bf16 one instruction a
- * vector (the even one is the low half of a word of 32 bits), else in their order.  For sums, which may take either if all operands
- * do. */
+/* Reads elements j to j + 31 of x, bf16 if low: in order, or with `split` the even ones and then the odd ones.
+ * Splitting bf16 takes one instruction per vector, since the even element is the low half of a word of 32 bits. Sums
+ * may use either order if all their operands do. */
 HD_INLINE void hd_get_two(hd_floats v[2], const void *x, const int low, const int split, int64_t j)
 {
 	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
@@ -63,8 +65,8 @@ HD_INLINE void hd_get_two(hd_floats v[2], const void *x, const int low, const in
 	v[1] = split ? HD_SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31) : b;
 }
 
-/* Brings elements j to j + 31 of x to L1, for a later use; they may lie beyond its end.  Worth it where x is read in another order than
- * that of memory, or three and more operands are read at once, which the processor does not foresee. */
+/* Prefetches elements j to j + 31 of x to L1; they may be beyond its end. It pays where x is not read in the order of
+ * memory, or three or more operands are read at once. The hardware prefetcher does not foresee these. */
 HD_INLINE void hd_fetch_two(const void *x, const int low, int64_t j)
 {
 	uintptr_t at = (uintptr_t)x + (uintptr_t)j * (low ? 2 : 4);
@@ -74,7 +76,8 @@ HD_INLINE void hd_fetch_two(const void *x, const int low, int64_t j)
 		__builtin_prefetch((const void *)(at + 64));
 }
 
-/* Where hd_get_two() of the same `low` and split found them, rounded if low; v becomes what was written. */
+/* Writes v to the elements from which hd_get_two() with the same `low` and split = low read them, rounded if low. v
+ * becomes what was written. */
 HD_INLINE void hd_put_two(void *x, const int low, int64_t j, hd_floats v[2])
 {
 	typedef uint32_t words __attribute__((vector_size(4 * HD_LANES)));
@@ -94,7 +97,7 @@ HD_INLINE void hd_put_two(void *x, const int low, int64_t j, hd_floats v[2])
 	memcpy((uint16_t *)x + j, &u[1], sizeof(u[1]));
 }
 
-/* sums[0..31] += v, which is split or in order */
+/* Adds v, split or in order, to sums[0..31]. */
 HD_INLINE void hd_add_two(float *sums, const hd_floats v[2], const int split)
 {
 	hd_floats by[2], s[2];
@@ -107,7 +110,7 @@ HD_INLINE void hd_add_two(float *sums, const hd_floats v[2], const int split)
 	memcpy(sums, s, sizeof(s));
 }
 
-/* All lanes of the vectors: the upper half to the lower, and so on. */
+/* Returns the sum of all lanes: adds the upper half to the lower, and so on. */
 HD_INLINE float hd_sum_floats(const hd_floats v[HD_SUMS])
 {
 	typedef float eight __attribute__((vector_size(32)));
