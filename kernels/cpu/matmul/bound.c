@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The least time that a product of a shape is known to take here: every implementation that oneDNN offers, with operands as
- * they lie and with b packed as the implementation likes it; hot, on memory that was written, the best of several runs.
- * And the same in any layout: each operand along its rows or its columns, and the result transposed.  This is what
- * `bench --bound` holds a step against; nothing that a step computes depends on it.
+ * The shortest time that a product of a shape is known to take on this machine. It is the best of all implementations
+ * that oneDNN offers, with operands as they are and with b packed as the implementation prefers. Timings are hot, on
+ * memory that was written, and the best of several runs.
+ *
+ * A second time is the best over all layouts: each operand along its rows or its columns, and the result transposed.
+ * `bench --bound` compares a step with these times. Nothing that a step computes depends on them.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"
@@ -10,12 +12,12 @@
 #include <string.h>
 
 enum { LEAST_RUNS = 3, MOST_RUNS = 12 };
-#define LONGEST 0.03 /* seconds of one run, about: a longer product is cut, and its time scaled */
+#define LONGEST 0.03 /* seconds of one run, about: a longer product is cut, and its time is scaled */
 #define HOPELESS 1.3 /* times the best: not run again */
 
 struct least_time {
 	struct hd_mm_shape shape;
-	double seconds[2]; /* as operands lie; in any layout */
+	double seconds[2]; /* operands as they are; any layout */
 	struct least_time *next;
 };
 static struct least_time *known;
@@ -63,12 +65,12 @@ static void try_one(dnnl_primitive_desc_t pd, struct touched *t, double *best)
 			break;
 		if (s > 0.995 * *best && run >= LEAST_RUNS)
 			break;
-		*best = run && s < *best ? s : *best; /* the first one is cold */
+		*best = run && s < *best ? s : *best; /* the first run is cold */
 	}
 	hd_mm_drop(&p);
 }
 
-/* Every implementation for one layout.  packed: b lies as the implementation likes it. */
+/* Tries every implementation for one layout. packed: b has the layout that the implementation prefers. */
 static void try_layout(const struct hd_mm_shape *s, int packed, struct touched *t, double *best)
 {
 	dnnl_primitive_desc_t pd;
@@ -84,14 +86,14 @@ static void try_layout(const struct hd_mm_shape *s, int packed, struct touched *
 	hd_mm_offers_end(&o);
 }
 
-/* Rows by columns, dense, along its rows or along its columns */
+/* Sets the strides of a dense matrix, contiguous along its rows or along its columns. */
 static void lay(int64_t *stride, int row, int col, int64_t rows, int64_t cols, int along_columns)
 {
 	stride[row] = along_columns ? 1 : cols;
 	stride[col] = along_columns ? rows : 1;
 }
 
-/* A product of two matrices in all layouts; swap: its transpose, b' a'. */
+/* Tries a product of two matrices in all layouts. swap: its transpose, b' a'. */
 static void try_layouts(const struct hd_mm_shape *shape, int swap, struct touched *t, double *best)
 {
 	struct hd_mm_shape s = { .ndim = 3 };

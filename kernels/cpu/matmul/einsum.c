@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * einsum: a product of two tensors with named dims.
  *
- * kernels/prepare/product.h says which matrix product it is, and what loops are around it.  What
- * oneDNN cannot do at all becomes plain loops: slow, but the same numbers.  On a machine for which it has no products of
- * bf16, operands are brought into fp32 first, in scratch memory.
+ * kernels/prepare/product.h determines which matrix product it is, and the loops around it. Products that oneDNN does
+ * not support are computed by plain loops: slow, but the same numbers. Where oneDNN has no products of bf16 for the
+ * machine, operands are first converted to fp32 in scratch memory.
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
@@ -18,9 +18,10 @@
 struct cpu_product {
 	struct einsum e;
 	struct hd_mm *mm;
-	struct hd_thin *thin; /* in place of mm, or NULL */
+	struct hd_thin *thin; /* used instead of mm; or NULL */
 	int bias_inside;
-	/* bit per operand a, b, c: bf16, and made fp32 around the product (e's dtypes are those then); elements of each */
+	/* Bits of operands a, b, c that are bf16 and are converted to fp32 around the product; e's dtypes are fp32
+	 * then. count: their elements. */
 	int widened;
 	int64_t count[3], copies; /* copies: where in scratch they begin, in bytes */
 };
@@ -50,7 +51,7 @@ static void plan_widened(struct cpu_product *p, struct product_plan *plan)
 		e->dtype[o] = HD_DTYPE_F32;
 }
 
-/* How it is made, by its shape alone. */
+/* Chooses how the product is computed, from its shape alone. */
 static void plan_product(struct cpu_product *p, struct product_plan *plan)
 {
 	struct einsum *e = &p->e;
@@ -72,7 +73,7 @@ static void plan_product(struct cpu_product *p, struct product_plan *plan)
 		plan_widened(p, plan);
 }
 
-/* The product's, then the copies. */
+/* Returns the bytes of scratch: the product's own, then the copies. */
 static int64_t bytes_of(struct cpu_product *p, const struct product_plan *plan, int threads)
 {
 	int64_t floats = 0;
@@ -190,7 +191,7 @@ static double dot(const struct einsum *e, void *const *mem, int64_t a, int64_t b
 	}
 }
 
-/* Where element i of c is in the other operands, `inner` of its last dims left out. */
+/* Computes in `at` where element i of c is in the other operands, leaving out `inner` of its last dims. */
 static void locate(const struct einsum *e, int64_t i, int inner, int64_t at[OPERANDS])
 {
 	memset(at, 0, OPERANDS * sizeof(*at));
@@ -203,7 +204,7 @@ static void locate(const struct einsum *e, int64_t i, int inner, int64_t at[OPER
 	}
 }
 
-/* c = (keep ? c : 0) + bias + add + product */
+/* Computes c = (keep ? c : 0) + bias + add + product. */
 static void plain(const struct einsum *e, void *const *mem, int keep)
 {
 #pragma omp parallel for
@@ -235,7 +236,7 @@ HD_CLONES static void add_one(float *y, float x, int64_t n)
 		y[j] += x;
 }
 
-/* y += n elements of an operand, `stride` apart */
+/* Adds n elements of an operand, `stride` apart, to y. */
 static void add_operand(float *y, const void *x, uint32_t dtype, int64_t at, int64_t stride, int64_t n)
 {
 	float tmp[HD_PIECE];
@@ -249,7 +250,7 @@ static void add_operand(float *y, const void *x, uint32_t dtype, int64_t at, int
 			y[j] += load(x, dtype, at + j * stride);
 }
 
-/* c = (keep ? c : 0) + bias + add, which a product then adds to */
+/* Computes c = (keep ? c : 0) + bias + add; the product is added later. */
 static void start(const struct einsum *e, void *const *mem, int keep)
 {
 	const struct einsum_loop one = { 1, { 0 } }, *last = e->nout ? &e->out[e->nout - 1] : &one;
@@ -280,8 +281,8 @@ static void *shift(const struct einsum *e, void *const *mem, int o, int64_t by)
 	return mem[o] ? (char *)mem[o] + by * (HD_BITS(e->dtype[o]) / 8) : NULL;
 }
 
-/* The matrix product for every index of the loops around it, whose strides are in swapped
- * roles too. */
+/* Runs the matrix product for every index of the loops around it. The strides of these loops are in swapped roles
+ * already. */
 static int products(const struct cpu_product *p, void *const *mem, int sum)
 {
 	const struct einsum *e = &p->e;
@@ -325,7 +326,7 @@ static void lower_all(uint16_t *y, const float *x, int64_t n)
 
 static void run_product(const struct cpu_product *p, void *const *out, void *const *in, const struct hd_run *r);
 
-/* The product of fp32 copies.  An addend that c holds already comes with c. */
+/* Runs the product on fp32 copies. If the addend is c itself, c's copy contains it. */
 static void run_widened(const struct cpu_product *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	void *ins[4] = { in[0], in[1], NULL, NULL }, *outs[1] = { out[0] };
@@ -358,7 +359,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	(p->widened ? run_widened : run_product)(p, out, in, r);
 }
 
-/* The product itself adds what lies as c does. */
+/* Returns whether the product itself can add the addend, which must have c's layout. */
 static int adds_in_place(const struct cpu_product *p, void *const *mem, int keep)
 {
 	const struct einsum *e = &p->e;
@@ -383,7 +384,7 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 		mem[OP_BIAS] = in[2];
 	if (e->dtype[OP_ADD])
 		mem[OP_ADD] = in[e->dtype[OP_BIAS] ? 3 : 2];
-	if (mem[OP_ADD] == out[0] && mem[OP_ADD]) { /* in place: what c holds is the addend */
+	if (mem[OP_ADD] == out[0] && mem[OP_ADD]) { /* in place: c already contains the addend */
 		mem[OP_ADD] = NULL;
 		keep = 1;
 	}
@@ -405,7 +406,7 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 		start(e, first, keep);
 		keep = 1;
 	}
-	mem[OP_ADD] = NULL; /* c holds it by now, and a bias that is not inside */
+	mem[OP_ADD] = NULL; /* c contains it by now, and also a bias that is not inside */
 	if (!p->bias_inside)
 		mem[OP_BIAS] = NULL;
 	if (p->thin) {
@@ -418,14 +419,14 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 		plain(e, mem, keep);
 }
 
-/* ---- several as one -------------------------------------------------------------------------- */
-/* Products of one shape that follow each other and read the same a, as those of queries, keys and values do, and the gradients of
- * their weights: on tiles a is read and packed once for all of them. */
+/* ---- several products as one ----------------------------------------------------------------- */
+/* Consecutive products of one shape that read the same a, as for queries, keys and values, and the gradients of their
+ * weights. On tiles, a is read and packed once for all of them. */
 enum { MOST = 8 };
 
 struct lot {
 	size_t from, n;
-	struct hd_amx *as_one; /* NULL: one after the other */
+	struct hd_amx *as_one; /* NULL: they run one after the other */
 	int tried;
 };
 
@@ -440,7 +441,7 @@ static const struct cpu_product *product_of(const struct hd_joint *l)
 	return l->prep->state;
 }
 
-/* Operand o of the product's roles; HD_MM_BIAS: NULL if there is none. */
+/* Returns operand o in the product's roles, or NULL for a bias that is missing. */
 static void *operand(const struct hd_joint *l, int o)
 {
 	const struct einsum *e = &product_of(l)->e;
@@ -452,7 +453,7 @@ static void *operand(const struct hd_joint *l, int o)
 	return l->in[(o == HD_MM_B) != e->swapped];
 }
 
-/* One product, and nothing else. */
+/* Returns whether the launch is one product, and nothing else. */
 static int is_plain(const struct hd_joint *l)
 {
 	const struct cpu_product *p = product_of(l);
@@ -466,7 +467,7 @@ static int is_mate(const struct hd_joint *a, const struct hd_joint *b)
 	       product_of(a)->e.swapped == product_of(b)->e.swapped && operand(a, HD_MM_A) == operand(b, HD_MM_A);
 }
 
-/* The result of a lies where no operand nor the result of b does. */
+/* Returns whether a's result overlaps neither the operands nor the result of b. */
 static int is_apart(const struct hd_joint *a, const struct hd_joint *b)
 {
 	const struct hd_mm_shape *s = hd_mm_shape_of(product_of(a)->mm);
@@ -529,7 +530,7 @@ static void run_as_one(const struct lot *t, const struct hd_joint *l)
 	hd_amx_run(t->as_one, hd_scratch(), operand(l, HD_MM_A), o);
 }
 
-/* Which implementations are chosen is known at the first run. */
+/* The choice of implementations is known only at the first run, so that is when lots are joined. */
 static void run_joined(void *state, const struct hd_run *r)
 {
 	struct product_lots *j = state;

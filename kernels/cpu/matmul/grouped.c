@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * grouped: the experts' products, one call for each expert that has rows.
+ * grouped: the products of experts, one call for each expert that has rows.
  *
- * How many rows these are is known at run time alone, so they go through dnnl_sgemm, which needs no primitive made before:
- * measured as fast as the primitives of fixed shapes from 100 rows on.  It is fp32 only: of bf16 operands blocks are brought
- * into fp32 in scratch memory, and go through it too.
+ * The number of rows is known only at run time. So these products use dnnl_sgemm, which needs no primitive prepared in
+ * advance. It was measured to be as fast as primitives of fixed shapes from 100 rows on. It supports fp32 only: blocks
+ * of bf16 operands are first converted to fp32 in scratch memory.
  */
 #include <config.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/prepare/grouped.h"
 
-#define BLOCK 256 /* rows, and columns of weights, of bf16 that are fp32 at a time */
+#define BLOCK 256 /* rows, and columns of weights, that are converted from bf16 at a time */
 
 #define SUMMED(c) (hd_attr_num((c)->d->attr, "add", 0) != 0 ? "ttu*" : "tt*")
 HD_PREPARE_LOW(prepare_shared, "grouped", SUMMED(c), "u", hd_prepare_grouped(c, p))
@@ -40,7 +40,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return hd_scratch_take(p, bytes_of(p), "grouped", err);
 }
 
-/* y (rows, n) = a (rows, k) w (k, n), or w (n, k) transposed; keep: added to what y has */
+/* Computes y (rows, n) = a (rows, k) w (k, n), or with w (n, k) transposed. keep: adds it to y. */
 static void rows_product(const struct hd_prep *p, float *y, const float *a, const float *w, int64_t rows, int keep)
 {
 	int64_t k = p->n[2], n = p->n[3];
@@ -48,7 +48,7 @@ static void rows_product(const struct hd_prep *p, float *y, const float *a, cons
 	hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ rows, n, k }, a, k, w, p->n[5] ? k : n, keep ? 1 : 0, y, n);
 }
 
-/* w (k, n) = a (rows, k) transposed times x (rows, n), or w (n, k) */
+/* Computes w (k, n) = a (rows, k) transposed times x (rows, n), or its transpose w (n, k). keep: adds it to w. */
 static void weights_product(const struct hd_prep *p, float *w, const float *a, const float *x, int64_t rows, int keep)
 {
 	int64_t k = p->n[2], n = p->n[3];
@@ -68,7 +68,7 @@ static void raise_rows(float *y, const uint16_t *x, int64_t rows, int64_t cols, 
 		hd_raise(y + i * cols, x + i * step, cols);
 }
 
-/* The same as rows_product, of bf16: a block of columns of w stays while the rows pass. */
+/* Does the same as rows_product, for bf16. A block of columns of w stays in scratch while the rows pass. */
 static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_t *a, const uint16_t *w, int64_t rows,
 			     int keep)
 {

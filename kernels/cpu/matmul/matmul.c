@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products by oneDNN, and by our own (own.c) where these are faster.
+ * Matrix products by oneDNN, and by own kernels (own.c) where these are faster.
  *
- * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed once
- * (rivals.c) and the pick is kept as text: the key of a shape says all that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
- * what only other ranks need.  Where bits must not depend on that, nothing is timed and products
- * are made on tiles or in pieces (matmul_pieces.c), by a rule that knows the shape alone.
+ * oneDNN offers several implementations of one product, and the first is not always the fastest. So every shape is
+ * timed once (rivals.c), and the pick is stored as text. The key of a shape contains all that the timing depends on. A
+ * shape can be rebuilt from its key, so that rank 0 can time shapes that only other ranks need.
+ *
+ * Where bits must not depend on timings, nothing is timed. Products then run on tiles or in pieces (matmul_pieces.c),
+ * by a rule that depends on the shape alone.
  */
 #include <config.h>
 #include "kernels/cpu/base/scratch.h"
@@ -16,8 +18,9 @@
 
 struct hd_mm {
 	struct hd_mm_shape shape;
-	struct hd_mm_primitive made[2]; /* overwrites, adds */
-	/* In their place: where nothing may depend on time and threads, or they would be too large; where our own are faster */
+	struct hd_mm_primitive made[2]; /* [0] overwrites, [1] adds */
+	/* Used instead: pieces where nothing may depend on timing and threads, or where scratch would be too large;
+	 * own where these are faster. */
 	struct hd_mm_pieces *pieces[2];
 	struct hd_mm_own own[2];
 	int users, needs; /* needs: bit 0 overwriting, bit 1 adding */
@@ -27,7 +30,8 @@ struct hd_mm {
 static struct hd_mm *all;
 static int fixed;
 
-/* hd_mm_bytes knew them all, so there is scratch for whatever is made. */
+/* Creates a primitive, unless it needs more than the scratch. hd_mm_bytes considered all implementations, so there
+ * should be enough. */
 static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
 {
 	if (!hd_mm_create(p, s, sum, swap, want))
@@ -50,7 +54,8 @@ static int in_pieces(struct hd_mm *mm, int sum, struct hd_mm_pieces *pieces)
 
 /* ---- products ---------------------------------------------------------------------------------- */
 
-/* What was named, or the first that is any good: whole, or in pieces whose scratchpads are small. */
+/* Creates the implementation named `want`, or the first that fits: a single primitive, or pieces whose scratchpads are
+ * small. */
 static int make(struct hd_mm *mm, int sum, int swap, const char *want)
 {
 	if (want && !strncmp(want, "own:", 4))
@@ -73,7 +78,8 @@ static int is_own(const struct hd_mm *mm, int sum)
 	return mm->own[sum].tiles || mm->own[sum].thin;
 }
 
-/* Values: "ab/NAME", "ba/NAME" (operands swapped). */
+/* Creates what was picked, if it does not exist yet. Values of picks are "ab/NAME", or "ba/NAME" with operands
+ * swapped. */
 static int ensure(struct hd_mm *mm, int sum)
 {
 	char key[HD_MM_KEY];
@@ -90,7 +96,7 @@ static int ensure(struct hd_mm *mm, int sum)
 	return make(mm, sum, 0, NULL) || create(&mm->made[sum], &mm->shape, sum, 0, HD_MM_PLAIN_LOOPS);
 }
 
-/* ---- what the device calls ------------------------------------------------------------------- */
+/* ---- called by the device -------------------------------------------------------------------- */
 
 static char *wanted_keys(void)
 {
@@ -115,7 +121,7 @@ static void forget(struct hd_mm *m, int sum)
 	hd_mm_own_drop(&m->own[sum]);
 }
 
-/* Prepares all that is needed anew: what was made before knew less. */
+/* Creates all that is needed once more, since implementations created before may not be those that were picked. */
 static void prepare_all(void)
 {
 	for (struct hd_mm *m = all; m; m = m->next)
@@ -230,7 +236,7 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 		[HD_MM_A] = (void *)a, [HD_MM_B] = (void *)b, [HD_MM_C] = c, [HD_MM_BIAS] = (void *)bias
 	};
 
-	if (!ensure(mm, sum)) /* never timed: the first implementation offered */
+	if (!ensure(mm, sum)) /* a shape that was never timed gets the first implementation offered */
 		return HD_ENOTSUP;
 	if (is_own(mm, sum)) {
 		hd_mm_own_run(&mm->own[sum], hd_scratch(), sum ? c : NULL, mem, mm->shape.dtype[HD_MM_BIAS]);

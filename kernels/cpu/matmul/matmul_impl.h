@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/matmul/matmul_impl.h - what the files that make matrix products share: what oneDNN offers, primitives, and products
- * in pieces that do not depend on the threads.
+ * kernels/cpu/matmul/matmul_impl.h - what the files for matrix products share: oneDNN's implementations, primitives,
+ * and products in pieces that do not depend on the threads.
  */
 #ifndef HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
 #define HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
@@ -9,13 +9,14 @@
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/cpu/thin/thin.h"
 
-/* An implementation that wants much more scratch than another is not offered, nor is one that wants more than most of them: they
- * keep all sums in fp32, and are none of the fast ones. */
-#define HD_MM_FREE_SCRATCH ((size_t)4 << 20) /* at least so much is not too much */
+/* Implementations that need more scratch than hd_mm_limit() are not used. It is HD_MM_MORE_SCRATCH times the least
+ * that any needs, but HD_MM_FREE_SCRATCH at least and HD_MM_MAX_SCRATCH at most. Those that need more keep all sums in
+ * fp32, and none of them is fast. */
+#define HD_MM_FREE_SCRATCH ((size_t)4 << 20) /* the limit is never below this */
 #define HD_MM_MAX_SCRATCH ((size_t)64 << 20)
-#define HD_MM_MORE_SCRATCH 4 /* times the least that any wants */
+#define HD_MM_MORE_SCRATCH 4 /* times the least that any needs */
 
-/* -- offers.c: the implementations that oneDNN has for a product; versions 2 and 3 of it say so in different ways -- */
+/* -- offers.c: oneDNN's implementations of a product, which its versions 2 and 3 list in different ways -- */
 #if DNNL_VERSION_MAJOR < 3
 typedef const dnnl_memory_desc_t *hd_mm_desc;
 struct hd_mm_offers { /* the iterator reads desc and attr as long as it lives */
@@ -26,22 +27,22 @@ struct hd_mm_offers { /* the iterator reads desc and attr as long as it lives */
 #else
 typedef const_dnnl_memory_desc_t hd_mm_desc;
 struct hd_mm_offers {
-	dnnl_primitive_desc_t pd; /* the one to come, or NULL */
+	dnnl_primitive_desc_t pd; /* the next one, or NULL */
 };
 #endif
 
 dnnl_engine_t hd_mm_engine(void); /* NULL before hd_mm_open */
 int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap);
-/* b lies as the implementation likes it; the strides of s are those of a and c. */
+/* The same, with b in the layout that the implementation prefers; s has the strides of a and c. */
 int hd_mm_offers_packed(struct hd_mm_offers *o, const struct hd_mm_shape *s);
-/* The next implementation, to be destroyed by the caller; NULL: no more. */
+/* Returns the next implementation, which the caller destroys, or NULL after the last. */
 dnnl_primitive_desc_t hd_mm_offers_next(struct hd_mm_offers *o, int *begun);
 void hd_mm_offers_end(struct hd_mm_offers *o);
 const char *hd_mm_name(const_dnnl_primitive_desc_t pd);
 size_t hd_mm_scratch(const_dnnl_primitive_desc_t pd);
-size_t hd_mm_limit(const struct hd_mm_shape *s, int sum); /* an implementation may want so much */
+size_t hd_mm_limit(const struct hd_mm_shape *s, int sum); /* the most scratch that an implementation may need */
 
-struct hd_mm_bound { /* the operands of one execution: each thread that executes has its own */
+struct hd_mm_bound { /* the operands of one execution; each thread that executes has its own */
 	dnnl_memory_t mem[HD_MM_OPERANDS], scratch;
 	dnnl_exec_arg_t args[HD_MM_OPERANDS + 1];
 	int nargs;
@@ -54,76 +55,80 @@ struct hd_mm_primitive {
 	size_t scratch_bytes;
 };
 
-/* 1, or 0 and nothing is left. */
+/* hd_mm_bind() and hd_mm_build() return 1, or 0 with nothing left allocated. */
 int hd_mm_bind(struct hd_mm_bound *b, const_dnnl_primitive_desc_t pd, int swap, int bias);
 void hd_mm_unbind(struct hd_mm_bound *b);
 int hd_mm_build(struct hd_mm_primitive *p, const_dnnl_primitive_desc_t pd, int swap, int bias);
 #define HD_MM_PLAIN_LOOPS "ref"
-/* The first implementation offered that wants at most hd_mm_limit and is no plain loop (many hundred times slower), or
- * the first whose name is `want`; of HD_MM_PLAIN_LOOPS the loops.  Swapped ones exist where c is a vector. */
+/* Creates the first implementation within hd_mm_limit that is not a plain loop (many hundred times slower). `want`:
+ * the first with that name, or with HD_MM_PLAIN_LOOPS the loops. Swapped ones exist only where c is a vector. */
 int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want);
-/* Bytes of the scratchpad of the one that it would find among those with at most so many; -1: none. */
+/* Returns the bytes of the scratchpad of the implementation that it would find if the limit were `most`, or -1 for
+ * none. */
 int64_t hd_mm_wants(const struct hd_mm_shape *s, int sum, const char *want, size_t most);
 void hd_mm_drop(struct hd_mm_primitive *p);
 int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
 		  const void *m, const void *bias);
 double hd_mm_flops(const struct hd_mm_shape *s);
 
-/* -- own.c: products of our own beside oneDNN's, by names beside theirs -- */
+/* -- own.c: products of our own, which compete with oneDNN's, under names like theirs -- */
 #define HD_MM_TILES "own:amx"
 #define HD_MM_THIN "own:thin"
-struct hd_mm_own { /* one of them, or none */
+struct hd_mm_own { /* one of the two, or neither */
 	struct hd_amx *tiles;
 	struct hd_thin *thin;
 };
-int64_t hd_mm_own_bytes(const struct hd_mm_shape *s, const char *name,
-			int threads); /* of scratch; 0: not for this shape */
-/* 1, or 0: not for this shape, or not here. */
+/* Returns the bytes of scratch, or 0 if the shape is not supported. */
+int64_t hd_mm_own_bytes(const struct hd_mm_shape *s, const char *name, int threads);
+/* Returns 1, or 0 if the shape is not supported, or not on this processor. */
 int hd_mm_own_make(struct hd_mm_own *o, const struct hd_mm_shape *s, const char *name);
-/* mem: by HD_MM_A..; from: what is added, c or nothing (NULL); tiles: or something else */
+/* mem: indexed by HD_MM_A, ...; from: what is added. With tiles it is any tensor with c's layout, else c; NULL:
+ * nothing. */
 void hd_mm_own_run(const struct hd_mm_own *o, void *scratch, const void *from, void *const *mem, uint32_t bias_dtype);
 void hd_mm_own_drop(struct hd_mm_own *o);
 
-/* -- matmul_scratch.c: what is chosen among, so that the most of it is known before -- */
-/* With b' a' in place of a b, one of which is a vector. */
+/* -- matmul_scratch.c: the implementations that may be chosen, so that the most scratch is known in advance -- */
+/* Returns whether b' a' may be computed instead of a b, as one of them is a vector. */
 int hd_mm_can_swap(const struct hd_mm_shape *s);
-int hd_mm_in_tiles(const struct hd_mm_shape *s); /* where timing may decide nothing: tiles rather than pieces */
+/* Returns whether tiles are used instead of pieces where timing may decide nothing. */
+int hd_mm_in_tiles(const struct hd_mm_shape *s);
 
-/* -- timing.c: what timings of products share -- */
-/* A product that would take more FLOPs than limit gets shorter along its longest dims, with the remainder that makes tails. */
+/* -- timing.c: shared by the timings of products -- */
+/* Shortens the longest dims of a product that takes more FLOPs than limit. The remainder that makes tails is kept. */
 void hd_mm_shrink(struct hd_mm_shape *s, double limit);
-/* At least so many bytes, all written: untouched pages all read as one page of zeros.  *mem is the caller's to free.  -> 1; 0: no
- * memory, and *mem is NULL. */
+/* Makes *mem at least `bytes` long, all of it written, since untouched pages all read as one page of zeros. The caller
+ * frees *mem. Returns 1, or 0 without memory, and then *mem is NULL. */
 int hd_mm_touch(void **mem, size_t *have, size_t bytes);
 
 /* -- rivals.c: the fastest implementation of a shape -- */
-/* Times what is not picked yet.  wanted: a key a line.  -> KEY VALUE lines of all of them, malloc'ed. */
+/* Times keys that are not picked yet. wanted: one key per line. Returns KEY VALUE lines for all of them; the caller
+ * frees it. */
 char *hd_mm_time(const char *wanted);
 
-/* -- matmul_picks.c: keys of shapes, and what was picked for each -- */
+/* -- matmul_picks.c: keys of shapes, and the implementation picked for each -- */
 #define HD_MM_KEY 700
 struct hd_mm_pick {
 	char *key, *value;
 	struct hd_mm_pick *next;
 };
 void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum);
-/* text, which is freed, with one line more: KEY, or KEY VALUE */
+/* Returns text, which is freed, with one more line: KEY, or KEY VALUE. */
 char *hd_mm_key_append(char *text, const char *key, const char *value);
 int hd_mm_key_shape(struct hd_mm_shape *s, int *sum, const char *key);
 struct hd_mm_pick *hd_mm_pick_find(const char *key, size_t len);
 void hd_mm_pick_add(const char *key, size_t nkey, const char *value, size_t nvalue);
 void hd_mm_picks_read(const char *text, int over);
 
-/* A product in pieces.  NULL: oneDNN has nothing for a piece of it. */
+/* A product in pieces. Functions that return it return NULL if oneDNN has no implementation for one of its pieces. */
 struct hd_mm_pieces;
-struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum); /* train.deterministic */
-/* Cut along batch, m and n until there is an implementation, or the one named `want`, within hd_mm_limit.  NULL:
+struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum); /* for train.deterministic */
+/* Cuts along batch, m and n until an implementation, or the one named `want`, is within hd_mm_limit. Returns NULL if
  * oneDNN has none but plain loops. */
 struct hd_mm_pieces *hd_mm_pieces_of_scratch(const struct hd_mm_shape *s, int sum, const char *want);
 int hd_mm_shrink_scratch(struct hd_mm_shape *s, int sum,
-			 const char *want); /* likewise: the extents of a piece; 0: none */
+			 const char *want); /* likewise, for the extents of a piece alone; 0: none */
 void hd_mm_pieces_destroy(struct hd_mm_pieces *p);
-/* Bytes of scratch of either; 0 too if there are no such pieces. */
+/* Return the bytes of scratch for either kind, or 0 if such pieces do not exist. */
 int64_t hd_mm_pieces_bytes(const struct hd_mm_shape *s, int sum, int threads);
 int64_t hd_mm_pieces_of_scratch_bytes(const struct hd_mm_shape *s, int sum, const char *want);
 int64_t hd_mm_pieces_taken(const struct hd_mm_pieces *p);

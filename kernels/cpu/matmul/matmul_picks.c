@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The key of a shape of products, and which implementation was picked for it, as text.  The key says all that the timing depends
- * on, and a shape can be rebuilt from its key, so that rank 0 can time what only other ranks need.
+ * The key of a product's shape, and the implementation that was picked for it, as text. The key contains all that the
+ * timing depends on. A shape can be rebuilt from its key, so that rank 0 can time shapes that only other ranks need.
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -21,8 +21,9 @@ static char *put_list(char *at, const char *end, const char *name, const int64_t
 	return at;
 }
 
-/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63:own=6"; own: the version of
- * our own rivals, which were timed too, and of the timing */
+/* Writes the key of a shape, for example
+ *    "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63:own=6".
+ * own: the version of the timing and of our own rivals, which are timed too. */
 void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum)
 {
 	static const char *const names[] = { "a", "b", "c", "bias" };
@@ -56,7 +57,8 @@ int hd_mm_key_shape(struct hd_mm_shape *s, int *sum, const char *key)
 		for (int d = 0; d < s->ndim; d++)
 			s->stride[o][d] = hd_next_number(&key);
 	*sum = (int)hd_next_number(&key);
-	return hd_next_number(&key) == omp_get_max_threads(); /* threads: another number cannot be timed here */
+	/* A shape for a different number of threads cannot be timed here. */
+	return hd_next_number(&key) == omp_get_max_threads();
 }
 
 char *hd_mm_key_append(char *text, const char *key, const char *value)
@@ -89,8 +91,8 @@ void hd_mm_pick_add(const char *key, size_t nkey, const char *value, size_t nval
 	p->value = hd_format("%.*s", (int)nvalue, value);
 }
 
-/* over 0: what is known already stays, and of equal keys the first line counts.  Plain loops were picked by earlier
- * versions, where they missed what is better. */
+/* over 0: known picks stay, and of lines with the same key the first counts. Lines that pick plain loops are skipped:
+ * earlier versions picked them where they overlooked better ones. */
 void hd_mm_picks_read(const char *text, int over)
 {
 	static const char loops[] = "/" HD_MM_PLAIN_LOOPS;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products in pieces: those whose bits depend on their shape and on the machine alone, train.deterministic, and those
- * for which oneDNN has nothing fast that is content with little memory.
+ * Products in pieces. There are two kinds. For train.deterministic, bits must depend only on a product's shape and on
+ * the machine. For other products, oneDNN has no fast implementation that needs little memory.
  *
- * oneDNN cuts a product by the number of threads, the sum over k too, and another cut adds in another order.  Here the
- * result is cut, never k, into pieces by a rule that knows the shape and the machine's cores only.  Each is a product of one
- * thread, by the first implementation that oneDNN offers on this processor.  Which thread takes which piece then does not matter.
+ * oneDNN cuts a product by the number of threads, along k too, and a different cut adds in a different order. For the
+ * first kind, the result is cut, but never k, by a rule that depends only on the shape and the machine's cores. Each
+ * piece is a product of one thread, by the first implementation that oneDNN offers on this processor. So it does not
+ * matter which thread takes which piece.
  *
- * Of the others, the large implementations of some shapes copy a result as large as a vocabulary times all tokens: such
- * products are cut until a piece's scratchpad is small, and the pieces follow each other, each by all threads.
+ * For the second kind: with some shapes, the large implementations copy a result as large as a vocabulary times all
+ * tokens. Such products are cut until a piece's scratchpad is small. The pieces run one after the other, each on all
+ * threads.
  */
 #include <config.h>
 #include "kernels/cpu/base/simd.h"
@@ -18,16 +20,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A piece below SMALL costs more to start than it gains. */
-#define SMALL ((double)(1 << 22)) /* FLOPs */
-#define MOST 64                   /* cores that are counted */
-#define OF_EACH 4                 /* pieces of a core at most: they even out what does not divide by the cores */
-#define ROWS 32                   /* a piece has whole blocks of so many rows and columns */
+/* A piece with fewer FLOPs costs more to start than it gains. */
+#define SMALL ((double)(1 << 22))
+#define MOST 64   /* most cores that are counted */
+#define OF_EACH 4 /* most pieces per core: several even out a number that does not divide by the cores */
+#define ROWS 32   /* a piece has complete blocks of so many rows and columns */
 #define COLUMNS 64
-/* A piece brings its operands into the order of the units: an element of them takes as long as so many multiplications. */
+/* A piece packs its operands for the arithmetic units. To pack one element takes as long as this many
+ * multiplications. */
 #define BRING 64
 
-struct piece_kind { /* pieces of one size: at most 2 along each dim that is cut */
+struct piece_kind { /* pieces of one size: at most 2 sizes along each dim that is cut */
 	struct hd_mm_shape shape;
 	struct hd_mm_primitive made;
 	struct hd_mm_bound *bound; /* one per thread */
@@ -43,12 +46,13 @@ struct hd_mm_pieces {
 	struct piece_kind *kinds;
 	struct matmul_piece *piece;
 	int64_t n;
-	int threads;      /* that take pieces, each alone; 1: all work on one piece after the other */
-	int64_t each;     /* bytes of scratch of such a thread */
-	const char *want; /* an implementation, while pieces are made; NULL: the first */
+	/* Threads that take pieces, each alone; 1: all threads work on one piece after the other. */
+	int threads;
+	int64_t each;     /* bytes of scratch per such thread */
+	const char *want; /* the implementation while pieces are created; NULL: the first */
 };
 
-/* n / by, rounded up */
+/* Returns n / by, rounded up. */
 static int64_t up(int64_t n, int64_t by)
 {
 	return (n + by - 1) / by;
@@ -66,7 +70,7 @@ static int64_t half(int64_t n, int64_t unit)
 	return up(up(n, 2), unit) * unit;
 }
 
-/* The dim to be cut in two: of the batch, the outermost; else the longer of m and n.  -1: none. */
+/* Returns the dim to cut in two: the outermost dim of the batch, else the longer of m and n, or -1 for none. */
 static int next_cut(const int64_t *each, int ndim)
 {
 	int m = ndim - 3, n = ndim - 2;
@@ -88,7 +92,7 @@ static int64_t count(const int64_t *n, int ndim, const int64_t *each)
 	return pieces;
 }
 
-/* Of the machine, not of this run */
+/* Returns the cores of the machine, not those of this run. */
 static int64_t cores(void)
 {
 	static int64_t known;
@@ -98,13 +102,14 @@ static int64_t cores(void)
 	return known;
 }
 
-/* Of as many cores, for each element of k: the rounds that they take for all pieces, each of m x n. */
+/* Returns the time of all pieces of m x n on these cores, per element of k, in multiplications. */
 static double rounds(int64_t pieces, int64_t m, int64_t n)
 {
 	return (double)up(pieces, cores()) * (double)(m * n + BRING * (m + n));
 }
 
-/* m and n of a piece such that all cores have done the product soonest.  outer: pieces along the batch, most: pieces in all. */
+/* Finds m and n of a piece such that all cores finish the product soonest. outer: pieces along the batch; most: pieces
+ * in all. */
 static void cut_plane(int64_t outer, int64_t most, int64_t *m, int64_t *n)
 {
 	int64_t all_m = *m, all_n = *n;
@@ -124,7 +129,7 @@ static void cut_plane(int64_t outer, int64_t most, int64_t *m, int64_t *n)
 		}
 }
 
-/* each: the extents of a piece. -> pieces */
+/* Computes the extents of a piece in `each`. Returns the number of pieces. */
 static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 {
 	int m = ndim - 3;
@@ -143,7 +148,7 @@ static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 	return count(n, ndim, each);
 }
 
-/* The same, and not so large that only plain loops are content with their scratch */
+/* Does the same, but cuts further where only plain loops would be within the scratch limit. */
 static void cut_for(const struct hd_mm_shape *s, int sum, int64_t *each)
 {
 	struct hd_mm_shape part = *s;
@@ -186,7 +191,7 @@ static const struct piece_kind *kind_of(struct hd_mm_pieces *p, const struct hd_
 	return build(p, k, sum) ? k : NULL;
 }
 
-/* Piece i, counted as the elements of an array of pieces are. */
+/* Sets piece i; pieces are numbered like the elements of an array of pieces. */
 static int place(struct hd_mm_pieces *p, int64_t i, const struct hd_mm_shape *s, const int64_t *each, int sum)
 {
 	struct matmul_piece *piece = &p->piece[i];
@@ -223,7 +228,7 @@ static struct hd_mm_pieces *create(const struct hd_mm_shape *s, int sum, const i
 	return NULL;
 }
 
-/* Primitives are made for the threads that there are then: one. */
+/* Primitives are created for the number of threads that is set at that time, which must be one. */
 struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
 {
 	int64_t each[HD_MAX_DIMS + 3];
@@ -260,7 +265,7 @@ struct hd_mm_pieces *hd_mm_pieces_of_scratch(const struct hd_mm_shape *s, int su
 
 /* ---- scratch --------------------------------------------------------------------------------- */
 
-/* What build would take for pieces of these extents; -1: nothing. */
+/* Returns the bytes that build would take for pieces of these extents, or -1 if it would fail. */
 static int64_t wanted(const struct hd_mm_shape *s, int sum, const char *want)
 {
 	int64_t bytes = hd_mm_wants(s, sum, want, hd_mm_limit(s, sum));
@@ -268,7 +273,8 @@ static int64_t wanted(const struct hd_mm_shape *s, int sum, const char *want)
 	return bytes < 0 && !want ? hd_mm_wants(s, sum, HD_MM_PLAIN_LOOPS, hd_mm_limit(s, sum)) : bytes;
 }
 
-/* Of all kinds of pieces the most: along each dim that is cut there are whole ones and the last.  d: from this dim on. */
+/* Returns the most scratch of any kind of piece, or -1. Along each dim that is cut, a piece has the full extent or is
+ * the last. d: the first dim to vary. */
 static int64_t most_wanted(struct hd_mm_shape *part, const struct hd_mm_shape *s, int d, int sum, const char *want)
 {
 	int64_t each = part->n[d], rest = s->n[d] % each, most, of_rest;
@@ -363,7 +369,7 @@ static int run_in_turn(const struct hd_mm_pieces *p, char *scratch, void *c, con
 	return 0;
 }
 
-/* oneDNN must find one thread, within a team of one too. */
+/* oneDNN must see one thread, even within a team of one. */
 int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *scratch, void *c, const void *a, const void *b,
 		     const void *bias)
 {
@@ -383,7 +389,7 @@ int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *scratch, void *c, const
 	return failed ? HD_ENOTSUP : 0;
 }
 
-/* The product of two fp32 matrices as dnnl_sgemm has it (row-major), whose sizes are known only now. */
+/* Multiplies two row-major fp32 matrices as dnnl_sgemm does, for sizes that are known only at run time. */
 void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t lda, const float *b, int64_t ldb,
 		 float beta, float *c, int64_t ldc)
 {

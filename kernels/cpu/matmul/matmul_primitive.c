@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Primitives made of what oneDNN offers (offers.c): a run sets four addresses and the scratchpad.  The scratchpad is ours and shared:
- * by default each primitive would hold its own.
+ * Primitives created from oneDNN's implementations (offers.c). A run sets four addresses and the scratchpad. The
+ * scratchpad is ours and is shared; by default each primitive would have its own.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"

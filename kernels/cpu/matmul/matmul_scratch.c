@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How much scratch a product takes, before any implementation of it has been chosen: the most of those that may be.  A run is
- * planned before its products are timed, and maybe elsewhere.
+ * The scratch that a product takes, before an implementation has been chosen: the most that any candidate takes. A run
+ * is planned before its products are timed, and perhaps on a different machine.
  */
 #include <config.h>
 #include "engine/base/hash.h"
@@ -23,7 +23,7 @@ struct scratch_known {
 	struct scratch_known *next;
 };
 
-static struct scratch_known *known[BUCKETS]; /* asking the library anew for each layer would take long */
+static struct scratch_known *known[BUCKETS]; /* asking the library again for each layer would take long */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 int hd_mm_can_swap(const struct hd_mm_shape *s)
@@ -31,7 +31,7 @@ int hd_mm_can_swap(const struct hd_mm_shape *s)
 	return !s->dtype[HD_MM_BIAS] && (s->n[s->ndim - 3] == 1 || s->n[s->ndim - 2] == 1);
 }
 
-/* Below these extents most of a tile would be zeros. */
+/* With smaller extents, most of a tile would be zeros. */
 int hd_mm_in_tiles(const struct hd_mm_shape *s)
 {
 	const int64_t *n = s->n + s->ndim - 3;
@@ -54,7 +54,8 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Whichever of the library's is the fastest: whole, or in pieces if it wants too much. */
+/* Returns the most scratch of any of the library's implementations: as a single primitive, or in pieces if it needs
+ * too much. */
 static int64_t of_offers(const struct hd_mm_shape *s, int sum, int swap)
 {
 	size_t limit = hd_mm_limit(s, sum);
@@ -114,7 +115,8 @@ static void *compute_aside(void *known_one)
 	return NULL;
 }
 
-/* The library cuts a product for the threads that it finds: in a thread of its own those of the run are found. */
+/* The library cuts a product for the number of threads that it finds. A separate thread sets the number that the run
+ * will have. */
 static int64_t ask(struct scratch_known *k)
 {
 	pthread_t thread;
@@ -144,7 +146,7 @@ int64_t hd_mm_bytes(const struct hd_mm_shape *s, int needs, int threads)
 
 	if (!hd_mm_has(s))
 		return 0;
-	memset(&key, 0, sizeof(key)); /* its bytes are compared */
+	memset(&key, 0, sizeof(key)); /* keys are compared byte by byte */
 	key.shape = *s;
 	key.needs = needs;
 	key.threads = threads;

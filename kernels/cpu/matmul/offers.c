@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What oneDNN offers for a product.  Version 2 has a description of the product and an iterator over implementations; version 3
- * makes the first implementation at once, and turns it into the next one.
+ * The implementations that oneDNN offers for a product. Version 2 has a description of the product and an iterator
+ * over implementations. Version 3 creates the first implementation at once, and turns it into the next one.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"
@@ -11,15 +11,15 @@ static dnnl_data_type_t type_of(uint32_t dtype)
 	return dtype == HD_DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* A matrix, or a batch of them, in oneDNN's terms */
+/* A matrix, or a batch of matrices, in oneDNN's terms. */
 struct matrix {
 	dnnl_dims_t n, stride;
 	int ndims;
 	dnnl_data_type_t type;
 };
 
-/* The rows and columns of operand o are dims `row` and `col` of the shape.  Extents of 1 get
- * the stride of a dense matrix: oneDNN reads the leading dimension from it. */
+/* Returns operand o, whose rows and columns are dims `row` and `col` of the shape. Extents of 1 get the stride of a
+ * dense matrix, from which oneDNN reads the leading dimension. */
 static struct matrix matrix_of(const struct hd_mm_shape *s, int o, int row, int col)
 {
 	struct matrix l = { .ndims = s->ndim - 1, .type = type_of(s->dtype[o]) };
@@ -41,7 +41,7 @@ static struct matrix matrix_of(const struct hd_mm_shape *s, int o, int row, int 
 	return l;
 }
 
-/* Operand o of the product, or of its transpose b' a' */
+/* Returns operand o of the product, or of its transpose b' a'. */
 static struct matrix operand(const struct hd_mm_shape *s, int o, int swap)
 {
 	static const int rows[] = { [HD_MM_A] = 0, [HD_MM_B] = 2, [HD_MM_C] = 0, [HD_MM_BIAS] = 0 };

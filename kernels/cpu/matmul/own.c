@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of our own, which are timed against oneDNN's: on tiles (kernels/cpu/tiles), and of few rows (kernels/cpu/thin).
+ * Own products, which are timed against oneDNN's: on tiles (kernels/cpu/tiles), and for few rows (kernels/cpu/thin).
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"

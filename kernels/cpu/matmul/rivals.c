@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which implementation of a product is the fastest here: those that oneDNN offers, and our own, are rivals, which are timed in turns
- * on operands that come from memory, as they do in a step.
+ * Which implementation of a product is the fastest here. Those that oneDNN offers and our own are rivals, which are
+ * timed alternately on operands that come from memory, as in a step.
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Touched memory: untouched pages all read as one page of zeros.  In a step operands come from memory, so runs take sets of
- * operands in turn that together are more than a cache keeps. */
+/* Memory for timings, all of it written, since untouched pages all read as one page of zeros. In a step operands come
+ * from memory. So runs use several sets of operands in turn, which together do not fit in a cache. */
 struct arena {
 	void *mem[HD_MM_OPERANDS], *scratch;
 	size_t bytes[HD_MM_OPERANDS], span[HD_MM_OPERANDS], scratch_bytes;
 	int sets, turn;
 };
-#define COLD ((size_t)16 << 20) /* bytes of all sets together, at least */
+#define COLD ((size_t)16 << 20) /* minimum bytes of all sets together */
 #define MAX_SETS 32
 
 static size_t span(const struct hd_mm_shape *s, int o)
@@ -54,13 +54,13 @@ static void release(struct arena *a)
 
 struct rival {
 	struct hd_mm_primitive p;
-	struct hd_mm_own own; /* in its place */
+	struct hd_mm_own own; /* used instead of p */
 	int sum, is_own;
 	uint32_t bias_dtype;
 	char value[128];
 	double best;
 };
-#define MAX_RIVALS 12 /* of oneDNN */
+#define MAX_RIVALS 12 /* most rivals of oneDNN */
 #define OWN 2
 
 static double time_once(struct rival *r, struct arena *a)
@@ -88,10 +88,11 @@ static void leave(struct rival *r, int n)
 	}
 }
 
-/* Implementations that were HOPELESS times slower than the best at a large product of a dtype (fp32, bf16), as those without
- * matrix units are beside those with them: timing them at every shape would be most of the start of a run. */
+/* Names of implementations that were HOPELESS times slower than the best, at a large product of a dtype (fp32, bf16).
+ * An example are those without matrix units next to those with them. Timing them at every shape would take most of the
+ * start of a run. */
 #define HOPELESS 5
-static char beaten[2][256]; /* names, each with a space behind */
+static char beaten[2][256]; /* names, each followed by a space */
 
 static int is_beaten(uint32_t dtype, const char *name)
 {
@@ -113,7 +114,7 @@ static void beat(uint32_t dtype, const char *name)
 		sprintf(names + used, "%s ", name);
 }
 
-/* oneDNN offers what it finds in its cache first, and then again in its turn. */
+/* oneDNN first offers what it finds in its cache, and later offers it again in the regular order. */
 static int is_entered(const struct rival *r, int n, const char *value)
 {
 	while (n > 0 && strcmp(r[n - 1].value, value))
@@ -121,7 +122,7 @@ static int is_entered(const struct rival *r, int n, const char *value)
 	return n > 0;
 }
 
-/* Whether an implementation is worth its timing.  all_names: with those that were beaten */
+/* Returns whether an implementation is worth timing. all_names: even if it was beaten. */
 static int is_worthy(uint32_t dtype, const_dnnl_primitive_desc_t pd, size_t limit, int all_names)
 {
 	const char *name = hd_mm_name(pd);
@@ -172,9 +173,10 @@ static int enter_own(struct rival *r, int n, struct arena *a, const struct hd_mm
 	return n;
 }
 
-/* Tiles are beaten by a clear MARGIN only: in steps they were as fast as the best of all timings, which
- * differ by that much from one start to the next.  Products of few rows read a model from memory, but in timings from L3, which
- * hides what thin ones are made for: forced, they were a tenth to two fifths faster where timing chose others. */
+/* Tiles are beaten only by a clear MARGIN. In steps they were as fast as the best timings, which differ by that
+ * much from start to start. Products of few rows read a model from memory in a step, but from L3 in timings, which
+ * hides the advantage of thin ones. Where timing chose others, thin products were a tenth to two fifths faster
+ * when forced. */
 #define MARGIN 0.87
 #define THIN_MARGIN 0.5
 static double weighed(const struct rival *r)
@@ -182,7 +184,7 @@ static double weighed(const struct rival *r)
 	return r->best * (r->own.tiles ? MARGIN : r->own.thin ? THIN_MARGIN : 1);
 }
 
-/* *lead: how many times longer the next best takes */
+/* Returns the best rival. *lead: how many times longer the next best takes. */
 static int winner(const struct rival *r, int n, double *lead)
 {
 	double best = 1e9, next = 1e9;
@@ -201,8 +203,8 @@ static int winner(const struct rival *r, int n, double *lead)
 	return at;
 }
 
-/* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those far behind drop out, and a CLEAR lead
- * needs no further round. */
+/* Times all rivals in rounds, so that a slow moment of the machine does not hit a single one. Those that are far
+ * slower drop out, and a CLEAR lead needs no further round. */
 #define CLEAR 1.08
 static int fastest(struct rival *r, int n, struct arena *a, double budget)
 {
@@ -226,14 +228,14 @@ static int fastest(struct rival *r, int n, struct arena *a, double budget)
 	return at;
 }
 
-/* Times r once more.  -> its best rate, FLOP/s */
+/* Times r once more. Returns its best rate in FLOP/s. */
 static double again(struct rival *r, struct arena *a, const struct hd_mm_shape *s)
 {
 	r->best = fmin(r->best, time_once(r, a));
 	return hd_mm_flops(s) / r->best;
 }
 
-/* What another process disturbed is slow once or twice, not each time. */
+/* A rival that another process disturbed is slow once or twice, but not each time. */
 static int is_hopeless(struct rival *r, struct arena *a, const struct hd_mm_shape *s, double best)
 {
 	double rate = hd_mm_flops(s) / r->best;
@@ -243,7 +245,7 @@ static int is_hopeless(struct rival *r, struct arena *a, const struct hd_mm_shap
 	return rate < best / HOPELESS;
 }
 
-/* Where one product takes seconds (an emulated processor), the first that are timed say enough. */
+/* Where one product takes seconds (an emulated processor), the first few timings suffice. */
 #define PATIENT 4.0 /* seconds */
 
 static double rate_of(uint32_t dtype, int64_t size, double best)
@@ -270,7 +272,7 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 	return best;
 }
 
-/* For the length of timings only */
+/* Returns a rough rate, which only limits the length of timings. */
 static double rough_rate(uint32_t dtype)
 {
 	static double known[2];
@@ -281,8 +283,8 @@ static double rough_rate(uint32_t dtype)
 	return *rate;
 }
 
-/* Seconds of a product that is timed whole; a longer one is cut.  A part of 8 ms chose wrongly: implementations differ in how they
- * write a large result, by up to a tenth of the time of one of 12 MB. */
+/* Longest product, in seconds, that is timed as it is; a longer one is cut. Parts of 8 ms led to wrong choices.
+ * Implementations differ in how they write a large result: by up to a tenth of the time for one of 12 MB. */
 #define LONGEST 0.025
 
 static void measure(const char *key, size_t len, struct arena *a)
@@ -333,8 +335,8 @@ char *hd_mm_time(const char *wanted)
 	return text;
 }
 
-/* Measured when it is asked for, not before: then all ranks of a machine ask at once, as
- * they will compute at once. */
+/* Measures the rate at the first call and not before: then all ranks of a machine call at once, as they will compute
+ * at once. */
 double hd_mm_rate(uint32_t dtype)
 {
 	static double known[2];
@@ -342,8 +344,8 @@ double hd_mm_rate(uint32_t dtype)
 
 	if (*rate > 0)
 		return *rate;
-	*rate = rate_of(dtype, 1024, 1e9);          /* 1e9: about what plain loops do */
-	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* oneDNN has none: einsum.c makes them of fp32 copies */
+	*rate = rate_of(dtype, 1024, 1e9);          /* 1e9: about the rate of plain loops */
+	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* oneDNN has none: einsum.c uses fp32 copies */
 		return *rate = hd_mm_rate(HD_DTYPE_F32);
 	if (*rate > 1e11)
 		*rate = rate_of(dtype, 1536, *rate);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What timings of products share: shapes that do not take too long, and memory that was written.
+ * What the timings of products share: shapes that do not take too long, and memory that was written.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <stdlib.h>
 
-/* Dim d gets shorter.  Rows that followed each other still do: of rows apart oneDNN offers less. */
+/* Shortens dim d. Rows that were contiguous stay so, because oneDNN offers less for rows with gaps. */
 static void set_extent(struct hd_mm_shape *s, int d, int64_t n)
 {
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
@@ -41,7 +41,7 @@ int hd_mm_touch(void **mem, size_t *have, size_t bytes)
 	if (posix_memalign(&more, 4096, bytes))
 		return 0;
 	for (size_t i = 0; i < bytes / 4; i++)
-		/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
+		/* about 1/128 as fp32 and as two bf16: it is not denormal, and sums stay small */
 		((uint32_t *)more)[i] = 0x3c003c00;
 	*mem = more;
 	*have = bytes;
