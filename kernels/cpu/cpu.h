@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/cpu.h - what the files of the cpu device share.
+ * kernels/cpu/cpu.h - declarations that the files of the cpu device share.
  */
 #ifndef HD_KERNELS_CPU_CPU_H
 #define HD_KERNELS_CPU_CPU_H

@@ -11,7 +11,7 @@ static int open_device(int threads, struct hd_err *err)
 {
 	if (threads < 1)
 		return hd_err_set(err, HD_EINVAL, "cpu: %d threads", threads);
-	/* sums must not depend on how many threads the machine feels like giving */
+	/* sums must not depend on how many threads the machine happens to provide */
 	omp_set_dynamic(0);
 	omp_set_num_threads(threads);
 	return hd_mm_open(err);
@@ -19,7 +19,7 @@ static int open_device(int threads, struct hd_err *err)
 
 static void close_device(void)
 {
-	/* primitives go with the kernels' states; the engine of oneDNN stays for the next open */
+	/* the kernels' states own the primitives; oneDNN's engine stays for the next open */
 }
 
 static const struct hd_device_ops ops = {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * add: the sum of all inputs, broadcast by dim, in one pass over memory.
  *
- * After equal neighbours among the dims are merged, what remains is rows of the last dim; an
- * input's stride there is 1, 0 (broadcast) or, rarely, something else.  A piece of a row is
- * summed in L1 before it goes out.
+ * After adjacent dims are merged where possible, rows of the last dim remain. An input's stride there is 1, 0
+ * (broadcast) or, rarely, something else. A piece of a row is summed in L1 before it is written.
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
@@ -26,7 +25,7 @@ HD_CLONES static void sum2(float *y, const float *a, const float *b, int64_t str
 	}
 }
 
-/* n elements of input k; of bf16 they come into tmp, `stride` 1 apart then */
+/* Returns n elements of an input, `stride` apart. bf16 is converted into tmp, and *stride becomes 1. */
 static const float *operand(const void *x, int64_t t, int64_t at, int64_t *stride, int64_t n, float *tmp)
 {
 	if (t == HD_DTYPE_BF16 && *stride != 1) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cast: conversion between float dtypes, and to and from bytes and signs (see the reference).
  *
- * What is neither from nor to fp32 passes through a piece in fp32 that stays in L1.
+ * A conversion that is neither from nor to fp32 passes through fp32 in a piece that stays in L1.
  */
 #include <config.h>
 #include "engine/base/float8.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dropout: what is kept is a pure function of seed, step, site and global index (see the
- * reference).
+ * dropout: whether an element is kept is a pure function of seed, step, site and global index (see the reference).
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"

@@ -3,13 +3,13 @@
  *
  *	y = x s		slope = s + x s (1 - s) 2u'	dx = dy slope	with u = sqrt(2/pi) (x + 0.044715 x^3)
  *
- * which takes one exponential and one division, and keeps small values for large negative x.
- * From |x| = FAR on s is 1, or below 2e-38: x stops there, where the exponential is still a normal number.  NaN stays NaN.
+ * which takes one exponential and one division, and keeps small values for large negative x. From |x| = FAR on, s is 1
+ * or below 2e-38. So x is clamped there, where the exponential is still a normal number. NaN stays NaN.
  *
  * gelu and gelu_slope of bf16 look their values up where that is faster (gelu_table.h); the bits are the same.
  *
- * gelu_slope makes y and the slope of one s, in the time of y alone; gelu_slope_d multiplies by it and sums what it makes by
- * columns, as it was rounded, while a row is in L1.
+ * gelu_slope computes y and the slope from one s, in the time of y alone. gelu_slope_d multiplies by the slope. It
+ * also sums the columns of its result, as rounded, while a row is in L1.
  */
 #include <config.h>
 #include "kernels/cpu/base/columns.h"
@@ -52,12 +52,13 @@ static int prepare_slope_d(const struct hd_kernel_desc *d, struct hd_prep *p, st
 }
 
 struct point {
-	float x, v, w, e, s; /* x, not below -FAR; v, not above FAR either */
+	/* x is clamped from below, at -FAR; v is clamped at FAR as well. */
+	float x, v, w, e, s;
 };
 
-/* All that use this round alike, so gelu and gelu_slope make the same bits: w is a factor in every sum that it is part of, and
- * whether products are contracted does not depend on who else reads them.
- * By bits: of ?: GCC would make three paths of all that follows. */
+/* All uses of this round alike, so gelu and gelu_slope compute the same bits. w is a factor in every sum that it is
+ * part of. So whether products are contracted does not depend on who else reads them. hd_pick selects by bits: from ?:
+ * GCC would create three paths of all that follows. */
 INLINE struct point at(float x)
 {
 	struct point a = { .x = hd_pick(x < -FAR, -FAR, x) };
@@ -69,7 +70,7 @@ INLINE struct point at(float x)
 	return a;
 }
 
-/* 1 - s is e s, without cancellation. */
+/* 1 - s is computed as e s, without cancellation. */
 INLINE float slope(struct point a)
 {
 	return a.s + a.s * (a.v * (TWO_ROOT_2_PI * (1 + 3 * CUBIC * a.w)) * (a.e * a.s));
@@ -120,7 +121,7 @@ HD_CLONES static void times_low(void *dx, const void *k, const void *dy, int64_t
 	times_any(dx, k, dy, n, 1);
 }
 
-/* Rows that follow each other, and their sums, which are kept in registers. */
+/* Computes consecutive rows, and adds them to sums, which are kept in registers. */
 INLINE void rows_any(void *dx, const void *k, const void *dy, int64_t rows, int64_t cols, float *sums, const int low)
 {
 	int64_t whole = cols / HD_TWO * HD_TWO;
@@ -160,7 +161,7 @@ HD_CLONES static void rows_low(void *dx, const void *k, const void *dy, int64_t 
 	rows_any(dx, k, dy, rows, cols, sums, 1);
 }
 
-/* Elements i to i + n - 1: y, and where `slope` is not NULL the slope too; n is at most a vector step. */
+/* Computes elements i to i + n - 1 of y, and of the slope unless it is NULL. n is at most a vector step. */
 static void piece(void *y, void *slope, const void *x, int64_t t, int64_t i, int64_t n, int look_up)
 {
 	float wide[HD_PIECE], to[HD_PIECE], by[HD_PIECE];
@@ -217,7 +218,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	}
 }
 
-/* Rows of a block, and their sums. */
+/* Computes the rows of a block, and their sums. */
 static void block_d(const struct hd_prep *p, void *const *out, void *const *in, int64_t block)
 {
 	const struct hd_column_sums c = sums_of(p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of gelu, and whether it pays.
+ * The table of gelu, and whether it is faster than computing.
  */
 #include <config.h>
 #include "engine/base/err.h"
@@ -13,7 +13,7 @@
 
 enum { VALUES = 1 << 16, SAMPLE = HD_PIECE, TRIES = 20, STEP = 32 };
 
-static uint32_t table[VALUES]; /* by the bits of x: gelu in the low half, its slope in the high one */
+static uint32_t table[VALUES]; /* indexed by the bits of x: gelu in the low half, its slope in the high half */
 static int fast;
 
 static void fill(void)
@@ -39,7 +39,7 @@ int64_t hd_gelu_look_up(uint16_t *y, uint16_t *slope, const uint16_t *x, int64_t
 {
 	const __m512i words = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 	const __m512i low =
-		_mm512_or_si512(_mm512_slli_epi32(words, 2), /* the halves of even numbers of two vectors */
+		_mm512_or_si512(_mm512_slli_epi32(words, 2), /* the low halves of the words of two vectors */
 				_mm512_slli_epi32(_mm512_add_epi32(_mm512_slli_epi32(words, 2), _mm512_set1_epi32(2)),
 						  16));
 	const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(1));
@@ -70,7 +70,8 @@ void hd_look_up(float *y, const float *from, const uint16_t *x, int64_t n)
 }
 #pragma GCC pop_options
 
-/* The least of some tries, because others run on this processor too.  The sample covers -4 to 4, as a layer does. */
+/* Compares the shortest of several tries, because other processes run on this processor too. The sample covers -4 to
+ * 4, as in a layer. */
 static void measure(void)
 {
 	float x[SAMPLE], y[SAMPLE], slope[SAMPLE];

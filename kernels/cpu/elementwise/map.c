@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * map: an elementwise expression over inputs that are broadcast by dim to the dims of the output.
  *
- * prepare turns the postfix program into numbered values, each computed once however often the
- * text has it (derivatives repeat their subexpressions), and gives every value a buffer of one
- * block that is used again after its last reader.  run walks the output in blocks that stay in the
- * first-level cache: per block each value is one vectorised loop.  Inputs that lie like the output
- * are read in place, scalars are spread once per thread, all others are gathered by rows.
+ * prepare turns the postfix program into numbered values. Each is computed once, however often the text contains it
+ * (derivatives repeat their subexpressions). Every value gets a buffer of one block, which is reused after its last
+ * reader. run walks the output in blocks that stay in the first-level cache; per block each value is one vectorized
+ * loop. Inputs with the layout of the output are read in place, scalars are spread once per thread, and all others are
+ * gathered by rows.
  *
- * An output may be one of its inputs: only the last value of a block writes to it, element by
- * element.
+ * An output may be one of its inputs: only the last value of a block writes to it, element by element.
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 512         /* elements: 2 KiB a buffer */
+#define BLOCK 512         /* elements: 2 KiB per buffer */
 #define POOL (32 * BLOCK) /* elements of all buffers of a thread, on its stack */
 #define SPLIT 32768       /* elements below which one thread is faster */
 
@@ -33,7 +32,7 @@ struct map_value {
 struct program {
 	int n, buffers, block;
 	int64_t total;
-	int32_t nd; /* dims of the output, neighbours joined where possible */
+	int32_t nd; /* dims of the output, adjacent ones merged where possible */
 	int64_t extent[HD_MAX_DIMS];
 	struct hd_map_input in[HD_MAP_INPUTS];
 	int how[HD_MAP_INPUTS];
@@ -109,7 +108,8 @@ static int number_value(struct program *p, struct map_value v)
 	return p->n++;
 }
 
-/* A root that is an input or a number is equal to no later value, so the result is always last. */
+/* The root contains all other values as subexpressions, so it equals none of them: the result is always the last
+ * value. */
 static void set_values(struct program *p, const struct hd_expr *e)
 {
 	int stack[HD_LEN(e->op)], top = 0;
@@ -144,7 +144,7 @@ static int needs_buffer(const struct program *p, int i)
 	return i < p->n - 1 || p->dtype != HD_DTYPE_F32 || v->code == HD_X_NUM;
 }
 
-/* Constants keep theirs; the others go back to the free list after the last reader. */
+/* Assigns buffers. Constants keep theirs; the others return to the free list after the last reader. */
 static void set_buffers(struct program *p)
 {
 	int last[HD_LEN(((struct hd_expr *)0)->op)] = { 0 }, list[HD_LEN(last)], nfree = 0;
@@ -163,7 +163,7 @@ static void set_buffers(struct program *p)
 			if (last[v->arg[k]] != i || a->buffer == NO_BUFFER || is_constant(p, a))
 				continue;
 			list[nfree++] = a->buffer;
-			last[v->arg[k]] = -1; /* f(x, x) gives it back once */
+			last[v->arg[k]] = -1; /* f(x, x) releases it only once */
 		}
 	}
 	p->block = p->buffers > POOL / BLOCK ? POOL / p->buffers & ~15 : BLOCK;
@@ -206,7 +206,7 @@ static void read_row(float *y, const void *x, uint32_t dtype, int64_t at, int64_
 			y[i] = xf[at + i * stride];
 }
 
-/* The n elements of an input that belong to the output's elements from `from` on. */
+/* Reads the n elements of an input that correspond to the output's elements from `from` on. */
 static void gather(float *y, const void *x, const struct program *p, const struct hd_map_input *o, int64_t from, int n)
 {
 	int64_t index[HD_MAX_DIMS], at = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * scalar, iota, random: tensors that are made of nothing.
+ * scalar, iota and uniform, which have no inputs.
  */
 #include <config.h>
 #include "kernels/cpu/base/simd.h"
@@ -46,7 +46,7 @@ static void run_random(const struct hd_prep *p, void *const *out, void *const *i
 
 	(void)in;
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
-	for (int64_t i = 0; i < n; i++) /* in fp32 at most 1 - 2^-24 */
+	for (int64_t i = 0; i < n; i++) /* in fp32, at most 1 - 2^-24 */
 		y[i] = (float)((double)(hd_random_bits(key, hd_random_index(s, r->sample0, i)) >> 40) * 0x1p-24);
 }
 

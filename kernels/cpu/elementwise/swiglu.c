@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * swiglu and swiglu_d: y = w(a) b with w = a s and s = 1 / (1 + exp(-a)); da = dy b w', db = dy w, with w' = s (1 + a (1 - s)).  With
- * gelu for a gate w and w' are those of gelu.c, or of erf.
+ * swiglu and swiglu_d:
  *
- * Of bf16 w and w' are looked up where gelu is (gelu_table.h): a table of each for a gate, in fp32, so the bits are those computed.
+ *	y = w(a) b	da = dy b w'	db = dy w	with w = a s, w' = s (1 + a (1 - s)), s = 1 / (1 + exp(-a))
+ *
+ * With gelu as the gate, w and w' are those of gelu.c, or those of its erf form.
+ *
+ * For bf16, w and w' are looked up where gelu is (gelu_table.h). Each gate has a table of both in fp32, so the bits
+ * are those that would be computed.
  */
 #include <config.h>
 #include <pthread.h>
@@ -42,7 +46,7 @@ INLINE struct gate gelu_erf_at(float v)
 	return (struct gate){ v * s, s + v * 0.39894228f * hd_expf_all(-0.5f * v * v) };
 }
 
-/* Outputs may lie on inputs. */
+/* Outputs may share memory with inputs. */
 #define GATE(of) \
 	HD_CLONES static void of(float *y, const float *a, const float *b, int64_t n) \
 	{ \
@@ -77,7 +81,7 @@ enum { VALUES = 1 << 16 };
 
 struct gate_table {
 	int made;
-	float w[VALUES], slope[VALUES]; /* by the bits of a */
+	float w[VALUES], slope[VALUES]; /* indexed by the bits of a */
 };
 
 static const struct {
@@ -106,7 +110,7 @@ static const struct gate_table *table_of(int64_t gate)
 	return t;
 }
 
-/* y: the gate's values until then */
+/* Multiplies y, which contains the gate's values, by b. */
 HD_CLONES static void times(float *y, const uint16_t *b, int64_t n)
 {
 #pragma omp simd
@@ -114,7 +118,7 @@ HD_CLONES static void times(float *y, const uint16_t *b, int64_t n)
 		y[j] *= hd_of_bf16(b[j]);
 }
 
-/* da: the slopes until then; db: w */
+/* Computes da and db, which contain the slopes and w on entry. */
 HD_CLONES static void times_d(float *da, float *db, const uint16_t *b, const uint16_t *dy, int64_t n)
 {
 #pragma omp simd
@@ -126,7 +130,7 @@ HD_CLONES static void times_d(float *da, float *db, const uint16_t *b, const uin
 	}
 }
 
-/* Elements i to i + n - 1; n is at most a vector step.  look: NULL if values are computed. */
+/* Computes elements i to i + n - 1; n is at most a vector step. look: NULL if the gate's values are computed. */
 static void piece(const struct hd_prep *p, const struct gate_table *look, void *const *out, void *const *in, int64_t i,
 		  int64_t n)
 {

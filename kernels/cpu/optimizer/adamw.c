@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * adamw: Adam with decoupled weight decay in one pass over w, g, m and v; the equations are in
- * the reference.
+ * adamw: Adam with decoupled weight decay in one pass over w, g, m and v; the equations are in the reference.
  *
- * Constants of the step are made in double.  1 - lr * decay would lose a small lr * decay in
- * fp32, so the decay is subtracted with the rest.
+ * Constants of the step are computed in double. 1 - lr * decay would lose a small lr * decay in fp32, so the decay is
+ * subtracted with the rest.
  */
 #include <config.h>
 #include <math.h>

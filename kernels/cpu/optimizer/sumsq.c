@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sumsq: the sum of squares in double, for the norm of the gradient.
  *
- * Pieces of a fixed size are summed by any thread, their sums in order by one: the result does
- * not depend on the threads.
+ * Any thread sums a piece of a fixed size, and one thread adds the sums of pieces in order. So the result does not
+ * depend on the threads.
  */
 #include <config.h>
 #include "kernels/cpu/base/scratch.h"
@@ -13,7 +13,7 @@
 
 HD_PREPARE(prepare_shape, "sumsq", HD_DTYPE_F32, hd_prepare_sumsq(c, p))
 
-static int64_t bytes_of(const struct hd_prep *p) /* a sum of each piece */
+static int64_t bytes_of(const struct hd_prep *p) /* a sum per piece */
 {
 	return (p->n[0] / PIECE + 1) * (int64_t)sizeof(double);
 }

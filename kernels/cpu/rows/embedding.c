@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * embedding and embedding_dw: rows of a table by id, of which this rank may hold a slice (see
- * the reference).
+ * embedding and embedding_dw: rows of a table by id; this rank may hold a slice of the table (see the reference).
  *
- * Equal ids meet in one row of dw, so there the threads share the columns: no two write one
- * element, and the order of a sum is that of the ids.
+ * Equal ids add to the same row of dw, so there the threads divide the columns. No two threads write the same element,
+ * and the order of a sum is that of the ids.
  */
 #include <config.h>
 #include <omp.h>
@@ -13,7 +12,7 @@
 HD_PREPARE_LOW(prepare, "embedding", "*t", "u", hd_prepare_embedding(c, p))
 HD_PREPARE_LOW(prepare_dw, "embedding_dw", "*t", "f", hd_prepare_embedding_dw(c, p))
 
-/* n elements of the table from `from` to x from `to` on */
+/* Copies n elements of the table from element `from` on to x from element `to` on, and converts them. */
 static void take(void *x, int64_t xtype, int64_t to, const void *w, int64_t wtype, int64_t from, int64_t n)
 {
 	if (xtype == wtype)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * route, route_d, dispatch, combine and combine_dg; the equations are in the reference.
  *
- * Threads share out whole groups of tokens (route) or rows, so nothing depends on their number.  Slots are filled by an
- * index from slots to choices, made anew in each run: every row is written once, and no product with a mask is made.
+ * Threads divide complete groups of tokens (route) or rows, so nothing depends on their number. dispatch fills slots
+ * with an index from slots to choices, which each run builds again. So every row is written once, without a product
+ * with a mask.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -10,14 +11,14 @@
 #include "kernels/cpu/base/scratch.h"
 #include "kernels/prepare/experts.h"
 
-/* Rows and tokens may be bf16, gates are fp32. */
+/* Rows and tokens may be bf16; gates are fp32. */
 #define GATED(c) (hd_attr_num((c)->d->attr, "gates", 0) != 0 ? "t*f*" : "t*")
 HD_PREPARE_LOW(prepare_dispatch, "dispatch", GATED(c), "t", hd_prepare_dispatch(c, p))
 HD_PREPARE_LOW(prepare_combine, "combine", GATED(c), "t", hd_prepare_combine(c, p))
 HD_PREPARE_LOW(prepare_combine_dg, "combine_dg", "tt*", "f", hd_prepare_combine_dg(c, p))
 
-/* Scratch of a piece of tokens, which is whole capacity groups and whole auxiliary groups: sums (E + 3), E f_e (E), slots
- * taken (E), and, in floats, two numbers of each expert. */
+/* Returns the doubles of scratch for a piece of tokens, which is complete capacity groups and complete auxiliary
+ * groups. They are sums (E + 3), E f_e (E), slots taken (E), and room for two floats per expert. */
 static int64_t scratch_of(const struct hd_prep *p)
 {
 	return 4 * p->n[2] + 3;
@@ -61,7 +62,7 @@ static int64_t scratch_route_d(const struct hd_kernel_desc *d, int threads)
 
 HD_PREPARE(prepare_route_bias, "route_bias", HD_DTYPE_F32, hd_prepare_route_bias(c, p))
 
-/* -- route --------------------------------------------------------------------------------------------------------------- */
+/* -- route ----------------------------------------------------------------------------------------------- */
 HD_CLONES static float largest(const float *z, int64_t n)
 {
 	float max = z[0];
@@ -90,7 +91,7 @@ static int is_taken(const int32_t *slots, int64_t j, int64_t e)
 	return 0;
 }
 
-/* slots[j] = -1 - the j-th largest; of equal ones the lowest. */
+/* Sets slots[j] = -1 - the index of the j-th largest of z. Among equal ones, the lowest index comes first. */
 static void choose(const float *z, int64_t n, int64_t k, int32_t *slots)
 {
 	for (int64_t j = 0; j < k; j++) {
@@ -119,7 +120,8 @@ static float top_two(const float *t, int64_t n)
 	return first + second;
 }
 
-/* s + bias of each expert, in t; of those that the token may not choose from -infinity. */
+/* Computes s + bias of each expert in t, where s is the sigmoid of its logit. Experts that the token may not choose
+ * get -infinity. */
 static void likes_of(const struct hd_prep *p, const float *z, const float *bias, float *t)
 {
 	int64_t groups = p->n[13], n = p->n[2] / groups, may = (int64_t)p->f[3];
@@ -138,7 +140,7 @@ static void likes_of(const struct hd_prep *p, const float *z, const float *bias,
 			t[(-1 - best[g]) * n + e] = -INFINITY;
 }
 
-/* over: the sum of all exponentials */
+/* Computes the gates of the chosen experts. over: the sum of the exponentials of all logits. */
 static void gates_of(const struct hd_prep *p, const float *z, const int64_t *chosen, float max, float over, float *g)
 {
 	float sum = p->n[13] ? 1e-20f : 0;
@@ -153,7 +155,7 @@ static void gates_of(const struct hd_prep *p, const float *z, const int64_t *cho
 		g[j] = (float)p->f[2] * (g[j] / sum);
 }
 
-/* What needs no other token: choices, gates, the sums of the losses but for f.  t: scratch. */
+/* Computes what depends on no other token: choices, gates, and the sums of the losses except for f. t: scratch. */
 static void each_token(const struct hd_prep *p, const float *z, const float *bias, float *t, float *gates,
 		       int32_t *slots, double *sums)
 {
@@ -189,7 +191,7 @@ static void fill_slots(const struct hd_prep *p, const struct hd_run *r, int64_t 
 				slots[i * k + j] = (int32_t)(e * p->n[5] + (int64_t)taken[e]++);
 				continue;
 			}
-			/* of j = 1 the other's pass is over, so its gate is not asked for again */
+			/* only the draw of this very choice reads its gate, so the gate may become 0 */
 			gates[i * k + j] = 0;
 			sums[2] += wants;
 		}
@@ -246,7 +248,7 @@ static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first
 	}
 }
 
-/* Of each expert, by sample, where there is no limit. */
+/* Counts the rows of each expert and sample in counts (expert, batch), for routers without a capacity. */
 static void count_rows(const struct hd_prep *p, const int32_t *slots, int32_t *counts)
 {
 	memset(counts, 0, (size_t)(p->n[2] * p->n[0]) * sizeof(*counts));
@@ -275,7 +277,8 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 		count_rows(p, out[1], out[3]);
 }
 
-/* Of the losses, and of gates of a softmax over all: `inner` is the sum of dg g.  zs: of the z loss. */
+/* Computes the gradients of the losses, and of gates that are a softmax over all experts: `inner` is the sum of dg g.
+ * zs: factor of the z loss. */
 static void losses_d(const struct hd_prep *p, const float *z, const double *f, double aux, double zs, double inner,
 		     float *dz)
 {
@@ -291,7 +294,7 @@ static void losses_d(const struct hd_prep *p, const float *z, const double *f, d
 	}
 }
 
-/* f: E f_e of the token's auxiliary group */
+/* Computes the gradient of one token's logits. f: E f_e of the token's auxiliary group. */
 static void token_d(const struct hd_prep *p, const struct hd_run *r, const float *z, const int32_t *slots,
 		    const float *dg, const double *f, float *dz)
 {
@@ -341,7 +344,7 @@ static void route_bias(const struct hd_prep *p, void *const *out, void *const *i
 		((float *)out[0])[e] = bias[e] + (float)p->f[0] * (float)((all > E * load[e]) - (all < E * load[e]));
 }
 
-/* -- movement ------------------------------------------------------------------------------------------------------------ */
+/* -- movement -------------------------------------------------------------------------------------------- */
 static int64_t row_of(const struct hd_prep *p, int64_t choice, int32_t slot)
 {
 	int64_t token = choice / p->n[2];
@@ -373,7 +376,7 @@ HD_CLONES static float dot(const float *x, const float *y, int64_t n)
 	return sum;
 }
 
-/* Row `to` of d is row `from` of x, times the gate if there is one. */
+/* Writes row `from` of x, times the gate if there is one, to row `to` of d. */
 static void bring(const struct hd_prep *p, void *d, int64_t to, const void *x, int64_t from, const float *gate)
 {
 	int64_t cols = p->n[3], t = p->n[14], step = hd_vector_step(t);
@@ -391,7 +394,7 @@ static void bring(const struct hd_prep *p, void *d, int64_t to, const void *x, i
 	}
 }
 
-/* Every row has its token, so tokens are gone through. */
+/* Every row belongs to a token, so this loops over the tokens' choices and leaves no row unwritten. */
 static void dispatch_rows(const struct hd_prep *p, void *const *out, void *const *in)
 {
 	int64_t k = p->n[2], cols = p->n[3], n = p->n[0] * p->n[1] * k;
@@ -456,7 +459,7 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 		}
 }
 
-/* Of bf16 in pieces. */
+/* Returns a dot product of two rows; bf16 is converted in pieces. */
 static float dot_any(const void *x, const void *y, int64_t t, int64_t x0, int64_t y0, int64_t cols)
 {
 	int64_t step = t == HD_DTYPE_BF16 ? HD_PIECE : cols;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * topk, gather, scatter: entries along one dim, by index.
+ * largest, take and put (top-k, gather and scatter): entries along one dim, by index.
  *
- * The k-th largest is found digit by digit: floats in the order of their bits as whole numbers, 256 counts a digit.  Then one
- * pass takes what is larger, and of what is equal the first.  So nothing is sorted, and the result is in the order of the indices.
+ * The k-th largest is found digit by digit, 256 counts per digit, on keys: whole numbers in the order of the floats.
+ * Then one pass takes all larger entries and the first of the equal ones. So nothing is sorted, and the result is in
+ * the order of the indices.
  */
 #include <config.h>
 #include "kernels/cpu/base/simd.h"
@@ -12,7 +13,7 @@ HD_PREPARE(prepare_topk, "largest", HD_DTYPE_F32, hd_prepare_topk(c, p))
 HD_PREPARE(prepare_gather, "take", HD_DTYPE_F32, hd_prepare_gather(c, p))
 HD_PREPARE(prepare_scatter, "put", HD_DTYPE_F32, hd_prepare_scatter(c, p))
 
-/* Larger floats have larger keys; -0 is 0. */
+/* Returns a key in the order of the floats. -0 has the key of 0. */
 static inline uint32_t key_of(float x, int64_t magnitude)
 {
 	uint32_t bits = hd_bits_of(magnitude ? __builtin_fabsf(x) : x + 0.0f);
@@ -20,7 +21,7 @@ static inline uint32_t key_of(float x, int64_t magnitude)
 	return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-/* The k-th largest key, and *equal: how many that are equal to it are among the k. */
+/* Returns the k-th largest key. *equal: how many of the k largest entries have that key. */
 static uint32_t threshold(const float *x, int64_t n, int64_t step, int64_t magnitude, int64_t k, int64_t *equal)
 {
 	uint32_t found = 0, mask = 0;
@@ -87,7 +88,7 @@ static void run_gather(const struct hd_prep *p, void *const *out, void *const *i
 		y[i] = index[i] >= 0 && index[i] < n ? x[(i / (k * inner) * n + index[i]) * inner + i % inner] : 0;
 }
 
-/* Rows are apart, so threads take rows; within one they add in order. */
+/* Rows do not overlap, so threads take rows. Within a row, additions are in order. */
 static void run_scatter(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t inner = p->n[HD_INDEX_INNER], n = p->n[HD_INDEX_N], k = p->n[HD_INDEX_K], outer = p->n[HD_INDEX_OUTER];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * norm, norm_d and norm_dw: layer norm and RMS norm; the equations are in the reference.
  *
- * A row stays in L1 over its passes, so memory is read once.  The variance is taken around the
- * mean (two passes): the difference of two large sums would cancel.  The column sums of norm_dw, and those that norm_d makes of
- * the same rows while they are in L1, are made by blocks of rows, joined in their order (columns.h), which also keeps the rounding
- * of long sums small.
+ * A row stays in L1 over its passes, so memory is read once. The variance is computed around the mean (two passes),
+ * since the difference of two large sums would cancel. norm_dw sums columns, and so does norm_d, over the same rows
+ * while they are in L1. These sums are computed in blocks of rows, which are added in order (columns.h). That also
+ * keeps the rounding of long sums small.
  *
- * x, y, dx and dy may be bf16 (`low`), w and b too (`wlow`); everything else is fp32.  A function is compiled for each.
+ * x, y, dx and dy may be bf16 (`low`), w and b too (`wlow`); everything else is fp32. A function is compiled for each
+ * combination.
  */
 #include <config.h>
 #include <math.h>
@@ -19,7 +20,7 @@ HD_PREPARE_LOW(prepare_d_shared, "norm_d", "tuf*", "tf", hd_prepare_norm_d(c, p)
 HD_PREPARE_LOW(prepare_d_add_shared, "norm_d_add", "ttuf*", "tf", hd_prepare_norm_d_add(c, p))
 HD_PREPARE_LOW(prepare_dw_shared, "norm_dw", "tf*", "f", hd_prepare_norm_dw(c, p))
 
-/* The last input, dy, has the dtype of x; the letters cannot say it. */
+/* Checks that the last input, dy, has the dtype of x, which the letters cannot express. */
 static int same_dy(const char *kernel, const struct hd_kernel_desc *d, struct hd_err *err)
 {
 	if (d->in[d->nin - 1].dtype == d->in[0].dtype)
@@ -28,7 +29,7 @@ static int same_dy(const char *kernel, const struct hd_kernel_desc *d, struct hd
 			  hd_dtype_name(d->in[d->nin - 1].dtype), hd_dtype_name(d->in[0].dtype));
 }
 
-/* Of norm_d: the results behind the first. */
+/* Returns the column sums of norm_d: its results after the first. */
 static struct hd_column_sums sums_d(const struct hd_prep *p)
 {
 	return hd_column_sums_of(p->n[0], (p->n[3] + p->n[4]) * p->n[1]);
@@ -99,7 +100,7 @@ struct stats {
 	float mean, rstd;
 };
 
-/* of x - mean, or of its squares */
+/* Returns the sum of x - mean, or of its squares. */
 INLINE float row_sum(const void *x, float mean, const int squares, int64_t n, const int low)
 {
 	hd_floats sums[HD_SUMS] = { { 0 } }, v[HD_SUMS];
@@ -123,7 +124,8 @@ INLINE float row_sum(const void *x, float mean, const int squares, int64_t n, co
 	return hd_sum_floats(sums) + rest;
 }
 
-/* Of rows that follow each other.  Each pass goes over all of them, so no row's sum waits for that of the one before. */
+/* Computes the statistics of consecutive rows. Each pass covers all of them, so no row's sum waits for the previous
+ * row's. */
 INLINE void rows_stats(struct stats *s, const void *x, int rows, int64_t n, int rms, double eps, const int low)
 {
 	const int64_t t = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
@@ -150,7 +152,7 @@ INLINE void row_scale(float *y, const void *x, struct stats s, const void *w, co
 	}
 }
 
-/* A row of bf16 is scaled piece by piece, and each piece rounded at once. */
+/* Scales a row of bf16 piece by piece, and rounds each piece at once. */
 INLINE void row_scale_low(uint16_t *y, const uint16_t *x, struct stats s, const void *w, const void *b, int64_t n,
 			  const int wlow)
 {
@@ -186,7 +188,8 @@ ROWS(rows_low, 1, 0)
 ROWS(rows_lowest, 1, 1)
 ROWS(rows_odd, 0, 1)
 
-/* Two rows at a time, unless they are long: of those L1 keeps one, and its sums take longer than a wait. */
+/* Processes two rows at a time, unless they are long. L1 keeps one long row, whose sums take longer than the latency
+ * to hide. */
 static int64_t rows_at_a_time(const struct hd_prep *p)
 {
 	return p->n[1] * (p->n[14] == HD_DTYPE_BF16 ? 2 : 4) <= 8192 ? MOST_ROWS : 1;
@@ -218,7 +221,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 }
 
 struct norm_sums {
-	float g, dot; /* of g = w dy, and of g (x - mean) rstd */
+	float g, dot; /* sums of g = w dy, and of g (x - mean) rstd */
 };
 
 INLINE struct norm_sums row_d_sums(const void *x, const void *w, struct stats s, const void *dy, int64_t n,
@@ -257,7 +260,7 @@ INLINE float scaled(const void *x, const void *w, struct stats s, struct norm_su
 	return s.rstd * (hd_get(w, wlow, j) * hd_get(dy, low, j) - m.g - (hd_get(x, low, j) - s.mean) * s.rstd * m.dot);
 }
 
-/* add: or NULL */
+/* add: a row that is added, or NULL. */
 INLINE void row_d_scale(float *dx, const void *x, const void *w, struct stats s, struct norm_sums m, const void *dy,
 			const void *add, int64_t n, const int low, const int wlow)
 {
@@ -304,7 +307,7 @@ ROW_D(row_d_low, 1, 0)
 ROW_D(row_d_lowest, 1, 1)
 ROW_D(row_d_odd, 0, 1)
 
-/* Operands of norm_d, and of norm_d_add behind its first. */
+/* Operands of norm_d, and of norm_d_add after its first. */
 struct back {
 	void (*row)(void *dx, const void *x, const void *w, struct stats s, const void *dy, const void *add, int64_t n,
 		    int rms);
@@ -349,7 +352,7 @@ struct dw {
 	int64_t cols, dtype;
 };
 
-/* Sums of rows from..to-1, a strip of them, over columns j..j+31: in registers.  plain: those of b alone. */
+/* Adds up rows from..to-1, a strip, over columns j..j+31, in registers. plain: for b alone. */
 INLINE void add_two(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t j, const int low,
 		    const int plain)
 {
@@ -404,7 +407,7 @@ STRIP(strip_low, 1, 0)
 STRIP(strip_plain, 0, 1)
 STRIP(strip_plain_low, 1, 1)
 
-/* Of the products with x, and of dy where b is there; or of dy alone where w is not */
+/* Adds up a strip: dy times normalized x in w, and dy in b unless b is NULL. If w is NULL, dy alone. */
 static void strip(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
 {
 	int low = a->dtype == HD_DTYPE_BF16;
@@ -415,7 +418,7 @@ static void strip(const struct dw *a, float *w, float *b, int64_t from, int64_t 
 		(low ? strip_plain_low : strip_plain)(a, w, b, from, to);
 }
 
-/* Rows from..to-1, to w and, where it is asked for, b */
+/* Adds up rows from..to-1 in w and, unless it is NULL, in b. */
 static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
 {
 	memset(w, 0, (size_t)a->cols * sizeof(*w));
@@ -447,7 +450,7 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 		hd_column_sums_join(&c, cols, cols, out[1], r->acc);
 }
 
-/* A strip of rows at a time, whose operands are in the caches when the sums are made. */
+/* Processes a strip of rows at a time, so that its operands are in the caches when they are summed. */
 static void block_d(const struct back *b, const struct hd_prep *p, float *sums, int64_t from, int64_t to)
 {
 	const struct dw weights = { b->x, b->dy, b->rstd, b->mean, b->cols, b->dtype };

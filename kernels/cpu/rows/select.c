@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * select: the row of one position of each sequence; which one is said at run time.
+ * select: the row of one position of each sequence; hd_run.position names the position at run time.
  */
 #include <config.h>
 #include "kernels/prepare/select.h"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sum over named dims.
  *
- * Neighbouring dims merge to (kept, summed, kept) where they can: column sums, row sums and what
- * lies between.  Pieces of a fixed size are summed in fp32 and joined in double, in a fixed
- * order, so the result does not depend on the number of threads.  Anything else is summed element
- * by element.
+ * Adjacent dims merge to (kept, summed, kept) where they can, which covers column sums, row sums and all between.
+ * Pieces of a fixed size are summed in fp32 and added up in double, in a fixed order. So the result does not depend on
+ * the number of threads. Anything else is summed element by element.
  */
 #include <config.h>
 #include "kernels/cpu/base/scratch.h"
@@ -14,22 +13,23 @@
 #include <string.h>
 
 #define TILE 1024 /* columns of one task: memory is read in long runs */
-#define RUN 128   /* sums beside each other of one contiguous run */
-#define PIECE 256 /* rows summed in fp32 before they join a double */
+#define RUN 128   /* sums side by side for one contiguous run */
+#define PIECE 256 /* rows summed in fp32 before they are added to a double */
 #define LONG 4096 /* rows from which a narrow sum is cut for several threads */
 #define CUTS 16
-#define TASKS 64 /* of columns, with their cuts, at most */
+#define TASKS 64 /* most tasks of columns, with their cuts */
 
 #define INLINE HD_INLINE
 
 struct cpu_sum {
 	struct hd_sum_prep s;
-	int64_t cuts; /* with partial sums in scratch: cuts x p x q; 1: without */
+	int64_t cuts; /* with more than 1, partial sums are in scratch: cuts x p x q */
 };
 
 /* ---- prepare --------------------------------------------------------------------------------- */
 
-/* Few columns: several threads sum pieces of them.  By the shape alone, so that no sum depends on the threads. */
+/* Returns the number of cuts. With few columns, several threads each sum some of the rows. It depends on the shape
+ * alone, so that no sum depends on the threads. */
 static int64_t cuts_of(const struct hd_sum_prep *s)
 {
 	int64_t tasks = s->p * ((s->q + TILE - 1) / TILE);
@@ -81,7 +81,8 @@ static void store(const struct hd_sum_prep *s, void *c, int64_t i, double x, int
 	hd_put(c, s->dtype_c == HD_DTYPE_BF16, i, (float)(x + (acc ? load(c, s->dtype_c, i) : 0)));
 }
 
-/* x[j] += rows of n columns each, the first from element `at` on, `step` apart; sums are kept in registers */
+/* Adds rows of n columns each to x; the first begins at element `at`, and they are `step` apart. Sums are kept in
+ * registers. */
 INLINE void add_any(float *x, const void *a, int64_t at, int64_t step, int64_t rows, int64_t n, const int low)
 {
 	int64_t whole = n / HD_TWO * HD_TWO;
@@ -118,7 +119,7 @@ static void add_rows(float *x, const void *a, uint32_t dtype, int64_t at, int64_
 		(dtype == HD_DTYPE_F32 ? add_wide : add_low)(x, a, at + i * step, step, hd_min(HD_STRIP, rows - i), n);
 }
 
-/* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */
+/* Sums the columns of rows r0 ... r1 - 1: `n` columns from element `at` on, with rows `step` apart. */
 static void columns(double *total, const struct hd_sum_prep *s, const void *a, int64_t at, int64_t n, int64_t r0,
 		    int64_t r1)
 {
@@ -133,7 +134,7 @@ static void columns(double *total, const struct hd_sum_prep *s, const void *a, i
 	}
 }
 
-/* One contiguous run: RUN running sums instead of one, which is both faster and more exact */
+/* Sums one contiguous run in RUN running sums instead of one, which is both faster and more exact. */
 static double row(const struct hd_sum_prep *s, const void *a, int64_t at, int64_t n)
 {
 	float x[RUN];
@@ -151,7 +152,7 @@ static double row(const struct hd_sum_prep *s, const void *a, int64_t at, int64_
 	return total;
 }
 
-/* Task (cut, p, tile of columns): to the partial sums where there are several cuts, else to c */
+/* Runs a task (cut, p, tile of columns). It writes partial sums where there are several cuts, else c. */
 static void task(const struct cpu_sum *sum, double *partial, void *c, const void *a, int acc, int64_t t)
 {
 	const struct hd_sum_prep *s = &sum->s;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xent, xent_combine, xent_d and xent_both: cross entropy over a slice of the vocabulary; the
- * equations are in the reference.
+ * xent, xent_combine, xent_d and xent_both: cross entropy over a slice of the vocabulary; the equations are in the
+ * reference.
  *
- * A row is read from memory once.  While it is in L2 it gives its maximum first, and then the sum
- * of exponentials around it.  xent_both keeps these, which are the gradient but for a factor: an
- * exponential takes longer than an element's way to memory.
+ * A row is read from memory once. While it is in L2, first its maximum is found, and then the sum of exponentials
+ * around it. xent_both keeps the exponentials, which are the gradient but for a factor: to compute one takes longer
+ * than to load an element from memory.
  */
 #include <config.h>
 #include <math.h>
@@ -24,8 +24,8 @@ static inline __attribute__((always_inline)) float larger(float x, float max)
 	return x > max ? x : max;
 }
 
-/* Of n logits from `at` on, in four pieces at once: a maximum waits for the one before.  low: they are bf16.  A constant, so that
- * loops are compiled for either. */
+/* Returns the largest of max and n logits from `at` on. It scans four pieces at once, since a maximum waits for the
+ * one before. low: they are bf16; a constant, so that loops are compiled for either. */
 static inline __attribute__((always_inline)) float largest_of(const void *z, int low, int64_t at, float max, int64_t n)
 {
 	int64_t q = n / 4;
@@ -61,7 +61,7 @@ static inline __attribute__((always_inline)) float exponentials_of(float *e, con
 	return sum;
 }
 
-/* Exponentials around max, and their sum. */
+/* Computes exponentials around max, and returns their sum. */
 HD_CLONES static float exponentials(float *e, const void *z, int low, int64_t at, float max, int64_t n)
 {
 	return low ? exponentials_of(e, z, 1, at, max, n) : exponentials_of(e, z, 0, at, max, n);
@@ -72,7 +72,7 @@ static int is_low(const struct hd_prep *p)
 	return p->n[14] == HD_DTYPE_BF16;
 }
 
-/* n logits from `at` on, into L2: the next row comes while exponentials of this one are computed. */
+/* Prefetches n logits from `at` on into L2: the next row arrives while exponentials of this one are computed. */
 static void bring(const struct hd_prep *p, const void *logits, int64_t at, int64_t n)
 {
 	const char *from = hd_at(logits, p->n[14], at);
@@ -81,7 +81,7 @@ static void bring(const struct hd_prep *p, const void *logits, int64_t at, int64
 		__builtin_prefetch(from + b, 0, 2);
 }
 
-/* Of row i.  e: takes the exponentials; NULL: nobody reads them again. */
+/* Computes the statistics of row i. e: receives the exponentials, or NULL if they are not needed again. */
 static void statistics(const struct hd_prep *p, const void *logits, int64_t i, float *e, float *max, float *row_sum)
 {
 	double sum = 0;
@@ -145,7 +145,7 @@ HD_CLONES static void scaled(float *dz, const float *e, float scale, int64_t n)
 		dz[j] = e[j] * scale;
 }
 
-/* Of row i.  e: its exponentials around max, or NULL: they are made of the logits. */
+/* Computes the gradient of row i. e: its exponentials around max, or NULL to compute them from the logits. */
 static void gradient(const struct hd_prep *p, void *out, const void *in, int64_t i, int32_t target, const float *e,
 		     float max, float sum, float dnll)
 {
@@ -178,7 +178,8 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 		gradient(p, out[0], in[0], i, targets[i], NULL, max[i], sum[i], dnll[i]);
 }
 
-/* -- xent_both: exponentials of bf16 are kept in scratch, a row a thread, others in the gradient's place ---------------------- */
+/* -- xent_both: exponentials of bf16 are kept in scratch, a row per thread, others in the gradient's place
+ * ---------------- */
 static int64_t floats_of_row(const struct hd_prep *p)
 {
 	return is_low(p) ? (p->n[1] + 15) / 16 * 16 : 0;
@@ -192,7 +193,7 @@ static int64_t bytes_of_row(const struct hd_prep *p)
 static int prepare_both(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_both_shared(d, p, err));
-	p->n[5] = omp_get_max_threads(); /* that there is scratch for */
+	p->n[5] = omp_get_max_threads(); /* threads that scratch suffices for */
 	return floats_of_row(p) ? hd_scratch_take(p, p->n[5] * bytes_of_row(p), "xent_both", err) : HD_OK;
 }
 
