@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/product.h - the matrix product that an einsum is; shared by the devices.
+ * kernels/prepare/product.h - turns an einsum into a matrix product, with loops around it; shared by the devices.
  *
  * A dim has a class by the operands that have it: batch (a, b, c), m (a, c), n (b, c) or k (a, b). Adjacent dims of
  * one class merge into one dim where all operands step through them alike. So nearly every product of a model becomes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The attention kernels for one vector width. A .c file for each instruction set includes this. It defines HD_VL
+ * The attention kernels for one vector width. A .c file for each instruction set includes this. It first defines HD_VL
  * (floats of a vector), HD_MR and HD_NV (rows and vectors of a register tile) and HD_ISA (the name of the table).
  *
  * All products are sums of outer products: a tile of HD_MR rows and HD_NV vectors of columns stays in registers. a is

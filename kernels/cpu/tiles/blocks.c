@@ -2,7 +2,7 @@
  * How a product on tiles is cut: into shares of c for the threads, and into blocks that fit in a part of L2. A model
  * of one thread counts the cycles of each way to cut it, and the cheapest is chosen. The model was fitted to 356
  * timings of 22 products of GPT-2, each cut in all ways, with operands in memory. The processor had 48 KB of L1 and 2
- * MB of L2, as all with tiles have so far. Its mean error is 9 %.
+ * MB of L2, as all processors with tiles have so far. Its mean error is 9 %.
  */
 #include <config.h>
 #include "kernels/cpu/tiles/tiles.h"

@@ -12,8 +12,9 @@
  *	0  of the auxiliary groups' E sum_e m_e f_e, times the group's tokens (m: mean p; f: fraction of the choices)
  *	1  of (log sum exp z)^2    2  choices that found no slot    3 + e  choices of expert e
  *
- * route_d: dz of the gates (softmax over the chosen experts, or over all), plus loss_scale times the derivative of aux
- * * sum 0 + z * sum 1. loss_scale is 1 / (tokens of the global batch), so both are means over it.
+ * route_d: dz of the gates (softmax over the chosen experts, or over all), plus loss_scale times the derivative of
+ *	aux * sum 0 + z * sum 1
+ * loss_scale is 1 / (tokens of the global batch), so both are means over it.
  *
  * sigmoid=1 (DeepSeek-V3, 2412.19437): s = sigmoid(z). Experts are chosen by s + bias; the bias is in no gate and has
  * no gradient. Groups are adjacent experts. A token may choose from the best_groups of them whose two largest s + bias
