@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: run_tests.pl [-v] [--tier NAME] [--built SECONDS] TEST...	(from the build folder)
 #
-# Runs tests side by side, as many as there are processors (HD_TEST_JOBS), those of t/lib/alone.txt one at a time and first.
-# test-times gets the processor's time and the clock's of each test, most first. With --tier all tests of that tier are run,
+# Runs one test more at once than there are processors, or HD_TEST_JOBS. t/lib/order.txt says which tests start first, and which
+# bear no company. test-times gets the processor's time and the clock's of each test, most first. With --tier all tests of that tier are run,
 # and their sum must be within its budget: of processor time, which other programs on the machine do not change. --built is
 # what the build took. HD_TEST_UNTIL, in seconds since 1970: what has not begun by then is left out and named, which fails if it is
 # more than a quarter of the tests. The last line counts checks.
@@ -95,28 +95,39 @@ sub processors {
 
 my @tests = $tier eq 'smoke' ? grep { my $t = $_; grep { basename($t) =~ /^$_-/ } @smoke } @ARGV : @ARGV;
 my $me = abs_path $0;
-open my $list, '<', dirname($me) . '/alone.txt' or die "alone.txt: $!\n";
-my %alone = map { /^(t\d+)\s+\S/ ? ($1 => 1) : () } <$list>;
-my @alone = grep { basename($_) =~ /^(t\d+)/ && $alone{$1} } @tests;
-my %first = map { $_ => 1 } @alone;
+# Those of order.txt by kind, in its order.
+my (%kind, %listed);
+open my $list, '<', dirname($me) . '/order.txt' or die "order.txt: $!\n";
+while (<$list>) {
+	my ($kind, $name) = /^([a-z]+)\t(t\d\S*)\t\S/ or next;
+	my @named = grep { basename($_) =~ /^\Q$name\E[-.]/ } @tests;
+	push @{ $kind{$kind} }, @named;
+	$listed{$_} = 1 for @named;
+}
+my %of = map { $_ => $kind{$_} // [] } qw(alone quiet waits long);
 
-# The longest of the last time first: then none is left over at the end.
+# Among the others, the longest of the last run starts first, so that no processor works alone at the end.
 my %took;
 if (open my $last, '<', 'test-times') {
 	/^\S+ (\S+) (t\S+)$/ and $took{$2} = $1 for <$last>;
 }
-my @beside = sort { ($took{basename $b} // 1e9) <=> ($took{basename $a} // 1e9) } grep { !$first{$_} } @tests;
+my @others = sort { ($took{basename $b} // 1e9) <=> ($took{basename $a} // 1e9) } grep { !$listed{$_} } @tests;
+my @lanes = map { my $lane = $_; [ map { $of{quiet}[$_] } grep { $_ % 2 == $lane } 0 .. $#{ $of{quiet} } ] } 0, 1;
+
+# Tests one after another, for a rule of the harness.
+sub in_turn { return map { +{ seq => $_ } } @_ }
 
 # A test that sweeps makes a representative of its sweep in a tier and where counts are made, and the whole one alone and in
 # check-sweeps.
 $ENV{HD_TEST_TIER} = $tier || ($ENV{HD_TEST_COUNTS} ? 'ci' : '');
 $ENV{HD_TEST_TIMES} = abs_path('.') . "/test-times.$$";
 unlink $ENV{HD_TEST_TIMES};
-my $harness = TAP::Harness->new({ verbosity => $verbose, exec => [ $^X, $me, '--one' ], jobs => $ENV{HD_TEST_JOBS} || processors(),
+my $harness = TAP::Harness->new({ verbosity => $verbose, exec => [ $^X, $me, '--one' ], jobs => $ENV{HD_TEST_JOBS} || processors() + 1,
 	color => -t STDOUT ? 1 : 0, failures => 1, comments => 1,
-	rules => { seq => [ (map { +{ seq => $_ } } @alone), { par => '**' } ] } });
+	rules => { seq => [ in_turn(@{ $of{alone} }), { par => [ map { +{ seq => [ in_turn(@$_) ] } } grep { @$_ } @lanes ] },
+		{ par => [ { seq => [ in_turn(@{ $of{waits} }) ] }, { par => '**' } ] } ] } });
 my $begun = time;
-my $all = $harness->runtests(@alone, @beside);
+my $all = $harness->runtests((map { @{ $of{$_} } } qw(alone quiet waits long)), @others);
 my $clock = time - $begun;
 
 my $failed = $all->failed;
