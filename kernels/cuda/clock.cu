@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Times by the GPU's clock: an event stands before each launch that is timed.
+ * Times measured by the GPU's clock: an event is recorded before each launch that is timed.
  */
 #include "kernels/cuda/clock.h"
 #include "kernels/cuda/base/cuda.h"
@@ -20,7 +20,7 @@ static cudaEvent_t event_of(int64_t mark)
 	return here.marks[mark];
 }
 
-/* Within a capture an event is the graph's own unless it is said to be read from outside. */
+/* Within a capture, an event belongs to the graph unless it is recorded as external, to be read from outside. */
 void hd_cuda_mark(int64_t mark)
 {
 	cudaStream_t queue = (cudaStream_t)hd_cuda_queue();

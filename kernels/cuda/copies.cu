@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Copies between the host's memory and the device's beside kernels, each way on a stream of its own.
+ * Copies between host and device memory that overlap with kernels; each direction has its own stream.
  */
 #include "kernels/cuda/copies.h"
 #include "kernels/cuda/base/cuda.h"
 
-struct cuda_move { /* a copy beside kernels */
+struct cuda_move { /* a copy that overlaps with kernels */
 	cudaEvent_t done;
 	int made, to_host;
 };
@@ -12,7 +12,7 @@ struct cuda_move { /* a copy beside kernels */
 static struct {
 	cudaStream_t copies[2]; /* to the device, to the host */
 	cudaEvent_t before;
-	struct cuda_move *moves; /* by request */
+	struct cuda_move *moves; /* indexed by request */
 	int64_t nmoves;
 } here;
 

@@ -13,12 +13,12 @@ static struct {
 	cudaStream_t queue;
 	struct hd_cuda_step *step; /* on the device */
 	void *pinned;
-	void *scratch, *smaller[64]; /* smaller: earlier ones, whose addresses recordings may have */
+	void *scratch, *smaller[64]; /* smaller: earlier ones, whose addresses recordings may contain */
 	int nsmaller;
 	size_t scratch_bytes, scratch_need;
-	cudaError_t failed; /* the first */
+	cudaError_t failed; /* the first error of a step */
 	char where[120];
-	cudaError_t failed_before; /* a capture: what it makes wrong is not of the step */
+	cudaError_t failed_before; /* `failed` when a capture began: errors of a failed capture are not the step's */
 	int local_rank, local_size, gpus, device, open;
 } here;
 
@@ -53,7 +53,7 @@ void hd_cuda_launched(const char *kernel)
 	hd_cuda_keep(cudaPeekAtLastError(), kernel);
 }
 
-/* -- memory --------------------------------------------------------------------------------------------------------------- */
+/* -- memory -------------------------------------------------------------------------------------------------------- */
 static void wait_here(const char *where)
 {
 	hd_cuda_keep(cudaStreamSynchronize(here.queue), where);
@@ -127,7 +127,7 @@ static void pin(void *p, size_t bytes)
 {
 	if (!here.pinned && cudaHostRegister(p, bytes, cudaHostRegisterDefault) == cudaSuccess)
 		here.pinned = p;
-	cudaGetLastError(); /* where it is refused copies are slower, no more */
+	cudaGetLastError(); /* if it fails, copies are only slower */
 }
 
 static void unpin(void)
@@ -156,7 +156,7 @@ static void get(void *host, const void *device, size_t bytes)
 	wait_here("a copy from the device");
 }
 
-/* -- within the device ---------------------------------------------------------------------------------------------------- */
+/* -- within the device --------------------------------------------------------------------------------------------- */
 void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes)
 {
 	if (bytes)
@@ -180,7 +180,8 @@ void hd_cuda_scratch_need(size_t bytes)
 	here.scratch_need = bytes > here.scratch_need ? bytes : here.scratch_need;
 }
 
-/* Made when it is first used after it was asked for: every prepare comes before. */
+/* Returns the scratch memory.  It is allocated at the first use after a request, since all prepares of a program
+ * come first. */
 void *hd_cuda_scratch(void)
 {
 	struct hd_err err = {};
@@ -188,7 +189,7 @@ void *hd_cuda_scratch(void)
 	if (here.scratch_need > here.scratch_bytes) {
 		if (here.scratch && here.nsmaller < (int)HD_LEN(here.smaller))
 			here.smaller[here.nsmaller++] = here.scratch;
-		if (here.scratch_need < 2 * here.scratch_bytes) /* few times, whatever the programs that follow need */
+		if (here.scratch_need < 2 * here.scratch_bytes) /* so that later programs cause few allocations */
 			here.scratch_need = 2 * here.scratch_bytes;
 		here.scratch = device_alloc(here.scratch_need, &err);
 		here.scratch_bytes = here.scratch ? here.scratch_need : 0;
@@ -209,19 +210,19 @@ void *hd_cuda_constant(const void *data, size_t bytes, struct hd_err *err)
 
 void hd_cuda_constant_free(void *p)
 {
-	if (here.open) /* else it went with the device */
+	if (here.open) /* otherwise it was freed with the device */
 		cudaFree(p);
 }
 
-/* -- life ----------------------------------------------------------------------------------------------------------------- */
+/* -- opening and closing ------------------------------------------------------------------------------------------- */
 static void among(int local_rank, int local_size)
 {
 	here.local_rank = local_rank;
 	here.local_size = local_size;
 }
 
-/* Streams share so many queues of the GPU, 8 by default, and one behind another in a queue waits for it: kernels and each
- * communicator have a stream of their own.  The driver reads it when it starts. */
+/* Streams share a number of the GPU's hardware queues, 8 by default, and a stream waits for earlier work in its
+ * queue.  Kernels and each communicator have their own streams.  The driver reads the variable when it starts. */
 static void ask_for_queues(void)
 {
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
@@ -263,7 +264,7 @@ static int choose_gpu(struct hd_err *err)
 	if (e != cudaSuccess || !n)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: no GPU can be used: %s",
 				  e ? cudaGetErrorString(e) : "there is none");
-	if (here.local_size > n && !getenv("HD_TEST_SHARE_GPU")) /* for tests of layouts on one */
+	if (here.local_size > n && !getenv("HD_TEST_SHARE_GPU")) /* for tests of layouts on one GPU */
 		return hd_err_set(err, HD_ENOTSUP, "cuda: %d ranks on this host, and %d GPU%s: one rank a GPU",
 				  here.local_size, n, n == 1 ? "" : "s");
 	here.gpus = n;
@@ -303,7 +304,7 @@ static char *describe(void)
 			 p.major, p.minor, (double)left / 1e9, (double)all / 1e9, driver / 1000, driver % 1000 / 10);
 }
 
-/* A kernel compiled for none of this GPU's architectures is noticed here, not in the first step. */
+/* Detects at startup, not in the first step, that the kernels were not compiled for this GPU's architecture. */
 __global__ void hello(int *x)
 {
 	*x = 42;
@@ -369,7 +370,7 @@ static void close_device(void)
 	here.scratch_bytes = 0;
 }
 
-/* -- a step --------------------------------------------------------------------------------------------------------------- */
+/* -- a step -------------------------------------------------------------------------------------------------------- */
 static void begin(struct hd_run *r)
 {
 	struct hd_cuda_step s;
@@ -404,7 +405,7 @@ static double peak(uint32_t dtype)
 	return 1e9;
 }
 #else
-/* By the maker's word; of unknown ones what a large product reaches. */
+/* Returns the vendor's figure, or for an unknown GPU the rate that a large product reaches. */
 static double peak(uint32_t dtype)
 {
 	struct cudaDeviceProp p;
@@ -421,7 +422,7 @@ static int ready(void)
 	return cudaStreamQuery(here.queue) != cudaErrorNotReady;
 }
 
-/* The GPU's name, for choices that timing makes. */
+/* Stores the GPU's name, under which measured choices are saved. */
 static void name_of(char *name, size_t n)
 {
 #ifdef HD_SIM
@@ -453,8 +454,8 @@ static int record(void)
 	return HD_ENOTSUP;
 }
 
-/* A capture that failed has run nothing: its errors are forgotten, and the launches are made one by one instead, where what
- * is truly wrong shows again. */
+/* A failed capture has not run anything, so its errors are forgotten.  The launches then run one by one, and a real
+ * error occurs again. */
 static void *recorded(void)
 {
 	cudaGraph_t graph = NULL;

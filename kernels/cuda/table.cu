@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * All kernels of the cuda device.
+ * The table of all kernels of the cuda device.
  */
 #include "kernels/cuda/base/cuda.h"
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention, attention_d (Dao et al., FlashAttention, 2022): which kernels compute them, and those for any dtype and any
- * head_dim up to 256.  What models train with, bf16 with head_dim 64 or 128, is in attention_mma.cu.
+ * attention, attention_d (Dao et al., FlashAttention, 2022): the choice of kernels, and kernels for any dtype and
+ * any head_dim up to 256.  attention_mma.cu has the case that models train with: bf16 with head_dim 64 or 128.
  *
- * Here a warp has one query (forward, dq) or one key (dk, dv), and the warps of a block share tiles of 32 of the others in
- * shared memory: a lane makes one score, then lanes own dims.  Nothing depends on the order of blocks.
+ * Here a warp has one query (forward, dq) or one key (dk, dv).  The warps of a block share tiles of 32 rows of the
+ * other side in shared memory.  Each lane computes one score; then lanes own dims.  Nothing depends on the order of
+ * blocks.
  */
 #include "kernels/cuda/attention/attention.h"
 
 #define WARPS 8
 #define TILE 32
-#define MOST 8 /* dims of a lane: head_dim up to 256 */
+#define MOST 8 /* dims per lane: head_dim up to 256 */
 
 struct attention_state {
 	struct hd_att t;
@@ -21,7 +22,7 @@ static size_t tile_bytes(const struct hd_att *t)
 	return (size_t)(TILE * (t->dim + 1)) * sizeof(float);
 }
 
-/* -- forward -------------------------------------------------------------------------------------------------------------- */
+/* -- forward ------------------------------------------------------------------------------------------------------- */
 template <class T> HD_DEV void fill_rows(float *tile, const T *from, int64_t rows, int64_t stride, int64_t dim)
 {
 	__syncthreads();
@@ -39,7 +40,7 @@ HD_DEV float dot(const float *x, const float *y, int64_t n)
 	return sum;
 }
 
-template <class T> HD_DEV void own_row(float *row, const T *from, int64_t dim, int there) /* of this warp */
+template <class T> HD_DEV void own_row(float *row, const T *from, int64_t dim, int there) /* the row of this warp */
 {
 	for (int64_t d = threadIdx.x % 32; d < dim; d += 32)
 		row[d] = there ? to_float(from[d]) : 0;
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(hd_att t, T *o, float *
 		lse[t.row(b, h, i)] = seen > passed ? max + logf(all) : -INFINITY;
 }
 
-/* -- backward ------------------------------------------------------------------------------------------------------------- */
+/* -- backward ------------------------------------------------------------------------------------------------------ */
 template <class T>
 __global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t, float *delta, const T *o, const T *d_o)
 {
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t, float *delta, con
 		delta[t.row(b, h, i)] = sum;
 }
 
-/* The same of D bf16 at 16 bytes a lane: D / 8 lanes have a row, and AT_ONCE of them in flight. */
+/* The same for D bf16, 16 bytes per lane: D / 8 lanes share a row and have AT_ONCE rows in flight. */
 #define AT_ONCE 4
 template <int D>
 __global__ void __launch_bounds__(WARPS * 32) deltas_wide(hd_att t, float *delta, const bf16 *o, const bf16 *d_o)
@@ -221,7 +222,7 @@ template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(
 	}
 }
 
-/* -- prepare and run ------------------------------------------------------------------------------------------------------ */
+/* -- prepare and run ----------------------------------------------------------------------------------------------- */
 static size_t forward_bytes(const struct hd_att *t)
 {
 	return tile_bytes(t) + (size_t)(WARPS * t->dim) * sizeof(float);

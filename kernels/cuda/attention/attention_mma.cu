@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention on tensor cores: bf16, head_dim 64 or 128 (Dao, FlashAttention-2, 2023).
  *
- * Four warps have 16 rows each: queries in forward and for dq, keys for dk and dv, so that probabilities go from the sums
- * of one product straight into the operand of the next, in registers.  Tiles of the other side come by asynchronous
- * copies, the next while one is computed with.  dq has a kernel of its own: the scores are made twice more than with
- * atomic additions, and every sum has one order.
+ * Each of four warps has 16 rows: queries in forward and for dq, keys for dk and dv.  So the sums of one product
+ * become the operand of the next within registers.  Tiles of the other side arrive by asynchronous copies, one tile
+ * ahead of the computation.  dq has its own kernel.  That takes two products more than atomic additions would, but
+ * gives every sum one order.
  *
- * Most tiles are seen whole by all rows of a warp, and only the others are looked at element by element.  Scores are scaled
- * in the exponent's product, so a negative scale is not for this kernel.
+ * In most tiles all rows of a warp see every column, and only the other tiles are masked element by element.  Scores
+ * are scaled in the exponent's product, so this kernel does not take a negative scale.
  */
 #include "kernels/cuda/attention/tiles.h"
 
 #define THREADS 128
-#define ROWS 64 /* of a block: 16 a warp */
+#define ROWS 64 /* rows of a block: 16 per warp */
 
 int hd_att_mma_has(const struct hd_att *t)
 {
 	return (t->dim == 64 || t->dim == 128) && t->scale > 0;
 }
 
-/* s(16 x 8 NT) = rows `row`... of a times the rows of b transposed */
+/* s(16 x 8 NT) = 16 rows of a, from `row` on, times the transposed rows of b */
 template <int D, int NT> HD_DEV void scores(float (*s)[4], bf16 *a, int row, bf16 *b)
 {
 #pragma unroll
@@ -41,7 +41,7 @@ template <int D, int NT> HD_DEV void scores(float (*s)[4], bf16 *a, int row, bf1
 	}
 }
 
-/* o(16 x D) += p(16 x 8 NT, from sums) times the rows of b */
+/* o(16 x D) += p(16 x 8 NT, in sums) times the rows of b */
 template <int D, int NT> HD_DEV void add_product(float (*o)[4], float (*p)[4], bf16 *b)
 {
 #pragma unroll
@@ -60,9 +60,9 @@ template <int D, int NT> HD_DEV void add_product(float (*o)[4], float (*p)[4], b
 	}
 }
 
-/* -- forward -------------------------------------------------------------------------------------------------------------- */
-/* Scores of a tile into probabilities around the largest so far (max, in the exponent's scale); all: their sum, sum: what was
- * made of them before.  e: which of the lane's two rows. */
+/* -- forward ------------------------------------------------------------------------------------------------------- */
+/* Turns a tile's scores into probabilities relative to the largest score so far (max, in the exponent's scale).
+ * all: the sum of probabilities; sum: the result so far; both are rescaled.  e: which of the lane's two rows. */
 template <int D> HD_DEV void soften(float (*s)[4], float (*sum)[4], float *max, float *all, float scale, int e)
 {
 	float high = -INFINITY, part = 0, less, old = *max;
@@ -71,7 +71,7 @@ template <int D> HD_DEV void soften(float (*s)[4], float (*sum)[4], float *max, 
 	for (int n = 0; n < ROWS / 8; n++)
 		high = fmaxf(high, fmaxf(s[n][2 * e], s[n][2 * e + 1]));
 	*max = high = fmaxf(old, four_max(high) * scale);
-	less = high == -INFINITY ? 0 : high; /* nothing seen yet: all terms are 0 */
+	less = high == -INFINITY ? 0 : high; /* no key seen yet: all terms are 0 */
 #pragma unroll
 	for (int n = 0; n < ROWS / 8; n++)
 #pragma unroll
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 	bf16 *tq = tiles, *tk = tq + ROWS * D, *tv = tk + 2 * ROWS * D;
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, c = lane % 4;
 	int64_t b = blockIdx.z, h = blockIdx.y, kv = t.kv_of(h);
-	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS; /* long rows first */
+	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS; /* rows with most keys first */
 	int64_t q_stride = t.heads * t.dim, k_stride = t.kv_heads * t.dim, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
 	int64_t row[2] = { i0 + warp * 16 + g, i0 + warp * 16 + g + 8 }, seen[2], least = t.seen(i0 + warp * 16);
 	int64_t from = t.passed(i0) / ROWS * ROWS, passed[2], most = t.passed(i0 + warp * 16 + 15);
@@ -137,20 +137,20 @@ __global__ void __launch_bounds__(THREADS, 2)
 		soften<D>(s, sum, &max[0], &all[0], scale, 0);
 		soften<D>(s, sum, &max[1], &all[1], scale, 1);
 		add_product<D, ROWS / 8>(sum, s, vt);
-		__syncthreads(); /* before the next copies into these tiles */
+		__syncthreads(); /* before the next copies overwrite these tiles */
 	}
 	copies_wait<0>();
 	for (int e = 0; e < 2; e++) {
 		all[e] = four_sum(all[e]);
 		if (c == 0 && row[e] < t.seq)
 			lse[t.row(b, h, row[e])] = seen[e] ? (max[e] + log2f(all[e])) * HD_LN2 : -INFINITY;
-		all[e] = all[e] > 0 ? 1 / all[e] : all[e]; /* NaN stays */
+		all[e] = all[e] > 0 ? 1 / all[e] : all[e]; /* NaN stays NaN */
 	}
 	put_rows<D>(o + t.q_at(b, i0 + warp * 16, h), q_stride, t.seq - i0 - warp * 16, sum, all[0], all[1]);
 }
 
-/* -- backward ------------------------------------------------------------------------------------------------------------- */
-/* Keys come in tiles of K, one ahead: fewer for wide heads, whose sums take the registers. */
+/* -- backward ------------------------------------------------------------------------------------------------------ */
+/* Keys arrive in tiles of K, one tile ahead.  K is smaller for wide heads, whose sums need the registers. */
 template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_q(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(bf16, tiles);
@@ -217,7 +217,7 @@ template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 		    t.scale);
 }
 
-/* What mma_backward_kv reads of Q queries: their rows and their sums. */
+/* What mma_backward_kv reads of Q queries: their rows of q and do, lse and delta. */
 template <int D, int Q> struct query_tile {
 	bf16 *q, *d;
 	float *lse, *delta;
@@ -247,7 +247,7 @@ template <int D, int Q> struct query_tile {
 	static const int BYTES = 2 * Q * D * (int)sizeof(bf16) + 2 * Q * (int)sizeof(float);
 };
 
-/* Queries come in tiles of Q, likewise, of one head after the other. */
+/* Queries arrive in tiles of Q, likewise, one head after another. */
 template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_kv(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(unsigned char, shared);
@@ -263,7 +263,7 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	now.b = b;
 	now.stride = t.heads * t.dim;
 	shared += 2 * ROWS * D * sizeof(bf16);
-	for (int e = 0; e < 2; e++) { /* a key that is not there is seen by none */
+	for (int e = 0; e < 2; e++) { /* no query sees a key past the end */
 		first[e] = key + 8 * e < t.keys ? t.first_query(key + 8 * e) : t.seq;
 		behind[e] = t.last_query(key + 8 * e);
 	}
@@ -324,9 +324,9 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	put_rows<D>((bf16 *)x.dv + t.k_at(b, j0 + warp * 16, kv), k_stride, t.keys - j0 - warp * 16, dv, 1, 1);
 }
 
-/* -- host ----------------------------------------------------------------------------------------------------------------- */
+/* -- host ---------------------------------------------------------------------------------------------------------- */
 #define FORWARD_BYTES(D) (5 * ROWS * (D) * sizeof(bf16))
-#define OTHERS(D) ((D) > 64 ? 32 : 64) /* of the other side in a tile, in backward */
+#define OTHERS(D) ((D) > 64 ? 32 : 64) /* rows of the other side in a tile, in backward */
 #define BACKWARD_Q_BYTES(D) ((2 * ROWS + 4 * OTHERS(D)) * (D) * sizeof(bf16))
 #define BACKWARD_KV_BYTES(D) (2 * ROWS * (D) * sizeof(bf16) + (size_t)2 * query_tile<D, OTHERS(D)>::BYTES)
 

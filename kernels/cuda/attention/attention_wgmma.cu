@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention forward for compute capability 9.0a: bf16, head_dim 64 or 128 (Shah et al., FlashAttention-3, 2024).
  *
- * A block has 128 queries of a head at a time and three groups of four warps.  Of the first one thread asks the copy engine for tiles
- * of 128 keys and values, some ahead, and for the block's next queries.  Each of the others has 64 queries and makes scores of
- * a tile out of shared memory.  It adds what the probabilities of the tile before, in registers, make of its values, while the next
- * exponentials are computed.  Barriers in shared memory say which tile is there and which may be fetched over.
+ * A block has three groups of four warps, and 128 queries of a head at a time.  In the first group, one thread asks
+ * the copy engine for tiles of 128 keys and values, some tiles ahead, and for the block's next queries.  Each other
+ * group has 64 queries, and computes a tile's scores from shared memory.  While it computes this tile's
+ * exponentials, it also adds the previous tile's product of probabilities, in registers, and values.  Barriers in
+ * shared memory tell which tiles have arrived and which may be overwritten.
  *
  * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture unless HEDDLE_WGMMA=0 is set.
  */
 #include "kernels/cuda/attention/groups.h"
 
 #define KEYS 128
-#define Q_KEPT(D) ((D) == 64) /* queries stay in registers: less of shared memory's rate */
+#define Q_KEPT(D) ((D) == 64) /* queries stay in registers, which saves bandwidth of shared memory */
 #define GROWTH 8
-#define STAGES(D) ((D) > 64 ? 2 : 4) /* powers of two: a place is found at once */
+#define STAGES(D) ((D) > 64 ? 2 : 4) /* powers of two, so that n % STAGES is cheap */
 #define TILE_BYTES(D) (KEYS * (D) * (int)sizeof(bf16))
-/* Queries, tiles of keys and of values, barriers; and what the first may have to move to begin at a multiple of 1024. */
+/* Bytes of shared memory: queries, tiles of keys and of values, barriers, and padding up to a multiple of 1024. */
 #define BYTES(D) \
 	(HD_TILE_ALIGN + OWN * (ROWS * (D) * (int)sizeof(bf16)) + 2 * STAGES(D) * TILE_BYTES(D) + STAGES(D) * 32 + 128)
 
@@ -24,7 +25,7 @@ struct stage {
 	uint64_t k_there, k_free, v_there, v_free;
 };
 
-/* What is in the block's shared memory. */
+/* The layout of the block's shared memory. */
 template <int D> struct room {
 	unsigned char *first;
 	stage *s;
@@ -56,7 +57,7 @@ template <int D> struct room {
 		for (int i = 0; i < STAGES(D); i++) {
 			barrier_make(&s[i].k_there, 1);
 			barrier_make(&s[i].v_there, 1);
-			barrier_make(&s[i].k_free, 8); /* a lane of each warp that reads */
+			barrier_make(&s[i].k_free, 8); /* one lane of each warp that reads */
 			barrier_make(&s[i].v_free, 8);
 		}
 		barrier_make(&turn[0], TURN_ARRIVALS);
@@ -99,8 +100,9 @@ HD_DEV void produce(const hd_att &t, const jobs &w, const room<D> &m, const hd_t
 	m.rows->put(turn, j, 0);
 }
 
-/* Scores of a lane's two rows into probabilities around about the largest so far.  less: what earlier sums are to be times.  They stay
- * as they are while a row's scores grow by less than 2^GROWTH (as in FlashAttention-4): bf16 is as exact there. */
+/* Turns the scores of a lane's two rows into probabilities relative to a base near the largest score so far.  less:
+ * factor for earlier sums.  The base stays the same while a row's exponentials grow by at most 2^GROWTH (as in
+ * FlashAttention-4): bf16 is as exact there. */
 HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float scale)
 {
 	float high[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY }, part[4] = { 0, 0, 0, 0 }, base[2];
@@ -117,7 +119,7 @@ HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float sca
 		float now = four_max(fmaxf(high[2 * e], high[2 * e + 1])) * scale;
 
 		max[e] = now > old + GROWTH ? now : old;
-		base[e] = max[e] == -INFINITY ? 0 : max[e]; /* nothing seen yet: all terms are 0 */
+		base[e] = max[e] == -INFINITY ? 0 : max[e]; /* no key seen yet: all terms are 0 */
 		less[e] = hd_exp2(old - base[e]);
 	}
 #pragma unroll
@@ -132,9 +134,10 @@ HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float sca
 		all[e] = all[e] * less[e] + (part[2 * e] + part[2 * e + 1]);
 }
 
-/* What a group of four warps keeps of its 64 queries. */
+/* The state of a group's 64 queries; a lane has two of them. */
 struct rows {
-	int row[2], seen[2], passed[2], least, most; /* least, most: all of the warp's see keys most ... least - 1 */
+	/* least, most: all of the warp's queries see keys most ... least - 1 */
+	int row[2], seen[2], passed[2], least, most;
 	float max[2], all[2], less[2], scale;
 
 	HD_DEV rows(const hd_att &t, int first)
@@ -152,7 +155,7 @@ struct rows {
 			all[e] = 0;
 		}
 	}
-	/* Scores of keys j ... into probabilities. */
+	/* Turns scores of keys j ... into probabilities. */
 	HD_DEV void soften_tile(const hd_att &t, float (*s)[4], int j)
 	{
 		if (t.softcap > 0)
@@ -186,12 +189,12 @@ struct rows {
 			all[e] = four_sum(all[e]);
 			if (threadIdx.x % 4 == 0 && row[e] < t.seq)
 				lse[t.row(b, h, row[e])] = seen[e] ? (max[e] + log2f(all[e])) * HD_LN2 : -INFINITY;
-			all[e] = all[e] > 0 ? 1 / all[e] : all[e]; /* NaN stays */
+			all[e] = all[e] > 0 ? 1 / all[e] : all[e]; /* NaN stays NaN */
 		}
 	}
 };
 
-/* The warp's queries as fragments. */
+/* Loads the warp's queries as fragments. */
 template <int D> HD_DEV void take_queries(uint32_t (*to)[4], bf16 *q)
 {
 #pragma unroll
@@ -199,7 +202,7 @@ template <int D> HD_DEV void take_queries(uint32_t (*to)[4], bf16 *q)
 		fragment_a<64>(to[d / 16], q + columns<ROWS>(d / 64 * 64) / (int)sizeof(bf16), warp_row(), d % 64);
 }
 
-/* Sums of the job of this turn are complete. */
+/* Writes the complete sums of the job of this turn. */
 template <int D>
 HD_DEV void put_job(const hd_att &t, const jobs &w, const room<D> &m, int turn, bf16 *o, float (*sum)[4],
 		    const float *times)
@@ -210,7 +213,7 @@ HD_DEV void put_job(const hd_att &t, const jobs &w, const room<D> &m, int turn, 
 	put_rows<D>(o + t.q_at(j.b, first, j.head), t.heads * t.dim, t.seq - first, sum, times[0], times[1]);
 }
 
-/* sum += the last tile's values, where no other tile follows. */
+/* Adds the last tile's values to sum if no other tile follows. */
 template <int D>
 HD_DEV void add_last(const room<D> &m, const ring<STAGES(D)> &now, float (*sum)[4], uint32_t (*p)[4], int more)
 {
@@ -225,7 +228,7 @@ HD_DEV void add_last(const room<D> &m, const ring<STAGES(D)> &now, float (*sum)[
 template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<D> &m, bf16 *o, float *lse)
 {
 	int group = (int)threadIdx.x / 128 - 1, open = -1,
-	    more = 0; /* open: the turn whose sums miss the last tile's values; more: they are begun */
+	    more = 0; /* open: the turn whose sums lack the last tile's values; more: they contain earlier tiles */
 	float sum[D / 8][4], s[KEYS / 8][4], times[2] = { 0, 0 };
 	uint32_t p[KEYS / 16][4], kept[D / 16][4];
 	ring<STAGES(D)> now;
@@ -244,8 +247,9 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			break;
 		if (Q_KEPT(D))
 			take_queries<D>(kept, (bf16 *)(void *)q);
-		/* Scores of a tile beside the values of the one before, which may be the last one of the job before.  Where there is
-		 * none, a product that counts nothing: of rows that are there. */
+		/* The scores of a tile are issued together with the values of the previous one, possibly the
+		 * previous job's last.  If no job is open, the second product reads rows that exist, and its result
+		 * is not used. */
 		for (int i = 0; i < n.n; i++) {
 			barrier_wait(&m.s[now.at()].k_there, now.parity());
 			turn_wait(m.turn, group, now.n);
@@ -262,8 +266,8 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			hold<KEYS>(s);
 			let_go(&m.s[now.at()].k_free);
 			r.soften_tile(t, s, n.from + i * KEYS);
-			/* ptxas moves a wait to the front of straight code, before the exponentials.  So it stands behind a loop that needs
-			 * their sums: they are never negative. */
+			/* ptxas moves a wait to the front of straight-line code, before the exponentials.  So the
+			 * wait comes after a loop that needs their sums, which are never negative. */
 			barrier_wait(&m.s[now.at()].v_there, now.parity() | r.negative());
 			group_wait<0>();
 			hold<D>(sum);
@@ -326,7 +330,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
-/* -- host ------------------------------------------------------------------------------------------------------------------ */
+/* -- host ---------------------------------------------------------------------------------------------------------- */
 #ifdef HD_SIM
 int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, const int64_t *strides, int rows,
 		       struct hd_err *err)

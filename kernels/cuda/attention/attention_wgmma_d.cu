@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention backward for compute capability 9.0a: bf16, head_dim 64 or 128 (Shah et al., FlashAttention-3, 2024).
  *
- * As in attention_mma.cu there are two kernels, one for dq and one for dk and dv, and the scores are made in both: every sum is made
- * by one group of warps in one order.  A block has 128 rows at a time, queries for dq and keys for dk and dv; their two operands stay
- * in shared memory, and the next 128 rows' come meanwhile.  Pairs of tiles of the other side come by the copy engine, some ahead.
+ * As in attention_mma.cu there are two kernels, one for dq and one for dk and dv.  Both compute the scores, so that
+ * one group of warps computes every sum in one order.  A block has 128 rows at a time: queries for dq, keys for dk
+ * and dv.  Their two operands stay in shared memory, and those of the next 128 rows arrive meanwhile.  The copy
+ * engine fetches pairs of tiles of the other side, some ahead.
  *
- * A group has 64 of the rows.  It asks for the products of a tile's scores together with the last sums of the tile before, and does
- * its arithmetic while those of them that it does not need yet, and the other group's, run.
+ * A group has 64 of the rows.  It issues the products of a tile's scores together with the previous tile's last
+ * sums.  It does its arithmetic while products run that it does not need yet, or those of the other group.
  *
  * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture unless HEDDLE_WGMMA=0 is set.
  */
@@ -18,9 +19,9 @@ HD_DEV int first_query(const jobs &w, const job &j)
 	return (w.tiles - 1 - j.tile) * ROWS;
 }
 
-/* Of 64 queries' scores and what comes behind them: their gradients, in s. */
+/* For a group's 64 queries: turns scores into probabilities, and these into gradients of the scores, in s. */
 template <int N> struct query_rows {
-	int first, least, most; /* least, most: all of the warp's see keys most ... least - 1 */
+	int first, least, most; /* least, most: all of the warp's queries see keys most ... least - 1 */
 	float lse[2], delta[2], scale;
 
 	HD_DEV query_rows(const hd_att &t, const hd_att_d &x, const job &j, int64_t i) : first((int)i)
@@ -40,7 +41,7 @@ template <int N> struct query_rows {
 	{
 		return first + afresh((int)threadIdx.x) % 32 / 4 + 8 * e;
 	}
-	/* Scores of keys from j on into probabilities, times the cap's slope. */
+	/* Turns scores of keys from j on into probabilities, times the cap's slope. */
 	HD_DEV void probabilities(const hd_att &t, float (*s)[4], int j) const
 	{
 		if (t.softcap > 0) {
@@ -62,7 +63,7 @@ template <int N> struct query_rows {
 		if (j + N > least || j < most) {
 			int left[2], gone[2];
 
-			for (int e = 0; e < 2; e++) { /* a query that is not there sees none */
+			for (int e = 0; e < 2; e++) { /* a query past the end sees no key */
 				int64_t row = lane_row(e);
 
 				gone[e] = t.window ? within<N>((int)t.passed(row) - j) : 0;
@@ -100,8 +101,8 @@ template <int N, int D> HD_DEV void produce_keys(const hd_att &t, const jobs &w,
 	m.rows->put(turn, j, 0);
 }
 
-/* p = gradients of the scores of keys j ..., whose pair of tiles is `now`, while those of the tile before are summed.  Where no job is
- * open, a product that counts nothing: of rows that are there. */
+/* Computes p, the gradients of the scores of keys j ..., from the pair of tiles `now`, while the previous tile's are
+ * added to sum.  If no job is open, the sum's product reads rows that exist, and its result is not used. */
 template <int N, int D>
 HD_DEV void turn_of_keys(const hd_att &t, const held<N, D> &m, own_rows<N, D> &own, const query_rows<N> &r,
 			 const account &c, const ring<STAGES(N, D)> &now, float (*sum)[4], float (*s)[4], float (*d)[4],
@@ -143,7 +144,7 @@ HD_DEV void put_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const
 	put_rows<D>((bf16 *)x.dq + t.q_at(j.b, first, j.head), t.heads * t.dim, t.seq - first, sum, t.scale, t.scale);
 }
 
-/* The last tile's part of an open job, where no other tile follows. */
+/* Adds the last tile of an open job if no other tile follows. */
 template <int N, int D>
 HD_DEV void end_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m, account &c,
 			const ring<STAGES(N, D)> &now, float (*sum)[4], uint32_t (*p)[4])
@@ -203,7 +204,7 @@ template <int N, int D> HD_DEV void consume_keys(const hd_att &t, const hd_att_d
 
 #endif
 
-/* -- kernels ------------------------------------------------------------------------------------------------------------------- */
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
 template <int D, int PLAIN>
 __global__ void __launch_bounds__(THREADS, 1)
 	wgmma_backward_q(hd_att t, hd_att_d x, jobs w, const __grid_constant__ sides y)
@@ -239,7 +240,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 	if (PLAIN)
 		make_plain(&t);
 	if (threadIdx.x == 0)
-		m.make(32); /* the lanes of the warp that fetches */
+		m.make(32); /* all lanes of the fetching warp */
 	__syncthreads();
 	if (threadIdx.x < 128) {
 		fewer_registers<24>();
@@ -255,10 +256,11 @@ __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
-/* dk and dv of 128 dims have one kernel: without the cap's branches ptxas finds too few registers and serializes the products (C7512). */
+/* dk and dv with 128 dims have one kernel.  Without the cap's branches ptxas finds too few registers and serializes
+ * the products (C7512). */
 #define KV_PLAIN(D, PLAIN) (PLAIN && D == 64)
 
-/* -- host ------------------------------------------------------------------------------------------------------------------------ */
+/* -- host ---------------------------------------------------------------------------------------------------------- */
 template <int D, int PLAIN> static int allow(struct hd_err *err)
 {
 	HD_TRY(hd_cuda_allow_shared("attention", (const void *)wgmma_backward_q<D, PLAIN>, BYTES(KEYS(D), D), err));
@@ -273,7 +275,7 @@ int hd_att_wgmma_d_prepare(const struct hd_att *t, struct hd_err *err)
 	return t->dim == 64 ? allow<64, 0>(err) : allow<128, 0>(err);
 }
 
-/* Queries in tiles of nq rows, keys of nk. */
+/* Describes queries in tiles of nq rows, and keys in tiles of nk. */
 template <int D> static int map_all(sides *m, const struct hd_att *t, const struct hd_att_d *x, int nq, int nk)
 {
 	int64_t n[2][4] = { { D, t->heads, t->seq, t->batch }, { D, t->kv_heads, t->keys, t->batch } };

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention_cached: attention of a few new tokens over all that came before, of which keys and values are kept.
+ * attention_cached: attention of a few new tokens over all earlier ones, whose keys and values are cached.
  *
- * What costs is reading the caches once.  A block has one query; its warps take keys in turn, one at a time, with lanes on dims, and
- * each keeps a maximum, a sum and a mix of values of its own (Milakov and Gimelshein, 2018), which are joined at the end in
- * the order of warps.  Keys are kept by a launch of its own: before the queries, or with a window behind them.
+ * Reading the caches dominates the time.  A block has one query.  Its warps take turns with the keys, one key at a
+ * time, with lanes on dims.  Each warp keeps its own maximum, sum and mix of values (Milakov and Gimelshein, 2018),
+ * and these are joined at the end in the order of warps.  A separate launch stores the new keys: before the queries,
+ * or after them if there is a window, since a ring would lose keys that queries read.
  */
 #include "kernels/cuda/attention/attention.h"
 
 #define WARPS 8
-#define MOST 8 /* dims of a lane: head_dim up to 256 */
+#define MOST 8 /* dims per lane: head_dim up to 256 */
 
 struct hd_att_cached : hd_att {
 	int64_t past;
@@ -26,7 +27,8 @@ struct hd_att_cached : hd_att {
 	{
 		return position >= 0 && (window ? position + past > last : position < past);
 	}
-	/* Element of the key at position j for the query in column s at `position`: of the caches, or (own) of what came in. */
+	/* Returns the element where the key at position j begins, for the query in column s at `position`.  It is in
+	 * the caches, or in the new keys (*own). */
 	HD_DEV int64_t key_at(int64_t b, int64_t s, int64_t kv, int64_t position, int64_t j, int *own) const
 	{
 		int64_t column = s - (position - j);
@@ -47,7 +49,7 @@ template <class T> __global__ void __launch_bounds__(256) keep(hd_att_cached t, 
 		cache[(sequence * t.past + t.slot(position)) * row + d] = from[i * row + d];
 }
 
-struct hd_key_mix { /* of the keys that a warp has taken so far */
+struct hd_key_mix { /* of the keys that a warp has processed so far */
 	float max, all, sum[MOST];
 };
 
@@ -72,7 +74,7 @@ template <class T>
 __global__ void __launch_bounds__(WARPS * 32)
 	queries(hd_att_cached t, T *o, const T *q, const T *k, const T *v, const T *old_k, const T *old_v)
 {
-	HD_DYNAMIC_SHARED(float, shared); /* of each warp max, all, and the mix */
+	HD_DYNAMIC_SHARED(float, shared); /* for each warp: max, all, and the mix */
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 	int64_t s = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = t.kv_of(h), position = t.positions[b * t.seq + s];
 	float mine[MOST], *of = shared + warp * (t.dim + 2);
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(WARPS * 32)
 	}
 }
 
-/* -- prepare and run ------------------------------------------------------------------------------------------------------ */
+/* -- prepare and run ----------------------------------------------------------------------------------------------- */
 static size_t shared_bytes(const struct hd_attention *t)
 {
 	return (size_t)(WARPS * (t->dim + 2)) * sizeof(float);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/attention/groups.h - what attention by wgmma shares, forward and backward (attention_wgmma.cu, attention_wgmma_d.cu):
- * blocks of three groups of four warps.  Of the first one warp fetches tiles; each of the others has half of the block's rows.
+ * kernels/cuda/attention/groups.h - what attention by wgmma shares, forward and backward (attention_wgmma.cu,
+ * attention_wgmma_d.cu).
+ *
+ * A block has three groups of four warps.  One warp of the first group fetches tiles; each of the other groups has
+ * half of the block's rows.
  */
 #ifndef HD_KERNELS_CUDA_ATTENTION_GROUPS_H
 #define HD_KERNELS_CUDA_ATTENTION_GROUPS_H
@@ -8,26 +11,28 @@
 #include "kernels/cuda/base/hopper.h"
 
 #define THREADS 384
-#define ROWS 128 /* queries or keys of a block */
-#define OWN 2    /* rows of a block: these, and those that it has next */
+#define ROWS 128 /* queries or keys of a job */
+#define OWN 2    /* sets of rows that a block holds: those of the current job, and those of its next one */
 
-#define SECTION_BYTES (16 << 20) /* of the other side, which blocks read at about the same time */
+#define SECTION_BYTES (16 << 20) /* bytes of the other side that all blocks read at about the same time */
 
-/* Attention with neither a cap nor a window has kernels of its own: code that only these need would lie inside of the loops. */
+/* Attention with neither a cap nor a window has its own kernels.  Otherwise code for these would be inside the
+ * loops. */
 static inline int is_plain(const struct hd_att *t)
 {
 	return !(t->softcap > 0) && !t->window;
 }
-HD_DEV void make_plain(hd_att *t) /* for the compiler */
+HD_DEV void make_plain(hd_att *t) /* tells the compiler that neither is used */
 {
 	t->softcap = 0;
 	t->window = 0;
 }
 
-/* Rows that blocks have, in tiles of ROWS: of `section` heads at a time, whose other sides stay in the L2 cache.  Tiles with most
- * work come first, and the other way round in every second section from the last.  So neighbours differ little in work. */
+/* The work of all blocks, in tiles of ROWS rows.  Blocks process `section` heads at a time, whose other sides stay
+ * in the L2 cache.  The last section and every second one before it begin with the tiles that have most work; the
+ * others end with them.  So neighbouring jobs differ little in work. */
 struct jobs {
-	int tiles, heads, all, section, sections; /* all: heads of the batch together */
+	int tiles, heads, all, section, sections; /* all: heads times batch */
 };
 
 static inline jobs jobs_of(int64_t rows, int64_t heads, int64_t batch, int64_t other_bytes)
@@ -38,7 +43,7 @@ static inline jobs jobs_of(int64_t rows, int64_t heads, int64_t batch, int64_t o
 	return jobs{ (int)((rows + ROWS - 1) / ROWS), (int)heads, (int)all, (int)fit, (int)((all + fit - 1) / fit) };
 }
 
-/* One on each multiprocessor, which goes on to other rows. */
+/* Returns the number of blocks: at most one per multiprocessor.  Each block goes on to further jobs. */
 static inline unsigned blocks_of(const jobs &w)
 {
 	int n = w.tiles * w.all, most = hd_cuda_multiprocessors();
@@ -47,19 +52,22 @@ static inline unsigned blocks_of(const jobs &w)
 }
 
 #ifdef HD_HOPPER
-/* x, of which the compiler knows then that all lanes have the same: addresses that follow from it take no registers. */
+/* Returns x, which must be the same in all lanes, and lets the compiler know.  Addresses derived from it then take
+ * no registers of the threads. */
 HD_DEV int uniform(int x)
 {
 	return __shfl_sync(~0u, x, 0);
 }
 
-/* Some rows that a block has at a time.  Who fetches finds them, and the groups read them in shared memory: they have no registers
- * to spare.  A place is written again after two more jobs have begun. */
+/* A job: the ROWS rows that a block processes at a time.  The fetching warp finds the job and puts it into shared
+ * memory.  The groups read it there, since they have no registers to spare.  A slot is reused only after the two
+ * following jobs have begun. */
 #define JOBS 4
 struct job {
-	int tile, head, b; /* tile: 0 has most work; -1: there are no more */
+	int tile, head, b; /* tile: 0 has most work; -1: no more jobs */
 
-	/* A block's jobs are a grid's width apart, and back and forth, so that all blocks have about as much. */
+	/* A block's jobs are a grid's width apart, in alternating directions, so that all blocks get about the same
+	 * work.  Returns 0 if none is left. */
 	HD_DEV int find(const jobs &w, int turn)
 	{
 		int wide = (int)gridDim.x, x = (int)blockIdx.x, at = turn * wide + (turn & 1 ? wide - 1 - x : x);
@@ -79,7 +87,7 @@ struct job {
 	}
 };
 
-/* The block's own rows and the jobs that they are of. */
+/* Barriers for the block's own rows, and the jobs to which these rows belong. */
 struct desk {
 	uint64_t there[OWN], free[OWN];
 	job jobs[JOBS];
@@ -88,10 +96,10 @@ struct desk {
 	{
 		for (int i = 0; i < OWN; i++) {
 			barrier_make(&there[i], 1);
-			barrier_make(&free[i], 8); /* a lane of each warp that reads */
+			barrier_make(&free[i], 8); /* one lane of each warp that reads */
 		}
 	}
-	/* By one thread, before it asks for rows of so many bytes. */
+	/* Announces a job.  One thread calls this before it requests the job's rows, of this many bytes. */
 	HD_DEV void put(int turn, const job &j, int bytes)
 	{
 		barrier_wait(&free[turn % OWN], (turn / OWN & 1) ^ 1);
@@ -112,7 +120,8 @@ HD_DEV void let_go(uint64_t *free)
 		barrier_arrive(free);
 }
 
-/* Tiles that a block has seen so far, which take N stages in their order.  One number, since registers are few. */
+/* Counts the tiles that a block has processed; they take N stages cyclically.  A single number, since registers are
+ * scarce. */
 template <int N> struct ring {
 	unsigned n;
 
@@ -123,7 +132,7 @@ template <int N> struct ring {
 	{
 		return (int)(n % N);
 	}
-	HD_DEV int before() const /* of the tile before */
+	HD_DEV int before() const /* stage of the previous tile */
 	{
 		return (int)((n + N - 1) % N);
 	}
@@ -137,19 +146,20 @@ template <int N> struct ring {
 	}
 };
 
-/* The two groups ask for the products of tile n by turns: then one's arithmetic is beside the other's products. */
+/* The two groups issue the products of tile n alternately, so that the arithmetic of one overlaps with the products
+ * of the other. */
 HD_DEV void turn_wait(uint64_t *turn, int group, unsigned n)
 {
 	barrier_wait(&turn[group], (int)(n & 1) ^ !group);
 }
 HD_DEV void turn_pass(uint64_t *turn, int group)
 {
-	__syncwarp(); /* no lane still waits: two turns later the parity is the same */
+	__syncwarp(); /* no lane is still waiting: two turns later the parity would be the same */
 	let_go(&turn[!group]);
 }
-#define TURN_ARRIVALS 4 /* a lane of each warp of the other group */
+#define TURN_ARRIVALS 4 /* one lane of each warp of the other group */
 
-/* Tiles of N keys that queries i0 ... i0 + ROWS - 1 look at: keys from ... on, so many. */
+/* The tiles of N keys that queries i0 ... i0 + ROWS - 1 see: n tiles, from key `from` on. */
 struct span {
 	int from, n;
 };
@@ -161,13 +171,13 @@ template <int N> HD_DEV span span_of(const hd_att &t, int64_t i0)
 	return span{ from, end > from ? (end - from + N - 1) / N : 0 };
 }
 
-/* The first row of a warp's 16, of the block's ROWS. */
+/* Returns the first of the warp's 16 rows, within the block's ROWS. */
 HD_DEV int warp_row(void)
 {
 	return (afresh((int)threadIdx.x) - 128) / 32 * 16;
 }
 
-/* N rows of a head, which arrive at a barrier that expects them. */
+/* Fetches N rows of a head; they arrive at barrier `there`, which expects their bytes. */
 template <int D, int N>
 HD_DEV void fetch_rows(unsigned char *to, const hd_tensor_map *m, int head, int row, int b, uint64_t *there)
 {
@@ -175,13 +185,13 @@ HD_DEV void fetch_rows(unsigned char *to, const hd_tensor_map *m, int head, int 
 		fetch_tile(to + c / 64 * N * HD_ROW_BYTES, m, c, head, row, b, there);
 }
 
-/* Bytes to columns d ... of a tile of N rows. */
+/* Returns the byte offset of column d in a tile of N rows. */
 template <int N> HD_DEV int columns(int d)
 {
 	return d / 64 * N * HD_ROW_BYTES + d % 64 * 2;
 }
 
-/* s (64 x N) = 64 of a's ROWS rows times the N rows of b. */
+/* Begins s (64 x N) = 64 of a's ROWS rows times the N rows of b. */
 template <int D, int N> HD_DEV void begin_scores(float (*s)[4], const unsigned char *a, const unsigned char *b)
 {
 	uint64_t rows = hd_tile(a, 8 * HD_ROW_BYTES, 16), others = hd_tile(b, 8 * HD_ROW_BYTES, 16);
@@ -192,7 +202,7 @@ template <int D, int N> HD_DEV void begin_scores(float (*s)[4], const unsigned c
 	group_commit();
 }
 
-/* The same of rows that are fragments in registers. */
+/* The same for rows in registers, as fragments. */
 template <int D, int N> HD_DEV void begin_scores_kept(float (*s)[4], uint32_t (*a)[4], const unsigned char *b)
 {
 	uint64_t others = hd_tile(b, 8 * HD_ROW_BYTES, 16);
@@ -203,7 +213,7 @@ template <int D, int N> HD_DEV void begin_scores_kept(float (*s)[4], uint32_t (*
 	group_commit();
 }
 
-/* o (64 x D) = (add ? o : 0) + p (64 x N, in registers) times the N rows of v. */
+/* Begins o (64 x D) = (add ? o : 0) + p (64 x N, in registers) times the N rows of v. */
 template <int D, int N> HD_DEV void begin_sum(float (*o)[4], uint32_t (*p)[4], const unsigned char *v, int add = 1)
 {
 	uint64_t rows = hd_tile(v, 8 * HD_ROW_BYTES, N * HD_ROW_BYTES);
@@ -214,7 +224,8 @@ template <int D, int N> HD_DEV void begin_sum(float (*o)[4], uint32_t (*p)[4], c
 	group_commit();
 }
 
-/* Scores as operands: not while a product reads those of the tile before, which may lie in the same registers. */
+/* Packs scores as operands.  No product may still read those of the previous tile, which may be in the same
+ * registers. */
 template <int N> HD_DEV void pack_scores(uint32_t (*p)[4], float (*s)[4])
 {
 #pragma unroll

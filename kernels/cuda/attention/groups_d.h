@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/attention/groups_d.h - what both backward kernels by wgmma have (attention_wgmma_d.cu): the block's shared memory, with
- * two operands of its own rows and pairs of tiles of the other side, and a group's own rows.
+ * kernels/cuda/attention/groups_d.h - what both backward kernels by wgmma share (attention_wgmma_d.cu).
+ *
+ * They share the layout of the block's shared memory: two operands of its own rows, and pairs of tiles of the other
+ * side.  They also share a group's own rows.
  */
 #ifndef HD_KERNELS_CUDA_ATTENTION_GROUPS_D_H
 #define HD_KERNELS_CUDA_ATTENTION_GROUPS_D_H
 #include "kernels/cuda/attention/groups.h"
 
-#define KEYS(D) ((D) > 64 ? 64 : 128) /* of a tile, beside queries */
-#define QUERIES 64                    /* of a tile, beside keys */
+#define KEYS(D) ((D) > 64 ? 64 : 128) /* keys of a tile, in the kernel for dq */
+#define QUERIES 64                    /* queries of a tile, in the kernel for dk and dv */
 #define STAGES(N, D) ((D) > 64 ? 3 : (N) > 64 ? 4 : 5)
 #define ROWS_BYTES(N, D) ((N) * (D) * (int)sizeof(bf16))
-/* Two operands of the block's rows, pairs of tiles of N rows, two floats of each of these, barriers. */
+/* Bytes of shared memory: two operands of the block's rows, pairs of tiles of N rows, two floats for each of these
+ * rows, and barriers. */
 #define BYTES(N, D) \
 	(HD_TILE_ALIGN + OWN * 2 * ROWS_BYTES(ROWS, D) + \
 	 STAGES(N, D) * (2 * ROWS_BYTES(N, D) + 2 * (N) * (int)sizeof(float) + 16) + 128)
@@ -20,7 +23,7 @@ struct sides {
 };
 
 #ifdef HD_HOPPER
-/* What is in the block's shared memory. */
+/* The layout of the block's shared memory. */
 template <int N, int D> struct held {
 	static const int stages = STAGES(N, D);
 	unsigned char *first;
@@ -37,7 +40,7 @@ template <int N, int D> struct held {
 		turn = free + stages;
 		rows = (desk *)(void *)(turn + 2);
 	}
-	HD_DEV unsigned char *own(int i) const /* behind it the second operand */
+	HD_DEV unsigned char *own(int i) const /* the second operand follows */
 	{
 		return first + i * 2 * ROWS_BYTES(ROWS, D);
 	}
@@ -45,7 +48,7 @@ template <int N, int D> struct held {
 	{
 		return own(OWN) + at * 2 * ROWS_BYTES(N, D);
 	}
-	HD_DEV float *lse(int at) const /* times log2(e); behind them delta */
+	HD_DEV float *lse(int at) const /* lse times log2(e), then delta */
 	{
 		return sums + at * 2 * N;
 	}
@@ -54,13 +57,13 @@ template <int N, int D> struct held {
 		rows->make();
 		for (int i = 0; i < stages; i++) {
 			barrier_make(&there[i], arrivals);
-			barrier_make(&free[i], 8); /* a lane of each warp that reads */
+			barrier_make(&free[i], 8); /* one lane of each warp that reads */
 		}
 		barrier_make(&turn[0], TURN_ARRIVALS);
 		barrier_make(&turn[1], TURN_ARRIVALS);
 		barriers_made();
 	}
-	/* By one thread. */
+	/* Called by one thread. */
 	HD_DEV void fetch_own(int turn, const job &j, const hd_tensor_map *a, const hd_tensor_map *b, int row) const
 	{
 		uint64_t *there = &rows->there[turn % OWN];
@@ -79,17 +82,20 @@ template <int N, int D> struct held {
 	}
 };
 
-/* What a group adds up from tile to tile.  The last tile's part comes beside the next job's first scores: till then the job is open. */
+/* A group's sums from tile to tile.  A job's last tile is added together with the next job's first scores; until
+ * then the job is open. */
 struct account {
-	int open, more; /* open: its turn, < 0: none is; more: its sums are begun */
+	/* open: turn of the open job, < 0 if none is open; more: its sums already contain earlier tiles */
+	int open, more;
 
 	HD_DEV account() : open(-1), more(0)
 	{
 	}
 };
 
-/* A group's 64 rows of the block's two operands: where they lie, and as fragments.  Those of 64 dims stay in registers beside tiles
- * of 64: products that read both sides of shared memory would need its whole rate. */
+/* A group's 64 rows of the block's two operands, in shared memory and as fragments.  With 64 dims and tiles of 64
+ * rows, the fragments stay in registers.  Products that read both operands from shared memory would need its full
+ * bandwidth. */
 template <int N, int D> struct own_rows {
 	static const int kept = N == 64 && D == 64, pieces = kept ? D / 16 : 1;
 	const unsigned char *at;
@@ -116,7 +122,7 @@ template <int N, int D> struct own_rows {
 		if (!kept)
 			let_go(free);
 	}
-	/* s (64 x N) = rows of operand x times the N rows of b. */
+	/* Begins s (64 x N) = rows of operand x times the N rows of b. */
 	HD_DEV void begin(float (*s)[4], int x, const unsigned char *b)
 	{
 		if (kept)

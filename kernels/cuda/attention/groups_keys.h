@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/attention/groups_keys.h - dk and dv by wgmma (attention_wgmma_d.cu): tiles of queries that see a block's keys, and what
- * a group makes of them.
+ * kernels/cuda/attention/groups_keys.h - dk and dv by wgmma (attention_wgmma_d.cu): the tiles of queries that see a
+ * block's keys, and a group's sums over them.
  */
 #ifndef HD_KERNELS_CUDA_ATTENTION_GROUPS_KEYS_H
 #define HD_KERNELS_CUDA_ATTENTION_GROUPS_KEYS_H
 #include "kernels/cuda/attention/groups_d.h"
 
 #ifdef HD_HOPPER
-/* Tiles of N queries that keys j0 ... j0 + ROWS - 1 of head kv are seen by: from ... end of each of the heads. */
+/* Iterates over the tiles of N queries that see keys j0 ... j0 + ROWS - 1 of kv head kv: queries from ... end - 1 of
+ * each head that reads it. */
 template <int N> struct walk {
 	int from, end, i, h, last;
 
@@ -32,7 +33,7 @@ template <int N> struct walk {
 	}
 };
 
-/* By a warp: lanes bring the floats of a tile's queries, and one of them asks for its rows. */
+/* Run by one warp.  All lanes copy lse and delta of a tile's queries, and lane 0 requests the rows. */
 template <int N, int D>
 HD_DEV void produce_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m, const sides &y)
 {
@@ -70,7 +71,7 @@ HD_DEV void produce_queries(const hd_att &t, const hd_att_d &x, const jobs &w, c
 		m.rows->put(turn, j, 0);
 }
 
-/* Floats of two neighbours, read at once. */
+/* Reads two adjacent floats at once. */
 typedef pack<float, 2> pair;
 HD_DEV pair pair_at(const float *x)
 {
@@ -78,9 +79,9 @@ HD_DEV pair pair_at(const float *x)
 	return *(const pair *)(const void *)x;
 }
 
-/* Of 64 keys' scores and what comes behind them: probabilities and gradients. */
+/* For a group's 64 keys: turns scores into probabilities, and gradients of probabilities into gradients of scores. */
 template <int N> struct key_rows {
-	int key, first, last; /* first, last: all of the warp's are seen by queries first ... last - 1 */
+	int key, first, last; /* first, last: queries first ... last - 1 see all of the warp's keys */
 	float scale;
 
 	HD_DEV key_rows(const hd_att &t, int64_t k) : key((int)k)
@@ -89,7 +90,8 @@ template <int N> struct key_rows {
 		first = (int)(k + 15 < t.keys ? t.first_query(k + 15) : t.seq);
 		last = (int)t.last_query(k);
 	}
-	/* Of the tile of queries i ... those that see a lane's two keys: from ... to - 1.  A key that is not there is seen by none. */
+	/* Sets the ranges from ... to - 1 of those queries in the tile from query i on that see the lane's two keys.
+	 * No query sees a key past the end. */
 	HD_DEV void seen(const hd_att &t, int i, int *from, int *to) const
 	{
 		for (int e = 0; e < 2; e++) {
@@ -99,7 +101,8 @@ template <int N> struct key_rows {
 			to[e] = within<N>(t.last_query(j) - i);
 		}
 	}
-	/* Scores of queries i ... into probabilities.  With the cap they go into p, and s has them times its slope. */
+	/* Turns scores of queries i ... into probabilities, in s.  With the cap they go into p instead, and s gets
+	 * them times the cap's slope. */
 	HD_DEV void probabilities(const hd_att &t, float (*s)[4], uint32_t (*p)[4], const float *lse, int i) const
 	{
 		int c = (int)threadIdx.x % 4 * 2;
@@ -156,7 +159,7 @@ template <int N> struct key_rows {
 	}
 };
 
-/* What both schemes below have of the block and of the group. */
+/* State of the block and of the group that both schemes below use. */
 template <int N, int D> struct keys_at {
 	const held<N, D> &m;
 	own_rows<N, D> own;
@@ -172,7 +175,8 @@ template <int N, int D> struct keys_at {
 		own.begin(s, 0, m.pair(now.at()));
 		own.begin(d, 1, m.pair(now.at()) + ROWS_BYTES(N, D));
 	}
-	/* The tile before; of the first one, itself: for a product that counts nothing. */
+	/* Returns the previous pair of tiles.  If no job is open, returns the current one, for a product whose
+	 * result is not used. */
 	HD_DEV const unsigned char *before() const
 	{
 		return m.pair(c.open < 0 ? now.at() : now.before());
@@ -195,7 +199,8 @@ HD_DEV void put_keys(const hd_att &t, const hd_att_d &x, const held<N, D> &m, in
 	put_rows<D>((bf16 *)x.dv + at, t.kv_heads * t.dim, t.keys - key, dv, 1, 1);
 }
 
-/* p, ds = probabilities of queries i ... and gradients of their scores, beside dv and dk += those of the tile before. */
+/* Computes p, the probabilities of queries i ..., and ds, the gradients of their scores.  Meanwhile adds the
+ * products of the previous tile to dv and dk. */
 template <int N, int D>
 HD_DEV void turn_narrow(const hd_att &t, const hd_att_d &x, keys_at<N, D> &k, const key_rows<N> &r, int first,
 			float (*dk)[4], float (*dv)[4], float (*s)[4], float (*d)[4], uint32_t (*p)[4],
@@ -225,7 +230,7 @@ HD_DEV void turn_narrow(const hd_att &t, const hd_att_d &x, keys_at<N, D> &k, co
 	hold<D>(dv);
 	hold_operands<N>(p);
 	hold_operands<N>(ds);
-	__syncwarp(); /* the floats, which lanes have read */
+	__syncwarp(); /* all lanes have read lse and delta */
 	if (k.c.open >= 0)
 		let_go(&k.m.free[k.now.before()]);
 	if (t.softcap > 0)
@@ -237,7 +242,8 @@ HD_DEV void turn_narrow(const hd_att &t, const hd_att_d &x, keys_at<N, D> &k, co
 		put_keys(t, x, k.m, k.c.open, dk, dv);
 }
 
-/* The same where registers are few: dv += of this tile, so that its probabilities' registers are those of the gradients then. */
+/* The same with fewer registers.  dv gets this tile's product at once, so that the registers of the probabilities
+ * can then hold the gradients. */
 template <int FIRST, int N, int D>
 HD_DEV void turn_wide(const hd_att &t, keys_at<N, D> &k, const key_rows<N> &r, float (*dk)[4], float (*dv)[4],
 		      float (*s)[4], float (*d)[4], uint32_t (*p)[4], int i)
@@ -271,10 +277,10 @@ HD_DEV void turn_wide(const hd_att &t, keys_at<N, D> &k, const key_rows<N> &r, f
 	hold<D>(dv);
 	hold_operands<N>(p);
 	pack_scores<N>(p, d);
-	__syncwarp(); /* the floats, which lanes have read */
+	__syncwarp(); /* all lanes have read lse and delta */
 }
 
-/* The last tile's part of an open job, where no other tile follows. */
+/* Adds the last tile of an open job if no other tile follows. */
 template <int N, int D>
 HD_DEV void end_narrow(const hd_att &t, const hd_att_d &x, keys_at<N, D> &k, float (*dk)[4], float (*dv)[4],
 		       uint32_t (*p)[4], uint32_t (*ds)[4])
@@ -304,7 +310,8 @@ template <int N, int D> HD_DEV void end_wide(keys_at<N, D> &k, float (*dk)[4], u
 	let_go(&k.m.free[k.now.before()]);
 }
 
-/* One tile after the other, of job after job; a job's sums are put beside the next one's first gradients. */
+/* Processes the tiles of one job after another.  A job's sums are written while the next job's first tile is
+ * processed. */
 template <int N, int D> HD_DEV void consume_narrow(const hd_att &t, const hd_att_d &x, const held<N, D> &m)
 {
 	float dk[D / 8][4], dv[D / 8][4], s[N / 8][4], d[N / 8][4];

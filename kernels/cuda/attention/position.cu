@@ -12,9 +12,9 @@ HD_CUDA_PREPARE_TYPES(prepare_dw, "position_dw", "t", "f", hd_prepare_position_d
 template <class T, class W> struct position {
 	T *y;
 	const T *x;
-	const W *w;         /* of the first position here */
-	int64_t sequence;   /* elements of one */
-	int64_t fold, skip; /* elements of w: from fold on skip further */
+	const W *w;         /* the row of the first position here */
+	int64_t sequence;   /* elements of one sequence */
+	int64_t fold, skip; /* from element `fold` on, elements of w are `skip` further */
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{

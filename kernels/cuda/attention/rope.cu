@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rope, rope_at: rotary position embedding of halves (see the reference), by the place in the sequence or at positions given.
+ * rope, rope_at: rotary position embedding of halves (see the reference), by place in the sequence or at given
+ * positions.
  *
  * The tables of angles are those of kernels/prepare/rope.h, copied to the device.
  */
@@ -44,12 +45,12 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return p->state ? HD_OK : HD_ENOMEM;
 }
 
-template <class T> struct rope { /* an element is a pair, numbered over tokens, heads and half of what turns */
+template <class T> struct rope { /* an element is a pair, numbered over tokens, heads and half of the rotated dims */
 	T *y;
 	const T *x;
 	const float *turn;
-	const int32_t *positions;      /* of tokens, NULL: their place in the sequence */
-	int64_t seq, heads, half, dim; /* seq: positions that there are */
+	const int32_t *positions;      /* of tokens; NULL: their places in the sequence */
+	int64_t seq, heads, half, dim; /* seq: number of positions in the table */
 	float direction;
 
 	HD_DEV int64_t place_of(int64_t token) const
@@ -82,7 +83,7 @@ template <class T> struct rope { /* an element is a pair, numbered over tokens, 
 	}
 };
 
-template <class T> struct rope_rest { /* what does not turn, numbered over tokens, heads and the rest of head_dim */
+template <class T> struct rope_rest { /* the dims that are not rotated, numbered over tokens, heads and these dims */
 	T *y;
 	const T *x;
 	int64_t turned, rest;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What kernels of this device refuse: operands of a type that they do not take.
+ * Checks of operand types that all kernels of this device share.
  */
 #include "kernels/cuda/base/cuda.h"
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/base/columns.h - sums over the rows of a matrix, of many columns at once.
+ * kernels/cuda/base/columns.h - sums over the rows of a matrix, for many columns at once.
  *
- * A block has 32 vectors of columns side by side (a tile) and every so many-th group of rows (a slab).  Its sums are a row of
- * `part`, and a second launch adds those: blocks of one launch are never ordered.  So the order of a sum follows from the shape.
+ * A block has 32 adjacent vectors of columns (a tile) and every nth group of rows (a slab, of n slabs).  It writes
+ * its sums to a row of `part`, and a second launch adds these rows: blocks of one launch are never ordered.  So the
+ * shape alone determines the order of a sum.
  */
 #ifndef HD_KERNELS_CUDA_BASE_COLUMNS_H
 #define HD_KERNELS_CUDA_BASE_COLUMNS_H
 #include "kernels/cuda/base/cuda.h"
 
-#define HD_LANES 8 /* warps of a block: rows at a time */
+#define HD_LANES 8 /* warps of a block: rows read at a time */
 #define HD_JOIN 8  /* slabs that a thread reads at once */
 
-/* As many as make `blocks` of the tiles that there are, with `each` groups of rows at least.  Addresses do not matter: scratch memory is
- * asked for before they are known. */
+/* Returns the number of slabs: enough to get `blocks` blocks with the given tiles, but each slab has at least `each`
+ * groups of rows.  It must not depend on the operands' addresses: scratch memory is requested before these are
+ * known. */
 static inline int64_t hd_slabs(int64_t rows, int64_t cols, int vector, int64_t blocks, int64_t each)
 {
 	int64_t tiles = (cols + HD_WARP * vector - 1) / (HD_WARP * vector),
@@ -21,7 +23,7 @@ static inline int64_t hd_slabs(int64_t rows, int64_t cols, int vector, int64_t b
 	return slabs < 1 ? 1 : slabs;
 }
 
-/* The sums of the lanes of a block, in their order, to `to`: of `have` columns. */
+/* Adds the sums of a block's lanes in order, and writes the first `have` columns to `to`. */
 template <int N, class P>
 HD_DEV void hd_join_lanes(P *to, P (*lanes)[HD_WARP * N], const P *mine, int lane, int c, int64_t have)
 {
@@ -38,8 +40,8 @@ HD_DEV void hd_join_lanes(P *to, P (*lanes)[HD_WARP * N], const P *mine, int lan
 	__syncthreads();
 }
 
-/* The first `cols` of the sums of each slab, 32 columns a block: a warp reads each 32nd slab of them, and then adds up one column.
- * f.put(column, sum) */
+/* Adds up the first `cols` columns over all slabs, 32 columns per block.  A warp reads every 32nd slab of them, then
+ * adds up one column and calls f.put(column, sum). */
 template <class P, class F>
 __global__ void __launch_bounds__(HD_WARP *HD_WARP)
 	hd_join_slabs(const P *part, int64_t slabs, int64_t stride, int64_t cols, F f)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/cuda/base/cuda.h - what the files of the cuda device share.
  *
- * A .cu file is one op: its kernels, and `prepare` and `run` as on every device.  `run` only enqueues: on the stream
- * hd_run.queue, without waiting, without allocating, and with arguments that depend on the launch alone.  What changes
- * from step to step (seed, step, learning rate, loss scale, position) is read from the device's copy of the step's
- * numbers, so that a launch can be recorded once in a CUDA graph and replayed.
+ * A .cu file is one op: its kernels, and `prepare` and `run` as on every device.  `run` only enqueues work on the
+ * stream hd_run.queue.  It does not wait or allocate, and its arguments depend on the launch alone.  Values that
+ * change from step to step (seed, step, learning rate, loss scale, position) are read from the device's copy of the
+ * step's numbers.  So a launch can be recorded once in a CUDA graph and replayed.
  *
- * The same file is compiled by nvcc, and with HD_SIM by any C++ compiler for the host (sim.h).
+ * nvcc compiles these files; with HD_SIM, so does any C++ compiler for the host (sim.h).
  *
- * Float operands are f32 or bf16, arithmetic is in fp32.  Operands with 16-byte addresses and whole vectors are read by
- * 16 bytes, others element by element.
+ * Float operands are f32 or bf16, and arithmetic is in fp32.  Operands with 16-byte addresses and whole vectors are
+ * read 16 bytes at a time, others element by element.
  */
 #ifndef HD_KERNELS_CUDA_BASE_CUDA_H
 #define HD_KERNELS_CUDA_BASE_CUDA_H
@@ -36,15 +36,16 @@ extern "C" {
 #define HD_DEV __device__ __forceinline__
 #define HD_WARP 32
 
-/* -- host side, device.cu ------------------------------------------------------------------------------------------------- */
-struct hd_cuda_step { /* the device's copy of what changes from step to step; plugins read it as struct hd_step */
+/* -- host side, device.cu ------------------------------------------------------------------------------------------ */
+/* The device's copy of the values that change from step to step.  Plugins read it as struct hd_step. */
+struct hd_cuda_step {
 	size_t size;
 	uint64_t seed;
 	int64_t step;
 	double lr, loss_scale;
 	int32_t train;
 	uint32_t zero;
-	int64_t position; /* the engine's alone */
+	int64_t position; /* for the engine alone */
 };
 static_assert(offsetof(struct hd_cuda_step, position) == sizeof(struct hd_step) &&
 		      offsetof(struct hd_cuda_step, lr) == offsetof(struct hd_step, lr) &&
@@ -52,33 +53,35 @@ static_assert(offsetof(struct hd_cuda_step, position) == sizeof(struct hd_step) 
 	      "the step's numbers begin as heddle/kernel.h has them");
 const struct hd_kernel *hd_cuda_kernel(const char *name);
 void *hd_cuda_queue(void); /* the stream of all kernels */
-int hd_cuda_gpu(void);     /* this rank's */
-int hd_cuda_shared(void);  /* ranks on the GPU that most ranks of this host have */
+int hd_cuda_gpu(void);     /* the GPU of this rank */
+int hd_cuda_shared(void);  /* the most ranks of this host that share one GPU */
 static inline const struct hd_cuda_step *hd_cuda_step_of(const struct hd_run *r)
 {
 	return (const struct hd_cuda_step *)r->step_constants;
 }
-/* Device memory for what lies between the launches of one kernel's run; all kernels share it, since launches follow each
- * other.  Asked for by prepare, there at run (at least 256-byte aligned). */
+/* Scratch memory on the device, for data passed between the launches of one kernel's run.  All kernels share it,
+ * since launches run one after another.  `prepare` requests it, and `run` gets it (at least 256-byte aligned). */
 void hd_cuda_scratch_need(size_t bytes);
 void *hd_cuda_scratch(void);
-/* A constant of the kernel in device memory, made by prepare.  NULL: none left, text in err. */
+/* Copies a constant of the kernel to device memory, for `prepare`.  Returns NULL with text in err if no memory is
+ * left. */
 void *hd_cuda_constant(const void *data, size_t bytes, struct hd_err *err);
 void hd_cuda_constant_free(void *p);
 void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes);
 void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes);
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes);
 void hd_cuda_launched(const char *kernel);
-void hd_cuda_keep(cudaError_t e, const char *where); /* the first error of a step; cudaSuccess: none */
-/* Checks as on every device, bf16 operands counting as the device's float. */
+void hd_cuda_keep(cudaError_t e, const char *where); /* keeps the first error of a step; ignores cudaSuccess */
+/* Checks as on every device; bf16 operands also count as the device's float. */
 int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err,
 		  int (*prepare)(const struct hd_check *c, struct hd_prep *p));
-/* Operands named by letters, inputs then outputs ("t" f32 or bf16 but all the same, "u" likewise for a second kind,
- * "f" f32, "*" any; the last letter repeats).  t and u: what they are, or 0. */
+/* Checks the dtypes of operands, inputs then outputs, one letter each.  "t": f32 or bf16, the same for all; "u":
+ * likewise, for a second set; "f": f32; "*": any.  The last letter repeats.  Sets *t and *u to the dtypes found, or
+ * 0. */
 int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char *ins, const char *outs, uint32_t *t,
 		  uint32_t *u, struct hd_err *err);
 
-/* More than 48 KB of dynamic shared memory must be asked for. */
+/* Allows a kernel more than 48 KB of dynamic shared memory. */
 #ifdef HD_SIM
 static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
 {
@@ -92,7 +95,7 @@ static inline int hd_cuda_allow_shared(const char *what, const void *kernel, siz
 	struct cudaFuncAttributes has;
 	cudaError_t e = cudaFuncGetAttributes(&has, kernel);
 
-	if (e == cudaSuccess && has.maxDynamicSharedSizeBytes < (int)bytes) /* another shape may need more */
+	if (e == cudaSuccess && has.maxDynamicSharedSizeBytes < (int)bytes) /* an earlier shape may have needed more */
 		e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 	return e == cudaSuccess ? HD_OK
 				: hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: %s", what, bytes,
@@ -115,7 +118,7 @@ static HD_DEV __host__ int64_t hd_least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* -- numbers -------------------------------------------------------------------------------------------------------------- */
+/* -- numbers ------------------------------------------------------------------------------------------------------- */
 struct bf16 {
 	uint16_t bits;
 };
@@ -163,7 +166,7 @@ HD_DEV void from_float(double *y, float x)
 {
 	*y = x;
 }
-HD_DEV void from_float(bf16 *y, float x) /* to nearest even; NaN stays NaN */
+HD_DEV void from_float(bf16 *y, float x) /* rounds to nearest even; NaN stays NaN */
 {
 #ifdef HD_SIM
 	uint32_t u = hd_float_bits(x);
@@ -173,7 +176,7 @@ HD_DEV void from_float(bf16 *y, float x) /* to nearest even; NaN stays NaN */
 	asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y->bits) : "f"(x));
 #endif
 }
-/* Two of them in a register, the first in the low half. */
+/* Packs two bf16 into a register, the first in the low half. */
 HD_DEV uint32_t hd_bf16_pair(float low, float high)
 {
 #ifdef HD_SIM
@@ -190,7 +193,7 @@ HD_DEV uint32_t hd_bf16_pair(float low, float high)
 #endif
 }
 
-/* 2^x; what is below 2^-126 is 0. */
+/* Returns 2^x, or 0 if that is below 2^-126. */
 HD_DEV float hd_exp2(float x)
 {
 #ifdef HD_SIM
@@ -205,7 +208,7 @@ HD_DEV float hd_exp2(float x)
 #endif
 }
 
-/* 1 / sqrt(x), off by two units in the last place at most. */
+/* Returns 1 / sqrt(x) with an error of at most two units in the last place. */
 HD_DEV float hd_rsqrt(float x)
 {
 #ifdef HD_SIM
@@ -215,7 +218,7 @@ HD_DEV float hd_rsqrt(float x)
 #endif
 }
 
-/* 1 / x, all but the last bit */
+/* Returns 1 / x, exact except for the last bit. */
 HD_DEV float hd_reciprocal(float x)
 {
 #ifdef HD_SIM
@@ -234,12 +237,12 @@ template <class T, int N> struct alignas(sizeof(T) * N) pack {
 
 #ifdef HD_SIM
 #define HD_VECTOR(p, bytes) \
-	hd_sim_aligned(p, bytes, "a vector") /* not every compiler shows it what a copy of a struct needs */
+	hd_sim_aligned(p, bytes, "a vector") /* not every compiler reports the alignment that a struct copy needs */
 #else
 #define HD_VECTOR(p, bytes) ((void)0)
 #endif
 
-/* N numbers as they lie in memory, at most 16 bytes. */
+/* A vector of N numbers as in memory, at most 16 bytes. */
 template <int N, class T> struct vec {
 	pack<T, N> p;
 
@@ -254,7 +257,7 @@ template <int N, class T> struct vec {
 	}
 };
 #ifndef HD_SIM
-/* In whole registers: nvcc would give each half of one a register of its own. */
+/* bf16 vectors are stored as 32-bit words: nvcc would give each 16-bit half a register of its own. */
 template <int N> struct alignas(2 * N) words {
 	uint32_t w[N / 2];
 
@@ -276,7 +279,8 @@ template <> struct vec<8, bf16> : words<8> {
 };
 #endif
 
-/* Vectors that are fetched together wait together, and take few registers until they are numbers. */
+/* Loads a vector without converting it.  Loads issued together share one latency, and raw vectors take few registers
+ * until they become floats. */
 template <int N, class T> HD_DEV vec<N, T> fetch(const T *x)
 {
 	HD_VECTOR(x, N * sizeof(T));
@@ -288,7 +292,7 @@ template <int N, class T> HD_DEV void floats(float *y, const vec<N, T> &v)
 		y[k] = v.at(k);
 }
 
-/* By 16 bytes at most: what is aligned to them need not be to more. */
+/* Loads at most 16 bytes at a time: data aligned to 16 bytes need not be aligned to more. */
 template <int N, class T> HD_DEV void load(float *y, const T *x)
 {
 	const int P = N * sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
@@ -315,7 +319,7 @@ template <int N, class T> HD_DEV void store(T *y, const float *x)
 	}
 }
 
-/* -- sums over a warp or a block, in a fixed order; every thread gets the result ---------------------------------------------- */
+/* -- sums over a warp or a block, in a fixed order; every thread gets the result ----------------------------------- */
 template <class T> HD_DEV T warp_sum(T x)
 {
 	for (int o = HD_WARP / 2; o; o /= 2)
@@ -333,7 +337,7 @@ template <int THREADS, class T> HD_DEV T block_sum(T x, T *scratch) /* scratch: 
 	x = warp_sum(x);
 	if (THREADS == HD_WARP)
 		return x;
-	__syncthreads(); /* the last one may still be read */
+	__syncthreads(); /* results of an earlier call may still be read */
 	if (threadIdx.x % HD_WARP == 0)
 		scratch[threadIdx.x / HD_WARP] = x;
 	__syncthreads();
@@ -357,7 +361,7 @@ template <int THREADS> HD_DEV float block_max(float x, float *scratch)
 	return x;
 }
 
-/* -- elementwise: f.at<N>(i) does elements i ... i + N - 1 ---------------------------------------------------------------- */
+/* -- elementwise: f.at<N>(i) does elements i ... i + N - 1 --------------------------------------------------------- */
 template <int N, class F> HD_DEV void hd_elements(int64_t n, const F &f)
 {
 	int64_t step = (int64_t)gridDim.x * blockDim.x, t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -371,7 +375,8 @@ template <int N, class F> __global__ void __launch_bounds__(256) each_element(in
 {
 	hd_elements<N>(n, f);
 }
-/* Of rows that are counted, `each` elements a row: as many as the numbers add up to, read here since only the device has them. */
+/* Applies f to the rows in use, of `each` elements.  Their number is the sum of `many` counts, added here since only
+ * the device has them. */
 template <int N, class F>
 __global__ void __launch_bounds__(256) each_used(const int32_t *counts, int64_t many, int64_t each, F f)
 {
@@ -382,7 +387,8 @@ __global__ void __launch_bounds__(256) each_used(const int32_t *counts, int64_t 
 		rows += counts[i];
 	hd_elements<N>(block_sum<256>(rows, scratch) * each, f);
 }
-/* wide: all operands are aligned.  N: elements of a 16-byte vector of the narrowest operand at most. */
+/* Applies f to n elements.  wide: all operands are aligned.  N: at most as many elements as 16 bytes of the
+ * narrowest operand hold. */
 template <int N, class F> static void hd_each(const struct hd_run *r, int64_t n, int wide, F f)
 {
 	if (n <= 0)
@@ -392,7 +398,7 @@ template <int N, class F> static void hd_each(const struct hd_run *r, int64_t n,
 	else
 		HD_LAUNCH((each_element<1, F>), hd_blocks(n, 256), 256, 0, r, n, f);
 }
-/* The same for kernels with HD_K_ROWS: of the n elements those of the rows in use. */
+/* The same for kernels with HD_K_ROWS: applies f to those of the n elements that lie in rows in use. */
 template <int N, class F> static void hd_each_used(const struct hd_run *r, int64_t n, int wide, F f)
 {
 	int64_t each = r->rows_most ? n / r->rows_most : 0;
@@ -414,7 +420,7 @@ template <int N, class F> static void hd_each_used(const struct hd_run *r, int64
 	{ \
 		return hd_cuda_check(kernel, d, p, err, function##_check); \
 	}
-/* The same, and the dtypes of t and u operands in p->n[14] and p->n[15]. */
+/* The same; also stores the dtypes of the t and u operands in p->n[14] and p->n[15]. */
 #define HD_CUDA_PREPARE_TYPES(function, kernel, ins, outs, expr) \
 	static int function##_check(const struct hd_check *c, struct hd_prep *p) \
 	{ \

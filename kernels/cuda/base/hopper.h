@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/base/hopper.h - what compute capability 9.0a has beside mma.h: barriers in shared memory that count arrivals and
- * bytes (mbarrier), the copy engine that fetches tiles of a tensor and arrives there, or writes them (cp.async.bulk.tensor), and
- * products of four warps whose operands stay in shared memory (wgmma).  After the PTX ISA, "mbarrier", "Tensors" and "Asynchronous warpgroup level
- * matrix instructions".
+ * kernels/cuda/base/hopper.h - features of compute capability 9.0a in addition to mma.h.
  *
- * A tile in shared memory has rows of 64 bf16, 128 bytes: wider ones are several such, one behind the other.  It begins at a multiple
- * of 1024 bytes; piece p (16 bytes) of row r lies at p ^ (r % 8), as the copy engine puts it and a product reads it.
+ * Barriers in shared memory count arrivals and bytes (mbarrier).  The copy engine fetches tiles of a tensor and then
+ * arrives at such a barrier, or writes tiles (cp.async.bulk.tensor).  Products of four warps read operands from shared
+ * memory (wgmma).  Source: the PTX ISA, "mbarrier", "Tensors" and "Asynchronous warpgroup level matrix instructions".
+ *
+ * A tile in shared memory has rows of 64 bf16, 128 bytes; a wider tile is several of these, one after another.  A
+ * tile begins at a multiple of 1024 bytes.  The 16-byte piece p of row r is at p ^ (r % 8), as the copy engine
+ * stores it and a product reads it.
  */
 #ifndef HD_KERNELS_CUDA_BASE_HOPPER_H
 #define HD_KERNELS_CUDA_BASE_HOPPER_H
@@ -25,18 +27,19 @@ typedef CUtensorMap hd_tensor_map;
 #endif
 #endif
 
-/* Whether kernels for Hopper are taken: the module has code of sm_90a, this is a GPU that runs it, and HEDDLE_WGMMA=0, which is for
- * comparisons, is not set. */
+/* Returns 1 if kernels for Hopper are used: the module has code for sm_90a, the GPU can run it, and HEDDLE_WGMMA=0
+ * is not set.  That variable is for comparisons. */
 int hd_cuda_by_wgmma(void);
 int hd_cuda_multiprocessors(void);
-/* A tensor of bf16 with four dims, the innermost contiguous, whose tiles have 64 of the innermost and `rows` of dim 2; what lies
- * outside of it is zero.  Strides in elements, from dim 1 on.  Host. */
+/* Describes a four-dim bf16 tensor to the copy engine.  The innermost dim is contiguous.  Tiles have 64 elements of
+ * the innermost dim and `rows` of dim 2; elements outside the tensor read as zero.  Strides are in elements, from
+ * dim 1 on.  Runs on the host. */
 int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, const int64_t *strides, int rows,
 		       struct hd_err *err);
 
 #ifdef HD_HOPPER
-/* A descriptor of a tile for wgmma.  step: bytes from 8 rows to the next 8; chunk: from 64 columns to the next 64, where the rows are
- * those of the depth (else the depth goes on by addresses). */
+/* Returns wgmma's descriptor of a tile.  step: bytes from 8 rows to the next 8.  chunk: bytes from 64 columns to the
+ * next 64, used if the rows lie along the depth (otherwise the address advances along the depth). */
 HD_DEV uint64_t hd_tile(const void *tile, int step, int chunk)
 {
 #ifdef HD_SIM
@@ -48,13 +51,13 @@ HD_DEV uint64_t hd_tile(const void *tile, int step, int chunk)
 	return (at & 0x3ffff) >> 4 | (uint64_t)(chunk >> 4) << 16 | (uint64_t)(step >> 4) << 32 | 1ull << 62;
 }
 
-/* The same tile so many bytes on: only the low word differs, and one addition makes it. */
+/* Returns the descriptor of the tile `bytes` further on.  Only the low word differs, so one addition suffices. */
 HD_DEV uint64_t hd_tile_on(uint64_t tile, int bytes)
 {
 	return tile >> 32 << 32 | ((uint32_t)tile + (uint32_t)(bytes >> 4));
 }
 
-/* The first place in the block's shared memory where a tile may begin. */
+/* Returns the first address in the block's shared memory where a tile may begin. */
 HD_DEV unsigned char *hd_first_tile(unsigned char *shared)
 {
 #ifdef HD_SIM
@@ -167,7 +170,8 @@ HD_DEV void barrier_make(uint64_t *b, int arrivals)
 {
 	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(hd_shared(b)), "r"(arrivals) : "memory");
 }
-/* By the thread that made them, before the block's barrier: then all threads and the copy engine see them. */
+/* Makes the new barriers visible to all threads and to the copy engine.  The thread that initialized them calls this
+ * before the block's __syncthreads. */
 HD_DEV void barriers_made(void)
 {
 	asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
@@ -176,13 +180,13 @@ HD_DEV void barrier_arrive(uint64_t *b)
 {
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(hd_shared(b)) : "memory");
 }
-/* Arrives, and the phase does not end before so many bytes have come. */
+/* Arrives; the phase then also waits for this number of bytes. */
 HD_DEV void barrier_expect(uint64_t *b, int bytes)
 {
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(hd_shared(b)), "r"(bytes)
 		     : "memory");
 }
-/* Until the phase of this parity has ended; 1 of a new barrier: at once. */
+/* Waits until the phase of this parity has ended.  On a new barrier, parity 1 returns at once. */
 HD_DEV void barrier_wait(uint64_t *b, int parity)
 {
 	asm volatile("{\n\t.reg .pred done;\n"
@@ -199,7 +203,7 @@ HD_DEV void fetch_tile(void *to, const hd_tensor_map *m, int c0, int c1, int c2,
 		"l"(m), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(hd_shared(b))
 		: "memory");
 }
-/* A tile to where it belongs in the tensor; what lies outside of that is not written. */
+/* Writes a tile to its place in the tensor; elements outside the tensor are not written. */
 HD_DEV void put_tile(const hd_tensor_map *m, int c0, int c1, int c2, int c3, const void *from)
 {
 	asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
@@ -211,17 +215,18 @@ HD_DEV void puts_commit(void)
 {
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-/* Until all but LEFT of this thread's groups have read what they write. */
+/* Waits until all but LEFT of this thread's groups of writes have read their source. */
 template <int LEFT> HD_DEV void puts_wait(void)
 {
 	asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
 }
-/* This thread's stores to shared memory come before what the copy engine reads. */
+/* Orders this thread's stores to shared memory before reads by the copy engine. */
 HD_DEV void stores_fence(void)
 {
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-/* Four 8x8 matrices in registers as of matrices() go to rows that the lanes 0-7, 8-15, ... point to. */
+/* Stores four 8x8 matrices, in registers as matrices() loads them, to rows whose addresses lanes 0-7, 8-15, ...
+ * give. */
 HD_DEV void put_matrices(unsigned char *row, const uint32_t *x)
 {
 	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(hd_shared(row)), "r"(x[0]),
@@ -240,15 +245,16 @@ template <int LEFT> HD_DEV void group_wait(void)
 {
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
-/* Sums of products under way must not be moved by the compiler: before the first of them, and behind the wait. */
+/* Keeps the compiler from moving the sums of running products.  It is needed before the first of them and after the
+ * wait. */
 template <int N> HD_DEV void hold(float (*c)[4])
 {
 #pragma unroll
 	for (int i = 0; i < N / 8; i++)
 		asm volatile("" : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])::"memory");
 }
-/* Likewise operands in registers, N of the depth, behind the wait: the compiler takes a product for done with them where it begins, and
- * would put what is computed beside it in their places. */
+/* The same for operands in registers (N of the depth), after the wait.  The compiler assumes that a product has read
+ * its operands once it is issued.  It would reuse their registers for values computed in the meantime. */
 template <int N> HD_DEV void hold_operands(uint32_t (*a)[4])
 {
 #pragma unroll
@@ -268,7 +274,8 @@ template <int N> HD_DEV void hold_operands(uint32_t (*a)[4])
 	HD_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89," \
 	       "%90,%91,%92,%93,%94,%95"
 
-/* c (64 x N, sums as of mma) = (add ? c : 0) + a b: rows of both tiles lie along the depth, of which this is 16. */
+/* c (64 x N, sums as of mma) = (add ? c : 0) + a b.  The rows of both tiles lie along the depth; one call takes 16
+ * of it. */
 template <int N> HD_DEV void group_mma(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
 	static_assert(N == 64 || N == 128 || N == 192, "columns");
@@ -291,7 +298,7 @@ template <int N> HD_DEV void group_mma(float (*c)[4], uint64_t a, uint64_t b, in
 			     : HD_F32(0), HD_F32(8)
 			     : "l"(a), "l"(b), "r"(add));
 }
-/* The same of a b whose rows lie along the columns: 16 rows of the tile. */
+/* The same for a transposed b, whose rows lie along the columns of c; one call takes 16 rows of the tile. */
 template <int N> HD_DEV void group_mma_turned(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
 	static_assert(N == 128 || N == 192, "columns");
@@ -308,7 +315,8 @@ template <int N> HD_DEV void group_mma_turned(float (*c)[4], uint64_t a, uint64_
 			     : HD_F32(0), HD_F32(8)
 			     : "l"(a), "l"(b), "r"(add));
 }
-/* The same of a in registers, fragments as of mma; TURNED: of a b whose rows lie along the columns, 16 rows of the tile. */
+/* The same with a in registers, as fragments of mma.  With TURNED, b's rows lie along the columns, and a call takes
+ * 16 rows of the tile. */
 template <int N, int TURNED> HD_DEV void hd_group_mma_of(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	static_assert(N == 64 || N == 128, "columns");
@@ -333,7 +341,7 @@ template <int N> HD_DEV void group_mma_t(float (*c)[4], const uint32_t *a, uint6
 {
 	hd_group_mma_of<N, 1>(c, a, b, add);
 }
-/* Of four warps, all at once: registers a thread. */
+/* Set the number of registers per thread.  All four warps of a group must call them. */
 template <int N> HD_DEV void fewer_registers(void)
 {
 	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/base/mma.h - tensor-core products of bf16 fragments, how they come out of shared memory, and how that is filled.
+ * kernels/cuda/base/mma.h - tensor-core products of bf16 fragments, and moving fragments from global to shared
+ * memory to registers.
  *
- * A tile in shared memory has rows of D elements (D a multiple of 64) in pieces of 16 bytes; piece p of row r lies at
- * p ^ (r % 8), so that neither the rows of a fragment nor a copy meet in one bank.
+ * A tile in shared memory has rows of D elements (D a multiple of 64) in pieces of 16 bytes.  Piece p of row r is at
+ * p ^ (r % 8), so that neither the rows of a fragment nor a copy cause bank conflicts.
  *
- * Fragments of mma.m16n8k16, g = lane / 4, t = lane % 4, two elements a register:
- *	a0 (g, 2t) a1 (g + 8, 2t) a2 (g, 2t + 8) a3 (g + 8, 2t + 8)	b0 (2t, g) b1 (2t + 8, g)
- *	c0 c1 (g, 2t) (g, 2t + 1)	c2 c3 (g + 8, 2t) (g + 8, 2t + 1)
+ * Fragments of mma.m16n8k16, where g = lane / 4 and t = lane % 4, two elements per register:
+ * 	a0 (g, 2t) a1 (g + 8, 2t) a2 (g, 2t + 8) a3 (g + 8, 2t + 8)	b0 (2t, g) b1 (2t + 8, g)
+ * 	c0 c1 (g, 2t) (g, 2t + 1)	c2 c3 (g + 8, 2t) (g + 8, 2t + 1)
  */
 #ifndef HD_KERNELS_CUDA_BASE_MMA_H
 #define HD_KERNELS_CUDA_BASE_MMA_H
@@ -119,7 +120,7 @@ HD_DEV void mma(float *c, const uint32_t *a, const uint32_t *b)
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Four 8x8 matrices, whose rows the lanes 0-7, 8-15, ... point to; turned: transposed. */
+/* Loads four 8x8 matrices, whose row addresses lanes 0-7, 8-15, ... give; turned: transposed. */
 HD_DEV void matrices(uint32_t *out, const bf16 *row, int turned)
 {
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
@@ -136,7 +137,7 @@ HD_DEV void matrices(uint32_t *out, const bf16 *row, int turned)
 			     : "memory");
 }
 
-/* 16 bytes to shared memory; zeros where there is nothing (from is any valid address then). */
+/* Copies 16 bytes to shared memory, or zeros if the source does not exist (`from` may then be any valid address). */
 HD_DEV void copy_piece(bf16 *to, const bf16 *from, int there)
 {
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
@@ -144,7 +145,7 @@ HD_DEV void copy_piece(bf16 *to, const bf16 *from, int there)
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0)
 		     : "memory");
 }
-/* The same of one float. */
+/* The same for one float. */
 HD_DEV void copy_float(float *to, const float *from, int there)
 {
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
@@ -162,29 +163,29 @@ template <int LEFT> HD_DEV void copies_wait(void)
 }
 #endif
 
-/* Rows `row` ... row + 15 and columns col ... col + 15 as an A fragment. */
+/* Loads rows `row` ... row + 15 and columns col ... col + 15 as an A fragment. */
 template <int D> HD_DEV void fragment_a(uint32_t *a, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
 
 	matrices(a, tile_at<D>(tile, row + lane % 16, col + lane / 16 * 8), 0);
 }
-/* B fragments of the columns n = row ... row + 15 (b[0..1], b[2..3]) over k = col ... col + 15, where the tile's rows are
- * the columns of B. */
+/* Loads B fragments of columns n = row ... row + 15 (b[0..1], b[2..3]) and k = col ... col + 15.  The tile's rows
+ * are the columns of B. */
 template <int D> HD_DEV void fragment_b(uint32_t *b, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
 
 	matrices(b, tile_at<D>(tile, row + lane / 16 * 8 + lane % 8, col + lane / 8 % 2 * 8), 0);
 }
-/* The same of k = row ... row + 15 and n = col ... col + 15, where the tile's rows are the rows of B. */
+/* The same for k = row ... row + 15 and n = col ... col + 15, where the tile's rows are the rows of B. */
 template <int D> HD_DEV void fragment_bt(uint32_t *b, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
 
 	matrices(b, tile_at<D>(tile, row + lane % 16, col + lane / 16 * 8), 1);
 }
-/* Columns 16 kk ... 16 kk + 15 of sums (tiles of 8 columns) as an A fragment. */
+/* Converts columns 16 kk ... 16 kk + 15 of sums (tiles of 8 columns) to an A fragment. */
 HD_DEV void fragment_of_sums(uint32_t *a, float (*c)[4], int kk)
 {
 	a[0] = hd_bf16_pair(c[2 * kk][0], c[2 * kk][1]);
@@ -192,8 +193,8 @@ HD_DEV void fragment_of_sums(uint32_t *a, float (*c)[4], int kk)
 	a[2] = hd_bf16_pair(c[2 * kk + 1][0], c[2 * kk + 1][1]);
 	a[3] = hd_bf16_pair(c[2 * kk + 1][2], c[2 * kk + 1][3]);
 }
-/* ROWS rows of D elements, `stride` apart in global memory, of which `have` are there.  A thread has one piece of some rows,
- * a multiple of 8 apart, so that all addresses but the first are sums. */
+/* Copies ROWS rows of D elements, `stride` apart in global memory, of which `have` exist.  A thread copies one piece
+ * of several rows, a multiple of 8 apart, so that all addresses but the first are sums. */
 template <int D, int ROWS, int THREADS>
 HD_DEV void fill_tile(bf16 *tile, const bf16 *from, int64_t stride, int64_t have)
 {

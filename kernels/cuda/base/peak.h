@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/base/peak.h - FLOP/s of a GPU by its maker's data sheet: dense, at the boost clock, bf16 on tensor cores and plain
- * fp32.  Boards of one chip differ by name, in clocks and power, more than by their multiprocessors.
+ * kernels/cuda/base/peak.h - a GPU's peak FLOP/s from its vendor's data sheet: dense, at the boost clock.
+ *
+ * The figures are for bf16 on tensor cores and for plain fp32.  Boards with the same chip differ by name: in clocks
+ * and power, more than in their number of multiprocessors.
  */
 #ifndef HD_KERNELS_CUDA_BASE_PEAK_H
 #define HD_KERNELS_CUDA_BASE_PEAK_H
@@ -12,7 +14,8 @@ struct hd_cuda_peak {
 	double bf16, fp32;
 };
 
-/* The first that begins the GPU's name; a part of a GPU (MIG) has its share by multiprocessors.  0: not known. */
+/* Returns the peak of the first entry whose name begins the GPU's name, or 0 if the GPU is unknown.  Part of a GPU
+ * (MIG) gets a share by multiprocessors. */
 static inline double hd_cuda_peak_of(const char *name, int sms, int bf16)
 {
 	static const struct hd_cuda_peak known[] = {
