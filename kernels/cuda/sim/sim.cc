@@ -9,11 +9,12 @@
 #include <ucontext.h>
 #endif
 
-/* Of a fiber; 13 cache lines more than a power of two, so that the tops of stacks are not all in one set of the cache. */
+/* Bytes of a fiber's stack.  The 13 cache lines beyond a power of two keep the tops of stacks from all being in one
+ * set of the cache. */
 #define STACK (((size_t)256 << 10) + 13 * 64)
 
-/* swapcontext asks the kernel for the signal mask each time: where it matters there is a switch of our own, which saves
- * what a called function must keep. */
+/* swapcontext makes a system call for the signal mask each time.  On x86-64 a switch of our own saves only the
+ * registers that a called function must preserve. */
 #ifdef __x86_64__
 typedef void *context;
 
@@ -37,7 +38,7 @@ static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
 {
 	void **top = (void **)(void *)(stack + bytes - 64);
 
-	top[0] = (void *)fn; /* six registers below it; the stack is as after a call */
+	top[0] = (void *)fn; /* six saved registers lie below; the stack is as after a call */
 	top[1] = NULL;
 	*c = top - 6;
 }
@@ -61,11 +62,11 @@ static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
 struct fiber {
 	context at;
 	dim3 thread;
-	int done, warp, wants; /* wants: 0 runs, 1 the block's barrier, 2 its warp's, 3 a phase */
+	int done, warp, wants; /* wants: 0: runs; waits for 1: the block's barrier, 2: its warp's, 3: a phase */
 	uint64_t *phase_of;
 	int parity;
 	uint64_t generation;
-	uint32_t barriers, syncs; /* passed */
+	uint32_t barriers, syncs; /* passed so far */
 };
 struct warp {
 	void *all[32];
@@ -114,10 +115,10 @@ void sim_seed(uint64_t seed)
 	draw();
 }
 
-/* -- rounds ----------------------------------------------------------------------------------------------------------------- */
-/* One turn for each fiber of a warp or of all, from anywhere, in either direction. */
+/* -- rounds -------------------------------------------------------------------------------------------------------- */
+/* A round: one turn for each fiber of a warp or of the block, from a random start, in either direction. */
 static struct {
-	int first, n, at, step, left; /* at: of the next turn, from first on */
+	int first, n, at, step, left; /* at: index of the next turn, relative to first */
 	int ran;
 } turns;
 
@@ -138,7 +139,7 @@ static void begin_round(int first, int n)
 	turns.ran = 0;
 }
 
-/* The fiber whose turn it is, made the one that runs; NULL: the round is over. */
+/* Makes the next ready fiber the running one, and returns it; returns NULL when the round is over. */
 static struct fiber *next_turn(void)
 {
 	while (turns.left) {
@@ -162,7 +163,7 @@ static struct fiber *next_turn(void)
 	return NULL;
 }
 
-/* -> how many ran */
+/* Runs a round and returns how many fibers ran. */
 static int round_of(int first, int n)
 {
 	struct fiber *f;
@@ -176,19 +177,19 @@ static int round_of(int first, int n)
 	return turns.ran;
 }
 
-/* From this fiber to the next of the round itself, or to what began the round. */
+/* Switches from this fiber to the next one of the round, or to the scheduler that began the round. */
 static void leave(struct fiber *f)
 {
 	struct fiber *next;
 
-	sim_who.inside = 0; /* what ends a phase is done by no thread */
+	sim_who.inside = 0; /* what happens at the end of a phase is no thread's access */
 	next = next_turn();
 	sim_who.inside = next != NULL;
 	change(&f->at, next ? &next->at : &scheduler);
 }
 
-/* -- what a fiber does ------------------------------------------------------------------------------------------------------ */
-static void pass(int why) /* to others; on return this fiber runs again */
+/* -- what a fiber does --------------------------------------------------------------------------------------------- */
+static void pass(int why) /* lets other fibers run; on return this fiber runs again */
 {
 	struct fiber *f = &fibers[now];
 
@@ -211,7 +212,7 @@ void __syncthreads(void)
 	sim_who.barriers = ++fibers[now].barriers;
 }
 
-static void meet(struct warp *w) /* if all its lanes are there */
+static void meet(struct warp *w) /* completes the exchange if all lanes of the warp have arrived */
 {
 	if (!w->arrived || w->arrived < w->live)
 		return;
@@ -266,7 +267,7 @@ static void run_one(void)
 	if (live && arrived == live)
 		arrived = 0, generation++;
 	meet(&warps[f->warp]);
-	leave(f); /* for good */
+	leave(f); /* does not return */
 }
 
 static void start(int i, const dim3 &t)
@@ -286,7 +287,8 @@ static int round_of_warp(int w)
 	return round_of(w * 32, count - w * 32 < 32 ? count - w * 32 : 32);
 }
 
-/* In some blocks all warps go on together, in others one of them as far as it can. */
+/* Advances all warps by one round, or (not together) one warp as far as it can go.  Returns how many turns ran, 0 if
+ * none could. */
 static int advance(int together)
 {
 	int n = (count + 31) / 32, from = (int)(draw() % (uint64_t)n);
@@ -363,7 +365,7 @@ static void check_limits(const struct hd_sim_work *w)
 			 sim_allowed(w->kernel));
 }
 
-/* The blocks' numbers in any order. */
+/* Returns the blocks' numbers in random order, malloc'ed. */
 static uint32_t *shuffled(uint64_t n)
 {
 	uint32_t *at = (uint32_t *)malloc(n * sizeof(*at));

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/sim/sim.h - the few things of CUDA that the kernels use, on the host: so that their logic is compiled by any
- * C++ compiler and tested on any machine, and whole models run on the cuda device where there is none.
+ * kernels/cuda/sim/sim.h - the few parts of CUDA that the kernels use, on the host.
  *
- * Blocks run one after the other in an order drawn from a seed, the threads of a block as fibers (sim.cc).  A fiber runs
- * until it must wait for others: __syncthreads, __syncwarp, or an exchange between the lanes of a warp.  The order of the
- * threads changes from round to round, and in every other block a warp runs ahead of the rest as far as it can.  Tests of kernels
- * run each launch in several orders, which must give the same bits (sim_orders.cc).
+ * So any C++ compiler can compile the kernels' logic, any machine can test it, and whole models run on the cuda
+ * device without a GPU.
  *
- * The compiler calls sim_watch.cc at every load and store (the calls that its thread sanitizer would get), which knows what
- * lies where: bounds, two threads that no barrier orders, two launches that no event orders, a copy that has not arrived.
- * The runtime (sim_runtime.cc) has streams, events and captures by CUDA's rules, and does the work at once.
+ * Blocks run one after another in an order drawn from a seed, and the threads of a block run as fibers (sim.cc).  A
+ * fiber runs until it must wait for others: at __syncthreads, __syncwarp, or an exchange between the lanes of a
+ * warp.  The order of the threads changes from round to round.  In about half of the blocks one warp runs ahead of
+ * the others as far as it can.  Tests of kernels run each launch in several orders, which must give the same bits
+ * (sim_orders.cc).
  *
- * What is wrong ends the process with one message: kernel, block, thread, address.  What differs from a GPU: no timing, no
- * reordering of a thread's own accesses, fp32 as the host rounds it (no fused multiply-add is assumed).
+ * At every load and store the compiler calls sim_watch.cc, through the calls meant for its thread sanitizer.  It
+ * detects accesses out of bounds, by two threads that no barrier orders, by two launches that no event orders, and
+ * to a copy that has not arrived.  The runtime (sim_runtime.cc) has streams, events and captures by CUDA's rules,
+ * and does the work at once.
+ *
+ * An error ends the process with one message: kernel, block, thread, address.  The simulation differs from a GPU in
+ * three ways: it has no timing, does not reorder a thread's own accesses, and rounds fp32 like the host (without
+ * assuming fused multiply-add).
  */
 #ifndef HD_KERNELS_CUDA_SIM_SIM_H
 #define HD_KERNELS_CUDA_SIM_SIM_H
@@ -31,7 +36,7 @@
 #define __launch_bounds__(...)
 #define __constant__ static
 #define __grid_constant__
-/* Work of the simulation itself, which says what it touches where that matters. */
+/* Code of the simulation itself, which is not instrumented; where it matters, it reports its own accesses. */
 #define HD_SIM_UNSEEN __attribute__((no_sanitize("thread", "alignment")))
 
 #pragma GCC visibility push(default) /* kernels of plugins call these too */
@@ -47,7 +52,7 @@ struct alignas(16) uint4 {
 
 struct hd_sim_here {
 	dim3 thread, block, threads, blocks;
-}; /* of the fiber that runs */
+}; /* of the running fiber */
 extern struct hd_sim_here hd_sim_here;
 #define threadIdx hd_sim_here.thread
 #define blockIdx hd_sim_here.block
@@ -59,21 +64,23 @@ typedef struct hd_sim_stream *cudaStream_t;
 typedef struct hd_sim_event *cudaEvent_t;
 typedef struct hd_sim_graph *cudaGraph_t, *cudaGraphExec_t;
 
-/* -- for the code of kernels ---------------------------------------------------------------------------------------------- */
+/* -- for the code of kernels --------------------------------------------------------------------------------------- */
 void *hd_sim_shared(void); /* the block's dynamic shared memory */
-/* A variable in shared memory, by the address of its name. */
+/* Returns a variable in shared memory, identified by the address of its name. */
 void *hd_sim_static(const void *name, size_t bytes, size_t align);
-/* An access that no load or store of the kernel's own shows. */
+/* Reports an access that the kernel's own loads and stores do not show. */
 enum { HD_SIM_READ, HD_SIM_WRITE, HD_SIM_ATOMIC };
 void hd_sim_touch(const void *p, size_t bytes, int how);
 void hd_sim_aligned(const void *p, size_t bytes, const char *what);
-/* 4, 8 or 16 bytes to shared memory that are there once this thread has waited for their group (zeros where from is NULL). */
+/* Copies 4, 8 or 16 bytes to shared memory (zeros if `from` is NULL).  They arrive when this thread has waited for
+ * their group. */
 void hd_sim_copy(void *to, const void *from, int bytes);
 void hd_sim_copies_commit(void);
 void hd_sim_copies_wait(int left);
-/* All lanes of this warp meet; the last calls work(all) with what each has passed (NULL: no such lane). */
+/* Waits for all lanes of this warp.  The last one calls work(all) with what each lane has passed (NULL: no such
+ * lane). */
 void hd_sim_warp(void *mine, void (*work)(void **all));
-void hd_sim_warp_ordered(void); /* they meet, and what each has done comes before what the others do next */
+void hd_sim_warp_ordered(void); /* the same; what each lane has done precedes what the others do next */
 void __syncthreads(void);
 static inline void __syncwarp(unsigned mask = ~0u)
 {
@@ -147,12 +154,12 @@ static inline int __popc(unsigned x)
 	return __builtin_popcount(x);
 }
 
-/* -- compute capability 9.0a, base/hopper.h: sim_hopper.cc ------------------------------------------------------------------ */
-/* A tile is fetched as late as may be: when all other arrivals of its barrier's phase have come, and until then its memory is
- * poison that nobody may touch.  Sums of a product are poison until they were waited for. */
+/* -- compute capability 9.0a, base/hopper.h: sim_hopper.cc --------------------------------------------------------- */
+/* A tile is fetched as late as possible: when all other arrivals of its barrier's phase are in.  Until then its
+ * memory is poison that nobody may touch.  The sums of a product are poison until they have been waited for. */
 struct hd_sim_tensor_map {
 	const char *base;
-	int64_t n[4], stride[4]; /* bytes; [0] unused */
+	int64_t n[4], stride[4]; /* strides in bytes; stride[0] is unused */
 	int rows;
 };
 uint64_t hd_sim_shared_address(const void *p);
@@ -161,19 +168,19 @@ void hd_sim_arrive(uint64_t *b, int bytes);
 void hd_sim_await(uint64_t *b, int parity);
 void hd_sim_fetch(void *to, const hd_sim_tensor_map *m, const int *at, uint64_t *b);
 void hd_sim_proxy_fence(void);
-/* A tile to memory, read and written as late as may be: when this thread waits for its group. */
+/* Writes a tile to memory.  It is read and written as late as possible: when this thread waits for its group. */
 void hd_sim_put(const hd_sim_tensor_map *m, const int *at, const void *from);
 void hd_sim_puts_commit(void);
 void hd_sim_puts_wait(int left);
-/* Four 8x8 matrices, whose rows the lanes 0-7, 8-15, ... point to, out of registers. */
+/* Stores four 8x8 matrices from registers to rows whose addresses lanes 0-7, 8-15, ... give. */
 void hd_sim_put_matrices(void *row, const uint32_t *x);
 void hd_sim_group_fence(void);
 void hd_sim_group_commit(void);
 void hd_sim_group_wait(int left);
-/* One of the two a: a descriptor, or four registers.  turned: the rows of b's tile lie along the columns. */
+/* Takes a as a descriptor, or as four registers (fragment).  turned: the rows of b's tile lie along the columns. */
 void hd_sim_group_mma(float (*c)[4], int n, uint64_t a, const uint32_t *fragment, uint64_t b, int turned, int add);
 
-/* Of fibers one runs at a time. */
+/* Only one fiber runs at a time, so this is atomic. */
 HD_SIM_UNSEEN static inline int atomicAdd(int *p, int x)
 {
 	int was = *p;
@@ -183,10 +190,10 @@ HD_SIM_UNSEEN static inline int atomicAdd(int *p, int x)
 	return was;
 }
 
-/* -- launches ------------------------------------------------------------------------------------------------------------- */
-struct hd_sim_work { /* something on a stream, kept by a capture: fn(arg), arg malloc'ed */
+/* -- launches ------------------------------------------------------------------------------------------------------ */
+struct hd_sim_work { /* work on a stream, which a capture keeps: fn(arg), with arg malloc'ed */
 	const char *name;
-	const void *kernel; /* NULL: no kernel, fn says itself what it touches */
+	const void *kernel; /* NULL: not a kernel; fn itself reports its accesses */
 	dim3 blocks, threads;
 	size_t shared;
 	void (*fn)(void *arg);
@@ -201,11 +208,11 @@ template <class... P> struct hd_sim_call {
 };
 template <class... P> HD_SIM_UNSEEN static void hd_sim_calls(void *arg)
 {
-	hd_sim_call<P...> c = *(hd_sim_call<P...> *)arg; /* each thread has parameters of its own */
+	hd_sim_call<P...> c = *(hd_sim_call<P...> *)arg; /* each thread has its own parameters */
 
 	std::apply(c.kernel, c.args);
 }
-/* Arguments are evaluated at the launch, as a graph keeps them. */
+/* Arguments are evaluated at the launch, and a graph keeps their values. */
 template <class... P, class... A>
 static void hd_sim_run(const char *name, dim3 blocks, dim3 threads, size_t shared, cudaStream_t s, void (*kernel)(P...),
 		       A... args)
@@ -229,7 +236,7 @@ static void hd_sim_run(const char *name, dim3 blocks, dim3 threads, size_t share
 	name##_in_shared &name = \
 		*(name##_in_shared *)hd_sim_static(&name##_name, sizeof(name##_in_shared), alignof(name##_in_shared))
 
-/* -- the runtime: by CUDA's rules, and everything is done when a call returns ----------------------------------------------- */
+/* -- the runtime: by CUDA's rules, but all work is done when a call returns ---------------------------------------- */
 enum {
 	cudaSuccess = 0,
 	cudaErrorInvalidValue = 1,
@@ -249,7 +256,8 @@ cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
-/* Device memory can be reached from here on (kernels, copies), and no longer: a host that touches it ends with SIGSEGV. */
+/* Between these calls (in kernels and copies) device memory is accessible.  Otherwise a host access ends with
+ * SIGSEGV. */
 void hd_sim_open_memory(void);
 void hd_sim_close_memory(void);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t);
@@ -272,7 +280,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
-/* A millisecond, whatever it was, but for products that tests give a time (sim_lt.h), which add it to hd_sim_ms. */
+/* Elapsed time is one millisecond, except for products whose time tests set (sim_lt.h); these add it to hd_sim_ms. */
 extern double hd_sim_ms;
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t);
 

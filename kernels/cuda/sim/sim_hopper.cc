@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Barriers that count arrivals and bytes, the copy engine, and products of four warps: see sim.h and base/hopper.h.
  *
- * What a GPU would do at any time between two points is done at the last: a tile comes when the phase of its barrier can end, sums
- * and operands of a product are read and written when it was waited for.  Whoever is too early reads poison, or is told.
+ * Whatever a GPU may do at any time between two points happens at the last possible one.  A tile arrives when its
+ * barrier's phase can end.  A product reads its operands and writes its sums when it is waited for.  Code that is
+ * too early reads poison, or fails with a message.
  */
 #include "kernels/cuda/sim/sim_inside.h"
 #include <stdio.h>
@@ -10,9 +11,9 @@
 #define BARRIERS 64
 #define FETCHES 32
 #define PRODUCTS 128
-#define MOST_COLUMNS 256 /* of a product */
-#define PUTS 16          /* tiles to memory of a thread that it has not waited for */
-#define PUT_ROWS 64      /* of one */
+#define MOST_COLUMNS 256 /* columns of a product */
+#define PUTS 16          /* tiles that a thread is writing to memory and has not waited for */
+#define PUT_ROWS 64      /* rows of one such tile */
 
 struct fetch {
 	char *to;
@@ -22,14 +23,14 @@ struct fetch {
 
 static struct barrier {
 	uint64_t *at;
-	int arrivals, left, phase, nfetches; /* left: arrivals that are missing */
-	int64_t expected, under_way;         /* bytes */
+	int arrivals, left, phase, nfetches; /* left: arrivals that are still missing */
+	int64_t expected, under_way;         /* in bytes */
 	struct fetch fetches[FETCHES];
 	uint32_t clock[SIM_THREADS];
 } barriers[BARRIERS];
 static int nbarriers;
 
-/* -- barriers ------------------------------------------------------------------------------------------------------------- */
+/* -- barriers ------------------------------------------------------------------------------------------------------ */
 static struct barrier *barrier_of(uint64_t *b, const char *what)
 {
 	for (int i = 0; i < nbarriers; i++)
@@ -64,7 +65,8 @@ void hd_sim_arrive(uint64_t *b, int bytes)
 	sim_release(x->clock);
 }
 
-/* The engine's address of byte `at` of row `row` of a tile at `to`: pieces of 16 bytes change places by the address's own row. */
+/* Returns where the engine stores byte `at` of a tile at `to`: the row bits of the address itself permute its
+ * 16-byte pieces. */
 HD_SIM_UNSEEN static char *swizzled(char *to, int64_t at)
 {
 	size_t o = sim_offset(to) + (size_t)at;
@@ -125,7 +127,7 @@ void hd_sim_await(uint64_t *b, int parity)
 	sim_acquire(barrier_of(b, "a wait")->clock);
 }
 
-/* -- the copy engine -------------------------------------------------------------------------------------------------------- */
+/* -- the copy engine ----------------------------------------------------------------------------------------------- */
 void hd_sim_fetch(void *to, const hd_sim_tensor_map *m, const int *at, uint64_t *b)
 {
 	struct barrier *x = barrier_of(b, "a tile's arrival");
@@ -145,7 +147,7 @@ void hd_sim_fetch(void *to, const hd_sim_tensor_map *m, const int *at, uint64_t 
 	x->under_way += m->rows * 128;
 }
 
-/* Tiles on their way to memory: what they had when they were asked for must still be there when they are read. */
+/* Tiles on their way to memory.  Their content at the request must still be there when they are read. */
 struct sent {
 	hd_sim_tensor_map map;
 	int at[4], group;
@@ -250,14 +252,14 @@ uint64_t hd_sim_shared_address(const void *p)
 	return sim_offset(p);
 }
 
-/* -- products of four warps --------------------------------------------------------------------------------------------------- */
+/* -- products of four warps ---------------------------------------------------------------------------------------- */
 struct mma_call {
 	int n, add, has_a, turned, group;
 	uint64_t a, b;
 	uint32_t fragment[4];
 	float (*c)[4];
 };
-struct sums { /* of one c of a thread, while products make it */
+struct sums { /* one c of a thread while products add to it */
 	float (*c)[4], v[MOST_COLUMNS / 8][4];
 	int n;
 };
@@ -265,8 +267,8 @@ struct sums { /* of one c of a thread, while products make it */
 static struct thread {
 	struct mma_call p[PRODUCTS];
 	struct sums sums[4];
-	int np, nsums, groups, fence, done; /* done: of p, at this wait */
-	uint64_t made, seen;                /* products so far, and what they were */
+	int np, nsums, groups, fence, done; /* done: products of p that are complete at this wait */
+	uint64_t made, seen;                /* number of products so far, and a hash of them */
 } threads[SIM_THREADS];
 static int grouped; /* the block has such products */
 
@@ -368,7 +370,7 @@ static int64_t chunk_of(uint64_t desc)
 	return (int64_t)(desc >> 16 & 0x3fff) << 4;
 }
 
-/* Rows of a tile, from row `from`, all of their 16 elements of the depth. */
+/* Reports the reading of `rows` rows of a tile, from row `from` on: all of their 16 elements of the depth. */
 static void read_rows(uint64_t desc, int from, int rows, uint32_t thread)
 {
 	char *tile = sim_window + ((desc & 0x3fff) << 4);
@@ -377,7 +379,7 @@ static void read_rows(uint64_t desc, int from, int rows, uint32_t thread)
 		for (int piece = 0; piece < 2; piece++)
 			sim_engine_read(swizzled(tile, r / 8 * step_of(desc) + r % 8 * 128 + piece * 16), 16, thread);
 }
-/* 16 rows, which are the depth's, of n columns. */
+/* Reports the reading of 16 rows, which lie along the depth, of n columns. */
 static void read_columns(uint64_t desc, int n, uint32_t thread)
 {
 	char *tile = sim_window + ((desc & 0x3fff) << 4);
@@ -441,7 +443,7 @@ HD_SIM_UNSEEN static void multiply(struct thread *warp, int i)
 	}
 }
 
-/* Sums that no product makes any more are the thread's again. */
+/* Removes `done` products, and returns to the thread those sums to which no other product adds. */
 HD_SIM_UNSEEN static void give_back(struct thread *t, int done)
 {
 	memmove(t->p, t->p + done, (size_t)(t->np - done) * sizeof(*t->p));

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A launch once more in other orders: each has a seed and begins with the memory that the launch found.  Every word that it writes
- * must get the bits of the first order, and no order may write a word that the first does not.
+ * Repeats a launch in other orders.  Each order has a seed and begins with the memory that the launch found.
  *
- * Blocks follow nothing of each other (sim_watch.cc), so a part of them can run alone.  Where a launch is long, an order after the
- * first takes as many blocks as `most` switches of fibers allow, at least one, drawn by its seed.
+ * Every word that an order writes must get the same bits as in the first order.  No order may write a word that the
+ * first does not.
+ *
+ * Blocks of one launch are not ordered (sim_watch.cc), so some of them can run without the others.  If a launch is
+ * long, later orders run only as many blocks as `most` switches of fibers allow.  They run at least one, and the
+ * seed selects them.
  */
 #include "kernels/cuda/sim/sim_inside.h"
 #include <stdio.h>
 
 struct noted {
 	size_t word;
-	uint32_t was, is;        /* before the launch; after its first order */
-	uint8_t written, atomic; /* bytes, in the order that runs */
+	uint32_t was, is;        /* before the launch; after the first order */
+	uint8_t written, atomic; /* bytes that the present order has written */
 };
 static struct noted *noted;
 static size_t nnoted, room_noted;
@@ -56,7 +59,7 @@ static uint32_t mask_of(uint8_t bytes)
 	return mask;
 }
 
-/* whole: all blocks have run; else a counter that several of them add to has no number of its own. */
+/* whole: all blocks have run.  Otherwise a counter to which several blocks add has no definite value. */
 static void compare(int whole)
 {
 	for (size_t i = 0; i < nnoted; i++) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The runtime of the simulated device: memory, streams, events, captures.
  *
- * Work is done when it is enqueued, in the host's order, which is one of the orders that the streams allow.  That another
- * order would do as well is shown by clocks: each stream counts its work and knows up to where it follows every other (an
- * event carries what the recording stream knew to those that wait for it, a wait of the host to all that is enqueued
- * later), and sim_watch.cc asks here whether the last access to a word comes before this one.
+ * Work is done when it is enqueued, in the host's order, which is one of the orders that the streams allow.  Clocks
+ * show that other orders would give the same result.  Each stream counts its work, and knows which work of every
+ * other stream precedes it.  A stream that waits for an event learns what the recording stream knew.  When the host
+ * waits, all work enqueued later learns it.  sim_watch.cc asks here whether the last access to a word precedes the
+ * present one.
  *
- * While a stream is captured its work is kept instead, and what CUDA refuses then is refused (CUDA C++ Programming Guide,
- * "Prohibited and Unhandled Operations"): the call fails, and with it the capture.
+ * During a capture, a stream's work is kept instead.  The runtime refuses what CUDA refuses then (CUDA C++
+ * Programming Guide, "Prohibited and Unhandled Operations"): the call fails, and with it the capture.
  */
 #include "kernels/cuda/sim/sim_inside.h"
 #include <stdio.h>
@@ -27,14 +28,14 @@ struct hd_sim_graph {
 struct hd_sim_stream {
 	int number;
 	struct clock_of clock;
-	struct hd_sim_graph *kept; /* a capture is under way */
-	cudaError_t broken;        /* it has failed */
+	struct hd_sim_graph *kept; /* the work of the capture in progress, or NULL */
+	cudaError_t broken;        /* the error of a capture that has failed */
 };
 struct hd_sim_event {
 	struct clock_of clock;
 	struct hd_sim_graph *in;
 	double ms;
-}; /* in: recorded in a capture */
+}; /* in: the capture in which it was recorded */
 
 double hd_sim_ms;
 
@@ -51,7 +52,7 @@ static size_t nops, room_ops;
 static cudaStream_t current;
 static cudaError_t last_error;
 
-/* -- order ---------------------------------------------------------------------------------------------------------------- */
+/* -- order --------------------------------------------------------------------------------------------------------- */
 static void follow(struct clock_of *c, const struct clock_of *other)
 {
 	for (int i = 0; i < sim_streams; i++)
@@ -105,16 +106,16 @@ const char *sim_stream_of(uint32_t run)
 	return text;
 }
 
-/* -- memory --------------------------------------------------------------------------------------------------------------- */
+/* -- memory -------------------------------------------------------------------------------------------------------- */
 static struct sim_piece {
 	char *p, *pages;
 	size_t bytes, mapped;
-} pieces[4096]; /* 0: none */
+} pieces[4096]; /* number 0: no piece */
 static uint32_t piece_at[SIM_WINDOW / PAGE];
 static size_t used = SIM_SHARED_ROOM + PAGE;
 static int open_depth;
 
-static void protect(int how) /* all of it at once: what lies between the pieces sim_watch.cc knows */
+static void protect(int how) /* all pieces at once; sim_watch.cc checks the gaps between them */
 {
 	if (used > SIM_SHARED_ROOM + PAGE)
 		mprotect(sim_window + SIM_SHARED_ROOM, used - SIM_SHARED_ROOM, how);
@@ -164,7 +165,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 	pieces[i].p =
 		pieces[i].pages + mapped - rounded; /* so that many tensors begin at an odd multiple of 256 bytes */
 	pieces[i].bytes = bytes;
-	used += mapped + PAGE; /* addresses are not used again */
+	used += mapped + PAGE; /* addresses are never reused */
 	mark(&pieces[i], (uint32_t)i);
 	if (open_depth)
 		protect(PROT_READ | PROT_WRITE);
@@ -189,7 +190,7 @@ cudaError_t cudaFree(void *p)
 	return cudaErrorInvalidValue;
 }
 
-/* -- work ----------------------------------------------------------------------------------------------------------------- */
+/* -- work ---------------------------------------------------------------------------------------------------------- */
 static void carry_out(cudaStream_t s, const struct hd_sim_work *w)
 {
 	sim_begin_work(s);
@@ -204,7 +205,7 @@ static void carry_out(cudaStream_t s, const struct hd_sim_work *w)
 	sim_who.kernel = NULL;
 }
 
-/* HD_TEST_SIM_COUNTS=NAME: how often work of this name was enqueued is said at the end. */
+/* HD_TEST_SIM_COUNTS=NAME: at the end, prints how often work of this name was enqueued. */
 static long enqueued;
 
 __attribute__((destructor)) static void say_counts(void)
@@ -227,7 +228,7 @@ void hd_sim_enqueue(cudaStream_t s, const struct hd_sim_work *w)
 		free(w->arg);
 		return;
 	}
-	if (getenv("HD_TEST_CAPTURE_FAILS")) /* as where a launch is not possible within a capture */
+	if (getenv("HD_TEST_CAPTURE_FAILS")) /* as if a launch were impossible within a capture */
 		s->broken = last_error = cudaErrorStreamCaptureUnsupported;
 	s->kept->work = (struct hd_sim_work *)realloc(s->kept->work, (s->kept->n + 1) * sizeof(*w));
 	s->kept->work[s->kept->n++] = *w;
@@ -287,7 +288,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t s)
 	return n ? enqueue_transfer("cudaMemsetAsync", &t, s) : cudaSuccess;
 }
 
-/* -- streams and events --------------------------------------------------------------------------------------------------- */
+/* -- streams and events -------------------------------------------------------------------------------------------- */
 const char *cudaGetErrorString(cudaError_t e)
 {
 	switch (e) {
@@ -324,7 +325,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 		return cudaErrorMemoryAllocation;
 	*s = streams[i] = (cudaStream_t)calloc(1, sizeof(**s));
 	(*s)->number = i;
-	(*s)->clock.at[i] = host.at[i]; /* an earlier stream of this number was waited for */
+	(*s)->clock.at[i] = host.at[i]; /* an earlier stream of this number has been waited for */
 	sim_streams = i >= sim_streams ? i + 1 : sim_streams;
 	return cudaSuccess;
 }
@@ -385,7 +386,7 @@ static void record_event(void *arg)
 	(*(cudaEvent_t *)arg)->ms = hd_sim_ms;
 }
 
-/* In a capture an event that is recorded for others than the graph's own launches is work like a launch. */
+/* In a capture, an event recorded for use outside the graph is work, like a launch. */
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags)
 {
 	struct hd_sim_work w = { "an event", NULL, 1, 1, 0, record_event, NULL };
@@ -426,7 +427,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 	return cudaSuccess;
 }
 
-/* -- captures ------------------------------------------------------------------------------------------------------------- */
+/* -- captures ------------------------------------------------------------------------------------------------------ */
 static cudaError_t refused_in_capture(const char *call)
 {
 	cudaError_t e = cudaErrorStreamCaptureUnsupported;
@@ -506,7 +507,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x)
 	return cudaGraphDestroy(x);
 }
 
-/* -- shared memory that a kernel is allowed ----------------------------------------------------------------------------------- */
+/* -- shared memory that a kernel is allowed ------------------------------------------------------------------------ */
 static struct {
 	const void *kernel;
 	size_t bytes;

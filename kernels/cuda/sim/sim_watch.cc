@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the kernels touch, at every load and store: see sim.h.
+ * Checks every load and store of the kernels: see sim.h.
  *
- * Each word of the window (shared memory, then the device's) remembers who wrote it last and two who read it.  An access
- * to a word of another thread's must come after it: by a barrier of the block that both have passed, by __syncwarp within
- * a warp (an exchange of registers orders no memory), by the end of an earlier launch on a stream that this one follows.
- * Blocks of one launch follow nothing of each other.
+ * Each word of the window (shared memory, then device memory) remembers its last writer and two readers.  An access
+ * to a word that another thread has accessed must come after that access.  The order can come from a barrier of the
+ * block that both have passed, or from __syncwarp within a warp (an exchange of registers orders no memory).  It can
+ * also come from the end of an earlier launch on a stream that this launch follows.  Blocks of one launch are never
+ * ordered.
  */
 #include "kernels/cuda/sim/sim_inside.h"
 #include <stdio.h>
@@ -13,15 +14,16 @@
 #define UNSEEN extern "C" HD_SIM_UNSEEN
 #define PENDING 256 /* copies of a thread that it has not waited for */
 
-enum { ATOMIC = 1, ARRIVES = 2, ENGINE = 4 }; /* of a side; ARRIVES: written by a copy nobody has waited for */
+/* Flags of a side.  ARRIVES: written by a copy that nobody has waited for. */
+enum { ATOMIC = 1, ARRIVES = 2, ENGINE = 4 };
 struct side {
 	uint32_t run, barriers, syncs, tick;
 	uint16_t thread;
 	uint8_t bytes, flags;
-}; /* bytes: which of the word */
+}; /* bytes: which bytes of the word */
 struct word {
 	struct side wrote, read[2];
-	uint32_t noted; /* its place, of sim_note */
+	uint32_t noted; /* index of its record in sim_note */
 };
 
 char *sim_window;
@@ -64,12 +66,12 @@ void sim_forget_words(const void *p, size_t n)
 	madvise(&words[sim_offset(p) / 4], n / 4 * sizeof(struct word) / 4096 * 4096, MADV_DONTNEED);
 }
 
-/* Arrivals at barriers in shared memory, for blocks that have them: how many of its own a thread had made, and those of others that
- * it knows of.  fenced: at its last fence. */
+/* Vector clocks, for blocks with barriers in shared memory.  ticks: events of each thread so far, such as arrivals;
+ * known: those of other threads that it knows of; fenced: its ticks at its last fence. */
 static uint32_t ticks[SIM_THREADS], fenced[SIM_THREADS], (*known)[SIM_THREADS];
 static int ordered_by_phases;
 
-/* -- one word ------------------------------------------------------------------------------------------------------------- */
+/* -- one word ------------------------------------------------------------------------------------------------------ */
 static int same_thread(const struct side *s)
 {
 	return s->run == sim_who.run && s->thread == sim_who.thread;
@@ -87,7 +89,8 @@ static int before(const struct side *s, int shared)
 	       (s->thread / 32u == sim_who.thread / 32u && s->syncs != sim_who.syncs);
 }
 
-/* Nearly all: other bytes, this thread, another block's shared memory, or an earlier launch where there is one stream. */
+/* Returns 1 in nearly all cases, which need no check: other bytes, this thread, another block's shared memory, or an
+ * earlier launch with one stream. */
 static inline int is_plain(const struct side *s, uint8_t bytes, int shared)
 {
 	if (!s->run || !(s->bytes & bytes))
@@ -144,7 +147,7 @@ static void touch_word(const char *p, size_t offset, uint8_t bytes, int how, uin
 	w->read[0] = me;
 }
 
-/* -- one access ----------------------------------------------------------------------------------------------------------- */
+/* -- one access ---------------------------------------------------------------------------------------------------- */
 static void inside_shared(const void *p, size_t offset, size_t n)
 {
 	if (offset < SIM_STATIC_AT ? offset + n <= dynamic_bytes : offset + n <= SIM_STATIC_AT + static_bytes)
@@ -193,7 +196,7 @@ void hd_sim_aligned(const void *p, size_t n, const char *what)
 		sim_fail("%s at %p, which is not a multiple of %zu", what, p, n);
 }
 
-/* -- barriers that count, and engines --------------------------------------------------------------------------------------- */
+/* -- barriers that count, and engines ------------------------------------------------------------------------------ */
 static void join_clock(uint32_t *clock, const uint32_t *with)
 {
 	for (int i = 0; i < SIM_THREADS; i++)
@@ -281,7 +284,7 @@ void sim_phases(void)
 	ordered_by_phases = 1;
 }
 
-/* -- shared memory of a block --------------------------------------------------------------------------------------------- */
+/* -- shared memory of a block -------------------------------------------------------------------------------------- */
 void *hd_sim_shared(void)
 {
 	return sim_window;
@@ -318,7 +321,7 @@ void *hd_sim_static(const void *name, size_t bytes, size_t align)
 	return sim_window + SIM_STATIC_AT + at;
 }
 
-/* -- asynchronous copies -------------------------------------------------------------------------------------------------- */
+/* -- asynchronous copies ------------------------------------------------------------------------------------------- */
 void hd_sim_copy(void *to, const void *from, int bytes)
 {
 	auto *q = &pending[sim_who.thread];
@@ -357,7 +360,7 @@ static void arrive(const struct copy *c)
 void hd_sim_copies_wait(int left)
 {
 	auto *q = &pending[sim_who.thread];
-	int done = 0, last = q->groups - left; /* groups before it are waited for */
+	int done = 0, last = q->groups - left; /* groups before this one are waited for */
 
 	while (done < q->n && q->group[done] < last)
 		arrive(&q->c[done++]);
@@ -366,13 +369,13 @@ void hd_sim_copies_wait(int left)
 	q->n -= done;
 }
 
-void sim_copies_end(void) /* of a thread that ends: nothing reads them any more */
+void sim_copies_end(void) /* a thread ends: nothing will read its copies */
 {
 	pending[sim_who.thread].n = pending[sim_who.thread].groups = 0;
 }
 
-/* -- what the compiler calls ---------------------------------------------------------------------------------------------- */
-#pragma GCC visibility push(default) /* in the kernels of plugins too */
+/* -- what the compiler calls --------------------------------------------------------------------------------------- */
+#pragma GCC visibility push(default) /* also for the kernels of plugins */
 #define SEEN(n) \
 	UNSEEN void __tsan_read##n(void *p) \
 	{ \
@@ -429,7 +432,7 @@ UNSEEN void __tsan_vptr_update(void **, void *)
 {
 }
 
-/* By the compiler's documentation of its data: a file and line, a type, the logarithm of the alignment, what was done. */
+/* The compiler's documentation defines this layout: file and line, type, logarithm of the alignment, kind of access. */
 struct misaligned {
 	const char *file;
 	uint32_t line, column;
