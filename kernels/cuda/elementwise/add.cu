@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * add: the sum of all inputs, broadcast by dim, in one pass over memory (more than eight inputs: one pass for each
- * further seven).
+ * add: the sum of all inputs, broadcast by dim, in one pass over memory (more than eight inputs take one pass for
+ * each further seven).
  *
- * After equal neighbours among the dims are merged, what remains is rows of the last dim; a vector of elements lies in
- * one row if the row is made of whole vectors.
+ * Adjacent dims are merged where possible, which leaves rows of the last dim.  A vector of elements lies in one row
+ * if rows consist of whole vectors.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -56,7 +56,7 @@ template <int V, class T> static int wide(const struct hd_add *s, const adder<T>
 
 	for (int k = 0; k < f.nin; k++) {
 		ok = ok && (hd_aligned(f.x[k]) || f.stride[k][f.ndim - 1] != 1);
-		for (int d = 0; d + 1 < f.ndim; d++) /* rows begin at whole vectors too */
+		for (int d = 0; d + 1 < f.ndim; d++) /* rows must also begin at whole vectors */
 			ok = ok && (f.stride[k][f.ndim - 1] != 1 || f.stride[k][d] % V == 0);
 	}
 	return ok;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cast: conversion between float dtypes, and to and from signs (see the reference).
+ * cast: conversion between float dtypes, and to and from small integers and signs (see the reference).
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -12,7 +12,7 @@ struct f16 {
 	uint16_t bits;
 };
 
-/* 2^112 moves the range of fp16's exponent into fp32's, subnormals with it. */
+/* A factor of 2^112 moves the range of fp16's exponent, including subnormals, into fp32's. */
 HD_DEV float to_float(f16 x)
 {
 	uint32_t u = hd_float_bits(hd_bits_float((uint32_t)(x.bits & 0x7fff) << 13) * 0x1p112f);
@@ -20,13 +20,13 @@ HD_DEV float to_float(f16 x)
 	return hd_bits_float(u | ((x.bits & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(x.bits & 0x8000) << 16);
 }
 
-HD_DEV void from_float(f16 *y, float x) /* to nearest even */
+HD_DEV void from_float(f16 *y, float x) /* rounds to nearest even */
 {
 	uint32_t u = hd_float_bits(x), a = u & 0x7fffffff, r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
 
-	if (a < 0x38800000) /* subnormal: the unit of 0.5f is 2^-24 */
+	if (a < 0x38800000) /* subnormal: the last bit of 0.5f is worth 2^-24 */
 		r = hd_float_bits(hd_bits_float(a) + 0.5f) - 0x3f000000;
-	if (a >= 0x477ff000) /* 65520 and above */
+	if (a >= 0x477ff000) /* 65520 and above become infinity; NaN stays NaN */
 		r = a > 0x7f800000 ? 0x7e00 : 0x7c00;
 	y->bits = (uint16_t)((u >> 16 & 0x8000) | r);
 }
@@ -35,7 +35,7 @@ HD_DEV float to_float(uint8_t x)
 {
 	return (float)x;
 }
-HD_DEV void from_float(uint8_t *y, float x) /* to the nearest of 0 to 255; NaN: 0 */
+HD_DEV void from_float(uint8_t *y, float x) /* rounds to the nearest of 0 to 255; NaN becomes 0 */
 {
 	float v = x > 0 ? x : 0;
 
@@ -50,7 +50,7 @@ HD_DEV float to_float(i8 x)
 {
 	return (float)x.v;
 }
-HD_DEV void from_float(i8 *y, float x) /* to the nearest of -128 to 127; NaN: 0 */
+HD_DEV void from_float(i8 *y, float x) /* rounds to the nearest of -128 to 127; NaN becomes 0 */
 {
 	float v = x == x ? x : 0;
 
@@ -58,7 +58,7 @@ HD_DEV void from_float(i8 *y, float x) /* to the nearest of -128 to 127; NaN: 0 
 	y->v = (int8_t)(int)rintf(v < 127 ? v : 127);
 }
 
-/* As engine/base/float8.h. */
+/* The formats of engine/base/float8.h: mantissa bits, bias, largest value. */
 template <int M, int BIAS, int LARGEST> struct float8 {
 	uint8_t bits;
 };
@@ -89,7 +89,7 @@ template <int M, int BIAS, int LARGEST> HD_DEV void from_float(float8<M, BIAS, L
 	y->bits = (uint8_t)((u >> 24 & 0x80) | r);
 }
 
-/* What training runs at every step. */
+/* The casts that training runs in every step. */
 template <class Y, class X> struct cast {
 	Y *y;
 	const X *x;
@@ -160,8 +160,8 @@ template <int N> HD_DEV void store_any(void *y, uint32_t dtype, int64_t i, const
 		put_floats<N>((e5m2 *)y + i, v);
 }
 
-/* All other pairs of different dtypes pass through float, in one kernel: all threads take the same branches, and a kernel for each
- * of 54 pairs would be most of what this file takes to compile and to load. */
+/* All other pairs of different dtypes pass through float, in one kernel.  All threads take the same branches.  A
+ * kernel for each of 54 pairs would dominate the time to compile and load this file. */
 struct cast_any {
 	void *y;
 	const void *x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * copy and select: pieces of raw elements, whatever their dtype, in the widest units that all addresses allow.
+ * copy and select: pieces of raw elements of any dtype, copied in the widest units that all addresses allow.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -11,13 +11,13 @@ HD_CUDA_PREPARE(prepare, "copy", hd_prepare_copy(c, p))
 
 struct pieces {
 	int64_t count, run, src_step, dst_step;
-}; /* in units */
+}; /* in bytes, then in units */
 
 template <class T> struct move_runs {
 	T *y;
 	const T *x;
 	pieces s;
-	const struct hd_cuda_step *position; /* select: x moves on by so many runs */
+	const struct hd_cuda_step *position; /* for select: x advances by `position` runs */
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dropout: what is kept is a pure function of seed, step, site and global index, the same on every device: integer
- * arithmetic only (kernels/dropout_key.h), so the mask is equal to the cpu's bit by bit.
+ * dropout: whether an element is kept is a pure function of seed, step, site and global index.  It uses only integer
+ * arithmetic (kernels/dropout_key.h), so the mask is the same on every device, bit by bit.
  *
- * The key depends on the step, so each block makes it: hd_key of a name is two rounds around the name's hash, which the
- * host passes.
+ * The key depends on the step, so each block computes it.  hd_key of a name is two rounds around the name's hash,
+ * which the host passes.
  */
 #include "kernels/cuda/base/random.h"
 extern "C" {
@@ -17,7 +17,7 @@ HD_CUDA_PREPARE_TYPES(prepare, "dropout", "t", "t", hd_prepare_dropout(c, p))
 
 struct dropout_rows {
 	int64_t cols, base, batch_stride, sample0, n[HD_MAX_DIMS], stride[HD_MAX_DIMS];
-	int64_t two[3]; /* kernels/prepare/embedding.h */
+	int64_t two[3]; /* dims in two pieces: see kernels/prepare/embedding.h */
 	int32_t ndim;
 	uint64_t name, site, limit;
 	float scale;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fill: one value everywhere, times the loss scale where it is the seed of backward.
+ * fill: one value everywhere, times the loss scale if it is the seed of backward.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {

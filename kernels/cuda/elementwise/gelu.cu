@@ -43,7 +43,7 @@ template <class T> struct gelu_d {
 		load<N>(v, x + i);
 		load<N>(d, dy + i);
 		for (int k = 0; k < N; k++) {
-			float a = v[k] > 16 ? 16 : v[k] < -16 ? -16 : v[k]; /* NaN stays */
+			float a = v[k] > 16 ? 16 : v[k] < -16 ? -16 : v[k]; /* NaN stays NaN */
 			float q = CUBIC * a * a, s = sigmoid(TWO_ROOT_2_PI * a * (1 + q));
 
 			d[k] *= s + a * s * (1 - s) * (TWO_ROOT_2_PI * (1 + 3 * q));

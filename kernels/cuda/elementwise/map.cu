@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * map: an elementwise expression over inputs that are broadcast by dim to the dims of the output.
  *
- * The expression is a short postfix program that every thread interprets, for four elements at once unless it is deep, on
- * a stack of its own: nothing is compiled at run time, and plugins' expressions are a small part of a step, bound by memory.  The
- * program lies in device memory, and each block copies it: small outputs would wait for one operation after the other.
+ * The expression is a short postfix program.  Every thread interprets it with a stack of its own, for four elements
+ * at once unless it is deep.  Nothing is compiled at run time: plugins' expressions are a small part of a step, and
+ * memory bounds their speed.  The program is in device memory, and each block copies it to shared memory: small
+ * outputs would otherwise wait for one operation after another.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
 #include "kernels/prepare/map.h"
 }
 
-#define SHALLOW 8 /* results alive at once that most expressions need */
+#define SHALLOW 8 /* depth of stack that suffices for most expressions */
 #define DEEP 128
 #define OPS 250
-#define SMALL (132 * 256 * 4) /* elements for which each has a thread of its own */
+#define SMALL (132 * 256 * 4) /* up to this many elements, each has its own thread */
 
 struct code {
 	int32_t code, var;
@@ -23,7 +24,7 @@ struct program {
 	int64_t total;
 	int64_t extent[HD_MAX_DIMS];
 	struct hd_map_input in[HD_MAP_INPUTS];
-	int32_t ndim, n, nin, depth, flat; /* flat: element i is element i of each input */
+	int32_t ndim, n, nin, depth, flat; /* flat: element i of the output uses element i of each input */
 	uint32_t out;
 	struct code op[OPS];
 };
@@ -149,7 +150,7 @@ HD_DEV int arity(int code)
 	return code == HD_X_WHERE ? 3 : 1;
 }
 
-/* Places of N elements of the output along each dim. */
+/* Computes the index along each dim for `have` elements of the output, from i on. */
 template <int N> HD_DEV void places(int64_t (*index)[HD_MAX_DIMS], const struct program *p, int64_t i, int have)
 {
 	for (int k = 0; k < have; k++) {

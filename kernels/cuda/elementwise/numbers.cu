@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * scalar, iota, random: tensors that are made of nothing.
+ * scalar, iota and uniform, which have no inputs.
  */
 #include "kernels/cuda/base/cuda.h"
 #include "kernels/cuda/base/random.h"

@@ -17,10 +17,10 @@ HD_DEV float sigmoid(float x)
 #define TWO_ROOT_2_PI 1.5957691216f
 #define CUBIC 0.044715f
 
-/* s, and its derivative */
+/* Returns s, the open part of the gate at a, and stores its derivative in *slope.  The gate passes a s. */
 HD_DEV float open_part(int gate, float a, float *slope)
 {
-	float in = a > 16 ? 16 : a < -16 ? -16 : a, q = CUBIC * in * in, s; /* NaN stays */
+	float in = a > 16 ? 16 : a < -16 ? -16 : a, q = CUBIC * in * in, s; /* NaN stays NaN */
 
 	if (gate == HD_GATE_GELU_ERF) {
 		*slope = 0.39894228f * expf(-0.5f * a * a);
