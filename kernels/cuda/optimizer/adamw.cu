@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * adamw: Adam with decoupled weight decay in one pass over w, g, m and v, which leaves the bf16 copy of the weights too;
- * the equations are in kernels/ref/optimizer/adamw.c.
+ * adamw: Adam with decoupled weight decay, in one pass over w, g, m and v that also writes the bf16 copy of the
+ * weights.  The equations are in kernels/ref/optimizer/adamw.c.
  *
- * The bias corrections depend on the step, so each block makes them (in double) from the step's number on the device.
- * The parameters of a rank are updated by one launch: its blocks have a piece of one of them each.
+ * The bias corrections depend on the step, so each block computes them (in double) from the step's number on the
+ * device.  One launch updates all parameters of a rank; each block has a piece of one parameter.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -52,8 +52,8 @@ struct betas {
 	double one, two;
 };
 
-/* By thread 0, for all, who get them in registers: a store of weights may reach anything in memory, so what is read there
- * would be read again for each vector. */
+/* Thread 0 computes the rates for all threads, which keep them in registers.  A store of weights may change any
+ * memory, so rates in memory would be read again for each vector. */
 HD_DEV rates rates_of(rates *c, betas b, const struct hd_cuda_step *s)
 {
 	if (threadIdx.x == 0) {
@@ -130,10 +130,10 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	p->n[14] == HD_DTYPE_BF16 ? go<bf16>(p, out, in, r) : go<float>(p, out, in, r);
 }
 
-/* -- all in one ---------------------------------------------------------------------------------------------------------- */
-#define PIECE 16384 /* elements of a block */
+/* -- all parameters in one launch ---------------------------------------------------------------------------------- */
+#define PIECE 16384 /* elements per block */
 
-struct adamw_part { /* of one parameter; the gradient of either dtype */
+struct adamw_part { /* one parameter; its gradient has either dtype */
 	adamw<float> of_float;
 	adamw<bf16> of_bf16;
 	int64_t n, first; /* first: its first block */
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(THREADS)
 	from = (blockIdx.x - parts->first) * PIECE;
 	to = hd_least(from + PIECE, parts->n);
 	if (parts->narrow) {
-		adamw<bf16> a = parts->of_bf16; /* in registers, for the same reason */
+		adamw<bf16> a = parts->of_bf16; /* copied to registers, for the same reason */
 
 		parts->wide ? update_piece<4>(a, c, from, to) : update_piece<1>(a, c, from, to);
 	} else {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sumsq: the sum of squares in double, for the norm of the gradient.
  *
- * Blocks sum pieces of a fixed size, one more block their sums: the order depends on the sizes alone.  All gradients of a rank
- * are two launches: the pieces of all, and their sum.
+ * Blocks sum pieces of a fixed size, and one more block adds up their sums, so the order depends on the sizes alone.
+ * All gradients of a rank take two launches: one for all pieces, and one for their sum.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -81,7 +81,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		go(p, (double *)out[0], (const bf16 *)in[0], r);
 }
 
-/* -- all in one ---------------------------------------------------------------------------------------------------------- */
+/* -- all gradients in two launches --------------------------------------------------------------------------------- */
 struct sumsq_part {
 	const void *x;
 	int64_t n, first;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(THREADS) squares_of_all(const sumsq_part *part
 			    : sum_piece<1>((const float *)parts->x, parts->n, piece, sums);
 }
 
-/* Of launches that all add to one sum. */
+/* Joins launches that all add to the same sum; returns NULL for others. */
 static void *join(const struct hd_joint *l, size_t n)
 {
 	struct sumsq_part *parts = (struct sumsq_part *)hd_alloc(n * sizeof(*parts));
