@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Communication of the cuda device: NCCL, one communicator per group, split from one of all ranks, each with a stream of
- * its own.
+ * Communication of the cuda device by NCCL: one communicator per group, split from one of all ranks, each with its
+ * own stream.
  *
- * A movement begins when what was enqueued before it is done (an event of the kernels' stream), and kernels that are
- * enqueued after its wait begin when it is done.  Nothing here waits on the host.  What NCCL has no single call for is
- * made of sends and receives in one group.
+ * A movement begins when the work enqueued before it is done (an event of the kernels' stream).  Kernels enqueued
+ * after its wait begin when it is done.  Nothing here waits on the host.  Where NCCL has no single call, a group of
+ * sends and receives does the work.
  */
 #include "kernels/cuda/nccl/nccl_calls.h"
 extern "C" {
 #include "engine/device/call.h"
 }
 
-#define REQUESTS 1024 /* movements under way at once, of all groups */
+#define REQUESTS 1024 /* movements in progress at once, of all groups */
 
 struct nccl_group {
 	ncclComm_t comm;
@@ -19,7 +19,7 @@ struct nccl_group {
 	struct nccl_group *next;
 };
 
-static const struct hd_nccl_calls *nccl; /* of the library that was opened */
+static const struct hd_nccl_calls *nccl; /* of the opened library */
 
 static struct {
 	ncclComm_t world;
@@ -91,7 +91,8 @@ static ncclDataType_t type_of(uint32_t dtype)
 	}
 }
 
-/* Pieces of `bytes`, sent to and received from those for which the pointers are set. */
+/* Sends and receives pieces of `bytes` bytes.  `from` and `to` return the addresses for a peer, or NULL for no
+ * message. */
 static ncclResult_t exchange(struct nccl_group *g, int n,
 			     const char *(*from)(const struct hd_call *c, int peer, int n, int me),
 			     char *(*to)(const struct hd_call *c, int peer, int n, int me), const struct hd_call *c,
@@ -163,7 +164,7 @@ static char *permute_to(const struct hd_call *c, int p, int n, int me)
 	return mod(c->mul * p + c->index, n) == me ? (char *)c->out : NULL;
 }
 
-/* Rows of counted numbers: both ends know how many a segment has, so an empty one is no message. */
+/* Exchanges counted rows.  Both ends know how many rows a segment has, so an empty one takes no message. */
 static ncclResult_t exchange_rows(struct nccl_group *g, const struct hd_call *c, int n, int me)
 {
 	const struct hd_rows *r = c->rows;
@@ -211,7 +212,7 @@ static ncclResult_t call(struct nccl_group *g, const struct hd_call *c, int n, i
 }
 
 #ifdef HD_SIM
-/* How much of its operands a movement reads and writes: all of them, or a piece for each member. */
+/* Tells the simulation how much of its operands a movement reads and writes: one piece, or one for each member. */
 static ncclResult_t move(struct nccl_group *g, const struct hd_call *c, int n, int me)
 {
 	int k = c->kind, rows = k == HD_COMM_ALL_TO_ALL_V;
@@ -266,7 +267,7 @@ static int poll(struct hd_err *err)
 			  here.world ? nccl->GetLastError(here.world) : "");
 }
 
-static void abort_comm(void) /* kernels that wait for a peer that is gone end */
+static void abort_comm(void) /* ends kernels that wait for a peer that is gone */
 {
 	for (struct nccl_group *g = here.groups; g; g = g->next)
 		nccl->CommAbort(g->comm);

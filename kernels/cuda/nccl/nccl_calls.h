@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/nccl/nccl_calls.h - the calls of NCCL, bound when it is asked for: one GPU needs none, and where NCCL lies differs
- * from machine to machine (the toolkit, a distribution's package, a wheel of Python).
+ * kernels/cuda/nccl/nccl_calls.h - the calls of NCCL, bound when it is first needed.
+ *
+ * One GPU needs no NCCL.  Where it is installed differs from machine to machine (the toolkit, a distribution's
+ * package, a Python wheel).
  */
 #ifndef HD_KERNELS_CUDA_NCCL_NCCL_CALLS_H
 #define HD_KERNELS_CUDA_NCCL_NCCL_CALLS_H
@@ -25,7 +27,7 @@ struct hd_nccl_calls {
 	int version;
 };
 
-/* NULL: there is none, or it is too old; err says where it was looked for.  shared: ranks share a GPU. */
+/* Returns NULL if NCCL is missing or too old; err says where it was searched for.  shared: ranks share a GPU. */
 const struct hd_nccl_calls *hd_nccl_load(int shared, struct hd_err *err);
 
 #endif

@@ -8,7 +8,7 @@ extern "C" {
 #include <dlfcn.h>
 
 #ifdef HD_SIM
-#define SONAME "libheddle-fake-nccl.so.2" /* never this machine's */
+#define SONAME "libheddle-fake-nccl.so.2" /* never a library of this machine */
 #else
 #define SONAME "libnccl.so.2"
 #endif
@@ -28,7 +28,7 @@ static int bind_calls(void *library, struct hd_err *err)
 	return HD_OK;
 }
 
-/* What was packed with the module lies beside it. */
+/* Returns the folder nccl/ next to the module, where a bundle has NCCL. */
 static char *beside_module(void)
 {
 	Dl_info info;
@@ -60,7 +60,7 @@ const struct hd_nccl_calls *hd_nccl_load(int shared, struct hd_err *err)
 	char *beside = beside_module();
 	void *library;
 
-	if (shared) /* NCCL reads it once, at the first call */
+	if (shared) /* NCCL reads this once, at the first call */
 		setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
 	library = hd_library_open(SONAME, "NCCL_HOME", beside, &why);
 	free(beside);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A cuda device without NCCL: its ranks talk over MPI.
+ * A cuda device without NCCL: its ranks communicate over MPI.
  */
 #include "kernels/cuda/base/cuda.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/nccl/sim_nccl.h - of NCCL what nccl.cu uses, for the simulated device: the library behind it is one of a test
- * (t/lib/fake_nccl.c.in), found and opened as the real one is.
+ * kernels/cuda/nccl/sim_nccl.h - the part of NCCL that nccl.cu uses, for the simulated device.
+ *
+ * The library is one that a test builds (t/lib/fake_nccl.c.in).  It is found and opened like the real one.
  */
 #ifndef HD_KERNELS_CUDA_NCCL_SIM_NCCL_H
 #define HD_KERNELS_CUDA_NCCL_SIM_NCCL_H
@@ -73,7 +74,7 @@ static inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned
 	return cudaStreamCreateWithFlags(s, flags);
 }
 
-/* A movement is work on its communicator's stream, of which the watch knows what it reads and writes. */
+/* A movement is work on its communicator's stream; the watch learns what it reads and writes. */
 template <class F> struct hd_sim_moves {
 	F f;
 	ncclResult_t *result;
