@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * embedding and embedding_dw: rows of a table by id, of which this rank may hold a slice (see the reference).
+ * embedding and embedding_dw: rows of a table by id, of which this rank may have a slice (see the reference).
  *
- * Equal ids meet in one row of dw.  No sum may depend on the order of atomic operations, so tokens are sorted by id, those of an
- * id in their own order.  A launch sorts by eight bits: the block of a digit looks at all tokens and places its own.  Blocks then
- * walk pieces of MANY sorted tokens.  Of real text a few ids are a twentieth of all tokens, so an id can have several pieces.
- * Their sums go to rows of their own, which one block more adds in their order.
+ * Equal ids share a row of dw.  No sum may depend on the order of atomic operations, so tokens are sorted by id;
+ * tokens of one id keep their order.  Each launch sorts by eight bits: the block of a digit looks at all tokens and
+ * places its own.  Blocks then add up pieces of MANY sorted tokens.  In real text a few ids make up a twentieth of
+ * all tokens, so an id can span several pieces.  The sums of such pieces go to rows of their own, and one block
+ * adds these in order.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -14,14 +15,14 @@ extern "C" {
 #define NONE (-1)
 #define MANY 32 /* tokens of a piece */
 #define AHEAD 8 /* rows that a thread reads at once */
-#define WALK 64 /* threads of a block that walks */
+#define WALK 64 /* threads of a block that adds up a piece */
 #define DIGITS 256
 
 HD_CUDA_PREPARE_TYPES(prepare, "embedding", "*t", "u", hd_prepare_embedding(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_dw_shared, "embedding_dw", "*t", "f", hd_prepare_embedding_dw(c, p))
 
-/* Rows of the table here and tokens, in the order of the rows; row rows_here: the id is of another slice.  sums: of each piece two
- * rows, of the id that goes on from the piece before and of the one that goes on into the next. */
+/* Rows of this slice of the table and tokens, sorted by row.  Row rows_here means that the id is in another slice.
+ * sums: two rows for each piece, one of an id that began before it, one of an id that continues after it. */
 struct sorted {
 	int32_t *row, *token;
 	float *sums;
@@ -36,7 +37,7 @@ static int64_t pieces_of(int64_t n)
 static sorted sorted_of(void *scratch, int64_t n, int other)
 {
 	int32_t *p = (int32_t *)scratch;
-	int64_t step = (n + 3) / 4 * 4; /* sums begin at 16 bytes */
+	int64_t step = (n + 3) / 4 * 4; /* sums begin at a multiple of 16 bytes */
 
 	return sorted{ p + (other ? 2 : 0) * step, p + (other ? 3 : 1) * step, (float *)(p + 4 * step), n };
 }
@@ -67,7 +68,7 @@ template <class T, class W> struct embedding_rows {
 	}
 };
 
-/* What is sorted: ids at first, later the rows and tokens that the launch before has left. */
+/* The input of a sorting launch: ids at first, later the rows and tokens from the launch before. */
 struct unsorted {
 	const int32_t *ids, *row, *token;
 	int64_t first_row, rows_here;
@@ -85,7 +86,8 @@ struct unsorted {
 	}
 };
 
-/* How many tokens of this block's digit come before those of this warp, among the sorted ones.  The warp has from ... to - 1. */
+/* Returns where this warp's tokens of the block's digit begin among the sorted ones.  The warp reads tokens from ...
+ * to - 1. */
 HD_DEV int64_t begin_of(const unsorted &u, int32_t *counts, int32_t *lesser, int64_t from, int64_t to)
 {
 	int lane = (int)threadIdx.x % HD_WARP, warp = (int)threadIdx.x / HD_WARP, warps = (int)blockDim.x / HD_WARP;
@@ -111,7 +113,7 @@ HD_DEV int64_t begin_of(const unsorted &u, int32_t *counts, int32_t *lesser, int
 	return begin;
 }
 
-/* The block of a digit places its tokens after those of lesser digits, in the order that they have. */
+/* The block of a digit places its tokens after those of smaller digits, and keeps their order. */
 __global__ void __launch_bounds__(1024) place(unsorted u, sorted to)
 {
 	HD_SHARED(int32_t, counts, [HD_WARP]);
@@ -135,8 +137,9 @@ __global__ void __launch_bounds__(1024) place(unsorted u, sorted to)
 	}
 }
 
-/* Where the sum goes that ends with a token of a piece. */
-enum { GOES_ON, OWN, HEAD, TAIL }; /* to the next token; to dw; it began before the piece; it goes on behind it */
+/* Where a sum goes after a token of a piece. */
+/* GOES_ON: to the next token; OWN: to dw; HEAD: the id began before the piece; TAIL: the id continues after it. */
+enum { GOES_ON, OWN, HEAD, TAIL };
 
 struct tokens {
 	int32_t row[MANY], token[MANY], end[MANY]; /* row NONE: nothing to add */
@@ -162,7 +165,7 @@ HD_DEV void get_piece(tokens *p, const sorted &s, int64_t from, int64_t rows_her
 		p->end[k] = row == before ? HEAD : row == after ? TAIL : OWN;
 }
 
-/* A block adds up the rows of dx of a piece's tokens, columns of blockIdx.y. */
+/* A block adds up the rows of dx of a piece's tokens, for the columns of blockIdx.y. */
 template <int N, class T>
 __global__ void __launch_bounds__(WALK) walk(float *dw, const T *dx, sorted s, int64_t cols, int64_t rows_here, int acc)
 {
@@ -204,7 +207,7 @@ __global__ void __launch_bounds__(WALK) walk(float *dw, const T *dx, sorted s, i
 	}
 }
 
-/* Of an id with several pieces, the block of the first adds their sums to the row. */
+/* If an id spans several pieces, the block of the first one adds their sums to the id's row. */
 template <int N>
 __global__ void __launch_bounds__(WALK) join_pieces(float *dw, sorted s, int64_t cols, int64_t rows_here)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * dispatch, combine and combine_dg: tokens to the slots of their experts, and back.
  *
- * Where rows are counted, first one block adds the numbers up, so that everyone knows where the rows of an expert and a
- * sample begin; each choice then has a row of its own.  Where slots are given, the other way round: each slot looks up
- * which choice has it, so that empty ones become zero in the same pass.
+ * If rows are counted, one block first adds up the counts.  So every block knows where the rows of an expert and a
+ * sample begin, and each choice has its own row.  If slots are given, each slot looks up the choice that takes it,
+ * and empty slots become zero in the same pass.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -17,7 +17,7 @@ struct slot_layout {
 	int32_t counted;
 	const int64_t *begin; /* counted: the first row of each (expert, sample) */
 
-	/* The row of choice i, whose slot is not negative. */
+	/* Returns the row of choice i, whose slot is not negative. */
 	HD_DEV int64_t row(int64_t i, int32_t slot) const
 	{
 		int64_t b = i / topk / seq, t = i / topk % seq, e = slot / capacity, at = slot % capacity,
@@ -31,7 +31,7 @@ struct slot_layout {
 	}
 };
 
-/* Where rows begin, or the choice that has each slot. */
+/* Requests scratch memory for the first rows, or for the choice in each slot. */
 static void need_scratch(const struct hd_prep *p)
 {
 	hd_cuda_scratch_need(p->n[9] ? (size_t)(p->n[4] * p->n[0]) * sizeof(int64_t)
@@ -61,7 +61,7 @@ static int prepare_combine(const struct hd_kernel_desc *d, struct hd_prep *p, st
 	return (hd_attr_num(d->attr, "gates", 0) != 0 ? prepare_combine_gates : prepare_combine_plain)(d, p, err);
 }
 
-/* begin[i]: the sum of the numbers before i */
+/* Sets begin[i] to the sum of the counts before i. */
 __global__ void __launch_bounds__(THREADS) add_up(const int32_t *counts, int64_t n, int64_t *begin)
 {
 	HD_SHARED(int64_t, warps, [THREADS / HD_WARP]);
@@ -103,8 +103,8 @@ static slot_layout layout_of(const struct hd_prep *p, void *const *in, const str
 	return t;
 }
 
-/* -- dispatch ------------------------------------------------------------------------------------------------------------- */
-/* to = g * from, of one row, by one block */
+/* -- dispatch ------------------------------------------------------------------------------------------------------ */
+/* Computes to = g * from for one row, by one block. */
 template <int N, class T> HD_DEV void scaled_row(T *to, const T *from, float g, int64_t cols)
 {
 	for (int64_t j = (int64_t)threadIdx.x * N; j < cols; j += THREADS * N) {
@@ -181,7 +181,7 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 	HD_LAUNCH((fetch_rows<N, T>), (unsigned)rows, THREADS, 0, r, t, (T *)out[0], x, gates, of);
 }
 
-/* -- combine -------------------------------------------------------------------------------------------------------------- */
+/* -- combine ------------------------------------------------------------------------------------------------------- */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
 	bring_back(slot_layout t, T *x, const T *y, const int32_t *slots, const float *gates)
@@ -216,7 +216,7 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 			  (const T *)in[0], (const int32_t *)in[1], p->n[8] ? (const float *)in[2] : NULL);
 }
 
-/* A warp has a choice. */
+/* Each warp has one choice. */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
 	products_of_rows(slot_layout t, float *dg, const T *dx, const T *y, const int32_t *slots)
@@ -255,8 +255,8 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 			  (float *)out[0], (const T *)in[0], (const T *)in[1], (const int32_t *)in[2]);
 }
 
-/* -- which of them -------------------------------------------------------------------------------------------------------- */
-/* Rows are read by vectors where they begin at 16 bytes. */
+/* -- choice of kernel ---------------------------------------------------------------------------------------------- */
+/* Rows are read in vectors if they begin at multiples of 16 bytes. */
 #define PICK(function, a, b) \
 	template <class T> \
 	static void function##_by(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r) \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * topk, gather, scatter: entries along one dim, by index.
+ * largest, take, put (top-k, gather, scatter): entries along one dim, by index.
  *
- * topk: one block per row.  Each digit of the k-th largest key takes one pass over the row and 256 counts in shared memory; the
- * last pass takes, 256 entries at a time, what is larger and of what is equal the first, in the order of their indices.
+ * largest: one block per row.  Each digit of the k-th largest key takes one pass over the row, with 256 counts in
+ * shared memory.  The last pass goes through the row in order, 256 entries at a time.  It takes all larger entries
+ * and the first of those that are equal.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -33,7 +34,7 @@ HD_DEV uint32_t key_of(float x, int magnitude)
 	return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-/* Entries of the threads before this one that have `mine`, and of all: *total. */
+/* Returns the sum of `mine` over the threads before this one, and in *total the sum over all. */
 HD_DEV int before(int mine, int *scan, int *total)
 {
 	int t = (int)threadIdx.x, sum;
@@ -83,7 +84,8 @@ __global__ void __launch_bounds__(THREADS) topk(float *values, int32_t *indices,
 			__syncthreads();
 		}
 		for (int64_t from = 0; from < s.n;
-		     from += THREADS) { /* k: how many that are equal are still to be taken */
+		     /* k: how many equal entries are still to be taken */
+		     from += THREADS) {
 			int64_t i = from + t;
 			uint32_t key = i < s.n ? key_of(x[i * s.inner], s.flag) : 0;
 			int equal = i < s.n && key == found, equals, takes, taken, mine = before(equal, scan, &equals);
@@ -129,7 +131,7 @@ static void run_gather(const struct hd_prep *p, void *const *out, void *const *i
 			  (const float *)in[0], (const int32_t *)in[1], s);
 }
 
-/* each: entries of a row that one thread adds in order; 1 where no index comes twice. */
+/* each: entries of a row that one thread adds in order; 1 if no index occurs twice. */
 __global__ void __launch_bounds__(THREADS)
 	scatter(float *y, const float *x, const int32_t *index, indexed s, int64_t each)
 {

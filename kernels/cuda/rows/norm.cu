@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * norm: layer norm and RMS norm; the equations are in kernels/ref/rows/norm.c.
  *
- * A row is read once, into registers (norm.h).  Rows that are longer still, or that lie where vectors cannot, have a block each,
- * whose passes after the first find them in L1.  The variance is taken around the mean.
+ * A row is read once, into registers (norm.h).  Rows that are too long for this, or whose addresses do not allow
+ * vectors, have a block each, whose later passes find them in L1.  The variance is computed around the mean.
  */
 #include "kernels/cuda/rows/norm_sums.h"
 
@@ -18,8 +18,8 @@ template <class T, class W> struct norm_args {
 	int rms;
 };
 
-/* -- rows in registers: K vectors of each of ROW threads -------------------------------------------------------------------- */
-/* w and b are apart from y, so they need not wait for what was stored. */
+/* -- rows in registers: K vectors of each of ROW threads ----------------------------------------------------------- */
+/* w and b do not overlap y, so their loads need not wait for earlier stores. */
 template <int K, int ROW, bool BIAS, class T, class W>
 HD_DEV void put_row(T *y, const W *__restrict__ w, const W *__restrict__ b, const float (*v)[FOUR], float rs, int first,
 		    int cols)
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(ROW < THREADS ? THREADS : ROW) norm_held(norm_
 	vec<FOUR, T> x[K] = {};
 	float v[K][FOUR], sum = 0, square = 0, mu, rs;
 
-	if (row >= a.rows) /* all threads of a row */
+	if (row >= a.rows) /* true for all threads of a row, or for none */
 		return;
 	fetch_row<K, ROW>(x, a.x + row * cols, first, cols);
 #pragma unroll
@@ -86,8 +86,8 @@ template <class T, class W> struct launch_norm {
 	}
 };
 
-/* -- rows of bf16, several one after the other ------------------------------------------------------------------------------ */
-#define AHEAD_THREADS 256 /* four blocks a multiprocessor: 64 registers each */
+/* -- rows of bf16, one after another in a block -------------------------------------------------------------------- */
+#define AHEAD_THREADS 256 /* four blocks per multiprocessor: 64 registers per thread */
 #define AHEAD_BLOCKS (4 * 132)
 
 template <int K, int ROW> HD_DEV void fetch_units(vec<UNIT, bf16> *v, const bf16 *x, int first, int cols)
@@ -133,11 +133,11 @@ HD_DEV void put_units(bf16 *y, const four (*w)[ROW], const four (*b)[ROW], const
 		}
 }
 
-/* A row is asked for before the one before it is added up: else memory would wait for each sum. */
+/* A row is requested before the previous one is added up; otherwise memory would idle during each sum. */
 template <int K, int ROW, class W> __global__ void __launch_bounds__(AHEAD_THREADS, 4) norm_ahead(norm_args<bf16, W> a)
 {
 	const int PLACES = AHEAD_THREADS / ROW;
-	HD_SHARED(float, scratch, [2][2][AHEAD_THREADS / HD_WARP]); /* of every other row */
+	HD_SHARED(float, scratch, [2][2][AHEAD_THREADS / HD_WARP]); /* rows alternate between the two */
 	HD_SHARED(four, w, [K * UNIT / 4][ROW]);
 	HD_SHARED(four, b, [K * UNIT / 4][ROW]);
 	int first = (int)threadIdx.x % ROW * UNIT, cols = (int)a.cols, turn = 0;
@@ -182,7 +182,7 @@ template <int K, int ROW, class W> static void start_ahead(const norm_args<bf16,
 
 	HD_LAUNCH((norm_ahead<K, ROW, W>), hd_blocks(a.rows, PLACES, AHEAD_BLOCKS), AHEAD_THREADS, 0, r, a);
 }
-/* 0: not such rows. */
+/* Returns 0 if the rows are not suitable. */
 template <class W> static int go_ahead(const norm_args<bf16, W> &a, const struct hd_run *r)
 {
 	if (a.cols % UNIT || a.cols <= 2 * HD_WARP * UNIT || a.cols > 2 * AHEAD_THREADS * UNIT)
@@ -200,7 +200,7 @@ template <class W> static int go_ahead(const norm_args<float, W> &, const struct
 	return 0;
 }
 
-/* -- rows of any kind, a block each ----------------------------------------------------------------------------------------- */
+/* -- rows of any kind, a block each -------------------------------------------------------------------------------- */
 template <int N, class T, class W> __global__ void __launch_bounds__(THREADS) norm(norm_args<T, W> a)
 {
 	HD_SHARED(float, scratch, [THREADS / HD_WARP]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/rows/norm.h - rows in the registers of ROW threads, a warp or a block where rows are long: what norm and its
- * gradients share.  K: vectors of each thread.
+ * kernels/cuda/rows/norm.h - rows in registers, for norm and its gradients.
+ *
+ * ROW threads hold a row: a warp, or a block if rows are long.  K: vectors per thread.
  */
 #ifndef HD_KERNELS_CUDA_ROWS_NORM_H
 #define HD_KERNELS_CUDA_ROWS_NORM_H
@@ -11,9 +12,9 @@ extern "C" {
 
 #define THREADS 128
 #define FOUR \
-	4 /* elements of a vector of a row: weights are fp32 beside bf16, and lanes read them side by side by 16 bytes */
+	4 /* elements of a vector of a row: with fp32 weights and bf16 rows, lanes still read adjacent 16-byte pieces */
 
-/* Over the threads of a row.  scratch is of this sum alone, so one barrier will do. */
+/* Returns the sum over the threads of a row.  No other sum uses scratch, so one barrier suffices. */
 template <int ROW> HD_DEV float row_sum(float x, float *scratch)
 {
 	x = warp_sum(x);
@@ -28,7 +29,8 @@ template <int ROW> HD_DEV float row_sum(float x, float *scratch)
 	return x;
 }
 
-/* Whether vector k of this thread is in the row.  Of rows that `hold_row` gives to K and ROW the first are, which costs no comparison. */
+/* Returns whether vector k of this thread is in the row.  With the K and ROW that `hold_row` selects, the first
+ * vectors always are, which saves comparisons. */
 template <int K, int ROW> HD_DEV bool in_row(int k, int first, int cols)
 {
 	const int always = K <= 4 ? 0 : ROW == HD_WARP ? K - 2 : K / 2;
@@ -44,7 +46,7 @@ template <int K, int ROW, class T> HD_DEV void fetch_row(vec<FOUR, T> *v, const 
 			v[k] = fetch<FOUR>(x + first + k * ROW * FOUR);
 }
 
-/* l.go<K, ROW>() with the fewest registers that hold a row.  0: none do. */
+/* Calls l.go<K, ROW>() with the fewest registers that hold a row.  Returns 0 if none do. */
 template <class L> static int hold_row(int64_t cols, const L &l)
 {
 	if (cols <= 4 * HD_WARP * FOUR)
@@ -64,7 +66,7 @@ template <class L> static int hold_row(int64_t cols, const L &l)
 	return 1;
 }
 
-/* Threads of a block, and blocks. */
+/* Return the number of threads of a block, and of blocks. */
 template <int ROW> static unsigned row_threads(void)
 {
 	return ROW == HD_WARP ? THREADS : ROW;

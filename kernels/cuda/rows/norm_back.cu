@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * norm_d, norm_d_add and norm_dw: gradients of layer norm and RMS norm; the equations are in kernels/ref/rows/norm.c.
+ * norm_d, norm_d_add and norm_dw: gradients of layer norm and RMS norm; the equations are in
+ * kernels/ref/rows/norm.c.
  *
- * Rows are read as norm reads them.  norm_dw sums columns (columns.h).  norm_d can make these sums beside its own result
- * (norm_sums.h).
+ * Rows are read as in norm.  norm_dw sums columns (columns.h).  norm_d can compute these sums along with its own
+ * result (norm_sums.h).
  */
 #include "kernels/cuda/rows/norm_sums.h"
 
-#define BLOCKS (3 * 132) /* of norm_dw, which are all there at once */
+#define BLOCKS (3 * 132) /* blocks of norm_dw, all resident at once */
 #define ROWS 4           /* rows that a thread of norm_dw reads at once */
 
 HD_CUDA_PREPARE_TYPES(prepare_d, "norm_d", "tuf*", "tf", hd_prepare_norm_d(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_d_add, "norm_d_add", "ttuf*", "tf", hd_prepare_norm_d_add(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_dw_shared, "norm_dw", "tf*", "f", hd_prepare_norm_dw(c, p))
 
-/* The last input, dy, has the dtype of x; the letters above cannot say it. */
+/* Checks that the last input, dy, has the dtype of x.  The letters above cannot express this. */
 static int same_dy(const char *kernel, const struct hd_kernel_desc *d, struct hd_err *err)
 {
 	if (d->in[d->nin - 1].dtype == d->in[0].dtype)
@@ -34,7 +35,7 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 	return same_dy("norm_dw", d, err);
 }
 
-/* -- sums beside norm_d --------------------------------------------------------------------------------------------------------- */
+/* -- sums computed along with norm_d ------------------------------------------------------------------------------- */
 static int64_t larger(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
@@ -50,7 +51,8 @@ template <class T, class W> static int allow_summed(const struct hd_prep *p)
 	return rc;
 }
 
-/* n[5]: the sums are launches of their own, since the GPU has too little shared memory. */
+/* Requests scratch memory for the sums.  n[5]: the sums need separate launches, because the GPU has too little
+ * shared memory. */
 static void need_sums(struct hd_prep *p)
 {
 	int low = p->n[14] == HD_DTYPE_BF16;
@@ -59,7 +61,7 @@ static void need_sums(struct hd_prep *p)
 	if (!n)
 		return;
 	hd_cuda_scratch_need((size_t)(larger(blocks * n, 2 * slabs_of(p)) * p->n[1]) * sizeof(float));
-	if (low) /* no row of fp32 lies in shared memory */
+	if (low) /* rows of fp32 do not go through shared memory */
 		p->n[5] = (p->n[15] == HD_DTYPE_BF16 ? allow_summed<bf16, bf16>(p) : allow_summed<bf16, float>(p)) < 0;
 }
 
@@ -77,8 +79,8 @@ static int prepare_back_add(const struct hd_kernel_desc *d, struct hd_prep *p, s
 	return same_dy("norm_d_add", d, err);
 }
 
-/* -- rows in registers: K vectors of each of ROW threads -------------------------------------------------------------------- */
-/* dx may be r or dy: a thread has read what it writes. */
+/* -- rows in registers: K vectors of each of ROW threads ----------------------------------------------------------- */
+/* dx may be r or dy: each thread reads elements before it writes them. */
 template <int K, int ROW, class T, class W>
 __global__ void __launch_bounds__(ROW < THREADS ? THREADS : ROW) norm_d_held(norm_d_args<T, W> a)
 {
@@ -135,7 +137,7 @@ template <class T, class W> struct launch_norm_d {
 	}
 };
 
-/* What follows each other in scratch memory, to one result after the other. */
+/* Distributes results that are contiguous in scratch memory to several outputs. */
 struct put_each {
 	float *to[3];
 	int64_t cols;
@@ -149,7 +151,7 @@ struct put_each {
 	}
 };
 
-/* -- rows of any kind, a block each ----------------------------------------------------------------------------------------- */
+/* -- rows of any kind, a block each -------------------------------------------------------------------------------- */
 template <int N, class T, class W> __global__ void __launch_bounds__(THREADS) norm_d(norm_d_args<T, W> a)
 {
 	HD_SHARED(float, scratch, [THREADS / HD_WARP]);
@@ -183,9 +185,9 @@ template <int N, class T, class W> __global__ void __launch_bounds__(THREADS) no
 	}
 }
 
-/* -- columns ---------------------------------------------------------------------------------------------------------------- */
-/* Each gridDim.y-th group of HD_LANES rows from blockIdx.y on; a warp has 32 times N columns of blockIdx.x.  ROWS of them are read at
- * once.  part: of each slab the sums for dw, then those for db. */
+/* -- columns ------------------------------------------------------------------------------------------------------- */
+/* Sums every gridDim.y-th group of HD_LANES rows, from group blockIdx.y on.  A warp has 32 * N columns of tile
+ * blockIdx.x, and a thread reads ROWS rows at once.  part: for each slab the sums for dw, then those for db. */
 template <int N, class T>
 __global__ void __launch_bounds__(HD_WARP *HD_LANES, 3)
 	norm_dw(float *part, const T *x, const float *rstd, const float *mean, const T *dy, int64_t rows, int64_t cols)
@@ -229,8 +231,8 @@ __global__ void __launch_bounds__(HD_WARP *HD_LANES, 3)
 	hd_join_lanes<N>(part + cols, lanes, bias, lane, c, cols - first);
 }
 
-/* -- launches --------------------------------------------------------------------------------------------------------------- */
-/* add: in[-1] is added. */
+/* -- launches ------------------------------------------------------------------------------------------------------ */
+/* add: dx also gets in[-1]. */
 template <class T, class W>
 static norm_d_args<T, W> args_of(const struct hd_prep *p, void *const *out, void *const *in, int add)
 {
@@ -254,7 +256,7 @@ template <class T, class W> static int in_vectors(const norm_d_args<T, W> &a)
 	       a.cols % FOUR == 0;
 }
 
-/* Whether norm_d_summed takes such rows. */
+/* Returns whether norm_d_summed takes such rows. */
 template <class T, class W> static int in_units(const norm_d_args<T, W> &a)
 {
 	return a.cols % (16 / (int)sizeof(T)) == 0 && a.cols <= MOST_COLS;
@@ -274,7 +276,7 @@ template <class T, class W> static void go_d(const norm_d_args<T, W> &a, const s
 		HD_LAUNCH((norm_d<V, T, W>), (unsigned)a.rows, THREADS, 0, r, a);
 }
 
-/* Partial sums of dy (x - mean) rstd and of dy, of each slab. */
+/* Computes partial sums of dy (x - mean) rstd and of dy for each slab. */
 template <class T>
 static void sum_columns(const struct hd_prep *p, const T *x, const float *rstd, const float *mean, const T *dy,
 			const struct hd_run *r)
@@ -304,7 +306,7 @@ template <class T> static void go_dw(const struct hd_prep *p, void *const *out, 
 	hd_join(r, (const float *)hd_cuda_scratch(), slabs_of(p), 2 * cols, p->n[3] ? 2 * cols : cols, to);
 }
 
-/* The sums of rows that no registers hold, in launches of their own. */
+/* Computes the sums in separate launches, for rows that norm_d_summed does not take. */
 template <class T, class W>
 static void sums_apart(const struct hd_prep *p, const norm_d_args<T, W> &a, float *const *to, const struct hd_run *r)
 {
@@ -316,7 +318,7 @@ static void sums_apart(const struct hd_prep *p, const norm_d_args<T, W> &a, floa
 		hd_join(r, part, slabs_of(p), 2 * cols, weights * cols,
 			put_each{ { to[0], to[1], NULL }, cols, r->acc });
 	}
-	if (p->n[4]) { /* its second sums alone are looked at */
+	if (p->n[4]) { /* only its second sums are used */
 		sum_columns(p, a.dx, a.rstd, a.mean, a.dx, r);
 		hd_join(r, part + cols, slabs_of(p), 2 * cols, cols,
 			put_each{ { to[weights], NULL, NULL }, cols, r->acc });

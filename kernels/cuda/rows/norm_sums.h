@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/cuda/rows/norm_sums.h - norm_d and sums of columns in one pass over the rows.
  *
- * ROW threads have a row, K vectors of N columns each, and keep the sums of their columns in registers.  A block has several rows at
- * once.  Its threads ask for their next row before they add up this one: else memory would wait for each sum.
+ * ROW threads have a row, with K vectors of N columns each, and keep the sums of their columns in registers.  A
+ * block has several places for rows, each of ROW threads.  Threads request their next row before they add up the
+ * present one; otherwise memory would idle during each sum.
  */
 #ifndef HD_KERNELS_CUDA_ROWS_NORM_SUMS_H
 #define HD_KERNELS_CUDA_ROWS_NORM_SUMS_H
 #include "kernels/cuda/base/mma.h"
 #include "kernels/cuda/rows/norm.h"
 
-#define STAGES 2         /* rows of bf16 of a place: one is on its way while the other is looked at */
-#define UNIT 8           /* columns of a thread: one, two or three times as many */
-#define WARP_THREADS 384 /* of a block where a warp has a row: all of a multiprocessor, with 168 registers each */
-#define LONG_THREADS 256 /* where more threads have one, or as many as have */
-#define LONG_BLOCKS 512  /* threads of a multiprocessor then, with 128 registers each */
+#define STAGES 2 /* rows of bf16 at a place: one arrives while the other is processed */
+#define UNIT 8   /* columns of a unit; a thread has one to three units */
+/* threads of a block if a warp has a row: one block per multiprocessor, 168 registers per thread */
+#define WARP_THREADS 384
+#define LONG_THREADS 256 /* threads of a block if more threads have a row, or the row's threads if these are more */
+#define LONG_BLOCKS 512  /* threads of a multiprocessor in that case, with 128 registers each */
 #define MOST_COLS (2 * 512 * UNIT)
 
-/* r: added, or NULL. */
+/* r: what is added to dx, or NULL. */
 template <class T, class W> struct norm_d_args {
 	T *dx;
 	const T *r, *x;
@@ -27,8 +29,8 @@ template <class T, class W> struct norm_d_args {
 	float each;
 };
 
-/* -- host side: how rows are shared out ------------------------------------------------------------------------------------- */
-/* Threads of a row.  Three units of fp32 would not fit in registers. */
+/* -- host side: the distribution of rows --------------------------------------------------------------------------- */
+/* Returns the number of threads of a row.  Three units of fp32 would not fit in registers. */
 static inline int row_of(int64_t cols, int low)
 {
 	int row = HD_WARP;
@@ -43,11 +45,11 @@ static HD_DEV __host__ constexpr int summed_threads(int row)
 {
 	return row == HD_WARP ? WARP_THREADS : row > LONG_THREADS ? row : LONG_THREADS;
 }
-static HD_DEV __host__ constexpr int summed_each(int row) /* blocks of a multiprocessor */
+static HD_DEV __host__ constexpr int summed_each(int row) /* blocks per multiprocessor */
 {
 	return row == HD_WARP ? 1 : LONG_BLOCKS / summed_threads(row);
 }
-/* Each has two rows at a place at least, if there are so many. */
+/* Returns the number of blocks.  Each place gets at least two rows, if the rows suffice. */
 static inline int64_t summed_blocks(int64_t rows, int64_t cols, int low)
 {
 	int row = row_of(cols, low), places = summed_threads(row) / row;
@@ -56,7 +58,7 @@ static inline int64_t summed_blocks(int64_t rows, int64_t cols, int low)
 	return blocks < 1 ? 1 : blocks;
 }
 
-/* -- a row ------------------------------------------------------------------------------------------------------------------ */
+/* -- a row --------------------------------------------------------------------------------------------------------- */
 typedef vec<4, float> four;
 
 template <int K, int N, class T> struct norm_row {
@@ -64,7 +66,7 @@ template <int K, int N, class T> struct norm_row {
 	float mu, rs;
 };
 
-/* Whether vector k of this thread is in the row.  All but the last unit are. */
+/* Returns whether vector k of this thread is in the row.  All but those of the last unit always are. */
 template <int K, int ROW, int N> HD_DEV bool has(int k, int first, int cols)
 {
 	return k < K - UNIT / N || first + k * ROW * N < cols;
@@ -77,7 +79,7 @@ template <int K, int N, class T> HD_DEV void none(norm_row<K, N, T> *v)
 		v->x[k] = v->d[k] = v->r[k] = {};
 }
 
-/* What is not there is 0. */
+/* Loads a row.  Elements past its end are 0. */
 template <int K, int ROW, int N, class T, class W>
 HD_DEV void fetch_here(norm_row<K, N, T> *v, const norm_d_args<T, W> &a, int64_t row, int first)
 {
@@ -103,7 +105,8 @@ static HD_DEV void copy_vector(void *to, const void *from)
 	copy_piece((bf16 *)to, (const bf16 *)from, 1);
 }
 
-/* A stage: the row on its way through shared memory.  A thread copies and reads its own vectors alone, so it waits for no other. */
+/* Copies the row to a stage in shared memory.  A thread copies and reads only its own vectors, so it waits for no
+ * other thread. */
 template <int K, int ROW, int N, class T, class W>
 HD_DEV void copy_next(vec<N, T> *stage, const norm_d_args<T, W> &a, int64_t row, int first)
 {
@@ -142,7 +145,7 @@ HD_DEV void take_copy(norm_row<K, N, T> *v, const vec<N, T> *stage, const norm_d
 	}
 }
 
-/* The compiler must not keep what it has read before, or made of it. */
+/* Reads the copy again.  The compiler must not keep what it read before, or anything computed from it. */
 template <int K, int ROW, int N, class T, class W>
 HD_DEV void take_copy_anew(norm_row<K, N, T> *v, const vec<N, T> *stage, const norm_d_args<T, W> &a, int64_t row,
 			   int first)
@@ -153,7 +156,7 @@ HD_DEV void take_copy_anew(norm_row<K, N, T> *v, const vec<N, T> *stage, const n
 	take_copy<K, ROW, N>(v, stage, a, row, first);
 }
 
-/* Its two numbers, which take long to come too. */
+/* Loads the row's rstd and mean, whose latency is long too. */
 template <int K, int N, class T, class W>
 HD_DEV void fetch_numbers(norm_row<K, N, T> *v, const norm_d_args<T, W> &a, int64_t row)
 {
@@ -161,7 +164,7 @@ HD_DEV void fetch_numbers(norm_row<K, N, T> *v, const norm_d_args<T, W> &a, int6
 	v->mu = row < a.rows && a.mean ? a.mean[row] : 0;
 }
 
-/* Weights lie in shared memory in the order in which threads read them, and need no registers. */
+/* Stores the weights in shared memory, in the order in which threads read them, so that they need no registers. */
 template <int K, int ROW, int N, class W> HD_DEV void keep_weights(four (*weights)[ROW], const W *w, int cols)
 {
 	int first = (int)threadIdx.x * N;
@@ -182,7 +185,7 @@ template <int K, int N> struct column_sums {
 	float dw[K][N], db[K][N], all[K][N];
 };
 
-/* Adds to the sums for dw and db.  sum, dot: of this thread's columns. */
+/* Adds the row to the sums for dw and db.  sum, dot: over this thread's columns. */
 template <int K, int ROW, int N, class T>
 HD_DEV void take_row(column_sums<K, N> *s, const norm_row<K, N, T> &v, const four (*weights)[ROW], float *sum,
 		     float *dot)
@@ -200,7 +203,8 @@ HD_DEV void take_row(column_sums<K, N> *s, const norm_row<K, N, T> &v, const fou
 		}
 }
 
-/* dx may be r or dy: a thread has read what it writes. */
+/* Writes dx, and adds it as rounded to the third sums.  dx may be r or dy: each thread reads elements before it
+ * writes them. */
 template <int K, int ROW, int N, class T>
 HD_DEV void put_row_d(T *dx, column_sums<K, N> *s, const norm_row<K, N, T> &v, const four (*weights)[ROW], float sum,
 		      float dot, int first, int cols)
@@ -224,7 +228,8 @@ HD_DEV void put_row_d(T *dx, column_sums<K, N> *s, const norm_row<K, N, T> &v, c
 		}
 }
 
-/* Two sums over the threads of a row.  scratch is that of every other row: one that is still read is not written. */
+/* Computes two sums over the threads of a row.  Rows alternate between two scratch areas, so values that are still
+ * read are not overwritten. */
 template <int ROW, int WARPS> HD_DEV void row_sums(float *a, float *b, float (*scratch)[WARPS])
 {
 	int warp = (int)threadIdx.x / HD_WARP, first = warp / (ROW / HD_WARP) * (ROW / HD_WARP);
@@ -246,7 +251,7 @@ template <int ROW, int WARPS> HD_DEV void row_sums(float *a, float *b, float (*s
 	}
 }
 
-/* The sums of a block's places, in their order: one place's are there already. */
+/* Adds up the sums of a block's places, in their order, and writes them to part. */
 template <int ROW, int N, int PLACES> HD_DEV void put_places(float *part, const float *sum, four *lanes, int cols)
 {
 	int place = (int)threadIdx.x / ROW, mine = (int)threadIdx.x % ROW * N;
@@ -282,7 +287,8 @@ HD_DEV void put_sums(float *part, const float (*sum)[N], four *lanes, int cols)
 	}
 }
 
-/* What a block keeps in shared memory: weights, then stages, where the sums of its places lie in the end. */
+/* The layout of a block's shared memory: weights, then stages.  At the end, the sums of its places take the stages'
+ * memory. */
 template <int K, int ROW, int N, class T> struct summed_shared {
 	static const int PLACES = summed_threads(ROW) / ROW, W = K * ROW * N / 4,
 			 STAGE = sizeof(T) == 2 ? 3 * K * summed_threads(ROW) : 0,
@@ -290,7 +296,8 @@ template <int K, int ROW, int N, class T> struct summed_shared {
 			 AFTER = STAGES * STAGE > LANES ? STAGES *STAGE : LANES, BYTES = 16 * (W + AFTER);
 };
 
-/* part: of each block the sums for dw and db, as many of them as `weights` says, and with `sums` those of dx as it was rounded. */
+/* part: for each block the sums for dw and db (the first `weights` of these), and with `sums` those of dx as it was
+ * rounded. */
 template <int K, int ROW, int N, class T, class W>
 __global__ void __launch_bounds__(summed_threads(ROW), summed_each(ROW))
 	norm_d_summed(norm_d_args<T, W> a, float *part, int weights, int sums)
@@ -326,12 +333,12 @@ __global__ void __launch_bounds__(summed_threads(ROW), summed_each(ROW))
 		take_row<K, ROW, N>(&s, v, w, &sum, &dot);
 		row_sums<ROW, WARPS>(&sum, &dot, scratch[turn]);
 		sum = a.mean ? sum * a.each : 0;
-		if (STAGED) /* a second time: registers do not hold it beside what was made of it */
+		if (STAGED) /* read again: registers cannot hold the row together with what was computed from it */
 			take_copy_anew<K, ROW, N>(&v, stages + turn * STAGE, a, row, first);
 		if (row < a.rows)
 			put_row_d<K, ROW, N>(a.dx + row * cols, &s, v, w, sum, dot * a.each, first, cols);
 	}
-	__syncthreads(); /* nobody looks at a stage now */
+	__syncthreads(); /* no thread reads a stage any more */
 	part += blockIdx.x * (int64_t)(weights + sums) * cols;
 	if (weights > 0)
 		put_sums<K, ROW, N, PLACES>(part, s.dw, lanes, cols);
@@ -346,7 +353,8 @@ template <class T, class W> struct launch_summed {
 	float *part;
 	int weights, sums;
 	const struct hd_run *r;
-	int *allow; /* not NULL: nothing is launched, but its shared memory is asked for */
+	/* If not NULL, nothing is launched; the kernel's shared memory is requested, and the result stored here. */
+	int *allow;
 
 	template <int K, int ROW, int N> void start() const
 	{

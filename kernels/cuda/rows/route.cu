@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * route and route_d: which experts a token goes to, and their losses; the equations are in kernels/ref/rows/experts.c.
+ * route and route_d: the experts of each token, and the router's losses; the equations are in
+ * kernels/ref/rows/experts.c.
  *
- * A warp has a token.  Slots are given in the order of tokens, so a block has a whole group: in tiles of its threads each
- * counts those before it that want the same expert.  What is counted is counted in integers, sums over tokens have a fixed
- * order, and random choices are the cpu's bit by bit.
+ * A warp has a token.  Slots are assigned in the order of tokens, so a block has a whole group.  In tiles of one
+ * token per thread, each thread counts the earlier tokens that want the same expert.  All counts are integers, sums
+ * over tokens have a fixed order, and random choices are the same as the cpu's, bit by bit.
  */
 #include "kernels/cuda/base/random.h"
 extern "C" {
@@ -14,11 +15,11 @@ extern "C" {
 #define THREADS 256
 #define WARPS (THREADS / HD_WARP)
 #define MAX_TOPK 64
-#define MOST_EXPERTS 4096 /* whose numbers fit into shared memory, twice */
+#define MOST_EXPERTS 4096 /* their counts fit into shared memory, twice */
 
 struct routing {
 	int64_t tokens, samples, experts, topk, group, capacity, aux_group, token0;
-	int32_t first_choice_aux, normalize, random, groups, best_groups; /* groups 0: a softmax */
+	int32_t first_choice_aux, normalize, random, groups, best_groups; /* groups 0: softmax; otherwise sigmoids */
 	float scale;
 	uint64_t name, site;
 };
@@ -47,7 +48,8 @@ static routing routing_of(const struct hd_prep *p, const struct hd_run *r)
 	return t;
 }
 
-/* What a run leaves between its launches: of each auxiliary group experts + 3 sums, and of each capacity group what found no slot. */
+/* Returns the size of the data between the launches of a run.  Each auxiliary group has experts + 3 sums, and each
+ * capacity group has the number of choices without a slot. */
 static size_t parts_of(const struct hd_prep *p)
 {
 	int64_t tokens = p->n[0] * p->n[1];
@@ -78,7 +80,7 @@ struct softmax {
 	float max, sum;
 };
 
-HD_DEV softmax softmax_of(const float *z, int64_t n) /* of a warp */
+HD_DEV softmax softmax_of(const float *z, int64_t n) /* computed by a warp */
 {
 	softmax s = { -INFINITY, 0 };
 
@@ -104,13 +106,13 @@ HD_DEV float sigmoid(float z)
 	return 1 / (1 + expf(-z));
 }
 
-/* What expert e has before gates are normalised. */
+/* Returns an expert's score, before gates are normalised. */
 HD_DEV float score_of(const routing &t, const softmax &s, float z)
 {
 	return t.groups ? sigmoid(z) : expf(z - s.max);
 }
 
-/* What a softmax over all divides by, or the auxiliary loss of sigmoids; of a warp. */
+/* Returns the divisor of a softmax over all experts, or of the auxiliary loss of sigmoids.  Computed by a warp. */
 HD_DEV float all_scores(const routing &t, const softmax &s, const float *z)
 {
 	float sum = 0;
@@ -122,12 +124,13 @@ HD_DEV float all_scores(const routing &t, const softmax &s, const float *z)
 	return warp_sum(sum) + 1e-20f;
 }
 
-/* -- route --------------------------------------------------------------------------------------------------------------- */
-/* By what experts are chosen: z, or sigmoids and a bias of the experts in groups that the token may choose from. */
+/* -- route --------------------------------------------------------------------------------------------------------- */
+/* The values by which experts are chosen.  They are z, or sigmoids plus bias for the experts in groups that the
+ * token may choose from. */
 struct liking {
-	const float *z, *bias; /* bias NULL: z */
-	uint64_t groups;       /* a bit each */
-	int64_t each;          /* experts of a group */
+	const float *z, *bias; /* bias NULL: use z */
+	uint64_t groups;       /* one bit each */
+	int64_t each;          /* experts per group */
 
 	HD_DEV float operator[](int64_t e) const
 	{
@@ -137,7 +140,7 @@ struct liking {
 	}
 };
 
-/* The largest of those that are not among chosen[0 ... j - 1]; of equal ones the lowest. */
+/* Returns the index of the largest entry that is not among chosen[0 ... j - 1]; of equal entries, the lowest index. */
 template <typename T> HD_DEV int32_t next_best(const T &z, int64_t n, const int32_t *chosen, int64_t j)
 {
 	float top = 0;
@@ -163,10 +166,10 @@ template <typename T> HD_DEV int32_t next_best(const T &z, int64_t n, const int3
 			best = e;
 		}
 	}
-	return __shfl_sync(~0u, best, 0); /* one answer even among NaNs */
+	return __shfl_sync(~0u, best, 0); /* the same in all lanes, even with NaNs */
 }
 
-/* Into chosen[0 ... k - 1] of this warp. */
+/* Stores the indices of the k largest in chosen[0 ... k - 1], which belongs to this warp. */
 template <typename T> HD_DEV void choose_best(const T &z, int64_t n, int64_t k, int32_t *chosen)
 {
 	for (int64_t j = 0; j < k; j++) {
@@ -179,7 +182,7 @@ template <typename T> HD_DEV void choose_best(const T &z, int64_t n, int64_t k, 
 	}
 }
 
-/* The two largest of a group, added. */
+/* Returns the sum of the two largest values of a group. */
 HD_DEV float top_two(const liking &x, int64_t group)
 {
 	float first = -INFINITY, second = -INFINITY;
@@ -191,7 +194,7 @@ HD_DEV float top_two(const liking &x, int64_t group)
 	return first + second;
 }
 
-/* Leaves in x the groups that the token may choose from.  sums, chosen: of this warp. */
+/* Limits x to the groups that the token may choose from.  sums, chosen: memory of this warp. */
 HD_DEV void limit_groups(const routing &t, liking &x, float *sums, int32_t *chosen)
 {
 	uint64_t groups = 0;
@@ -240,7 +243,7 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* counts: of each expert, by sample, where there is no limit (a group is a sample then) */
+/* counts: rows of each expert and sample, if capacity is unlimited (each group is then one sample); otherwise NULL. */
 __global__ void __launch_bounds__(THREADS) give_slots(routing t, float *gates, int32_t *slots, int32_t *counts,
 						      int32_t *lost, const struct hd_cuda_step *step)
 {
@@ -287,7 +290,8 @@ __global__ void __launch_bounds__(THREADS) give_slots(routing t, float *gates, i
 		lost[blockIdx.x] = dropped;
 }
 
-/* How often each expert was chosen in the auxiliary group of this block: by the choices that the loss looks at, and by all. */
+/* Counts how often each expert was chosen in this block's auxiliary group: by the choices that enter the loss, and
+ * by all. */
 HD_DEV void count_choices(const routing &t, const int32_t *slots, int32_t *looked, int32_t *all)
 {
 	int64_t begin = (int64_t)blockIdx.x * t.aux_group * t.topk;
@@ -305,7 +309,7 @@ HD_DEV void count_choices(const routing &t, const int32_t *slots, int32_t *looke
 	__syncthreads();
 }
 
-/* E f_e of one choice */
+/* Returns what one choice adds to E f_e. */
 HD_DEV float share_of(const routing &t)
 {
 	return (float)t.experts / (float)((t.first_choice_aux ? 1 : t.topk) * t.aux_group);
@@ -381,8 +385,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	HD_LAUNCH(join_sums, blocks(t.experts + 3, THREADS), THREADS, 0, r, t, part, lost, (float *)out[2]);
 }
 
-/* -- route_d ------------------------------------------------------------------------------------------------------------- */
-/* f (auxiliary group, expert): E f_e */
+/* -- route_d ------------------------------------------------------------------------------------------------------- */
+/* f (auxiliary group, expert) = E f_e */
 __global__ void __launch_bounds__(THREADS) fractions(routing t, const int32_t *slots, float *f)
 {
 	HD_DYNAMIC_SHARED(int32_t, looked);
@@ -449,8 +453,8 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 		  (const int32_t *)in[1], (const float *)in[2], f, p->f[0], p->f[1], hd_cuda_step_of(r));
 }
 
-/* -- route_bias ---------------------------------------------------------------------------------------------------------- */
-/* Choices are whole numbers, whose sum has no rounding in double. */
+/* -- route_bias ---------------------------------------------------------------------------------------------------- */
+/* Counts of choices are whole numbers, so their sum in double is exact. */
 __global__ void __launch_bounds__(HD_WARP)
 	move_bias(int64_t experts, float *to, const float *bias, const float *load, float rate)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sum over named dims.
  *
- * Neighbouring dims merge to (p kept, r summed, q kept) where they can.  A block sums a row (q = 1), or 32 vectors of columns side
- * by side; long sums are cut into slabs whose sums are added in order by a second launch (columns.h).  Pieces are summed in fp32,
- * what they join in double.  Anything else is summed element by element.  Sums of columns that are alike and follow each other (of the
- * biases of queries, keys and values) are one launch.
+ * Adjacent dims are merged to (p kept, r summed, q kept) where possible.  A block sums a row (q = 1), or 32 adjacent
+ * vectors of columns.  Long sums are cut into slabs, whose sums a second launch adds in order (columns.h).  Pieces
+ * are summed in fp32, and their sums are added in double.  Any other sum is computed element by element.  Sums of
+ * columns that are alike and follow one another (for the biases of queries, keys and values) take one launch.
  */
 #include "kernels/cuda/base/columns.h"
 extern "C" {
@@ -12,11 +12,11 @@ extern "C" {
 }
 
 #define PIECE 256        /* terms */
-#define LONG 1024        /* terms of a slab of a row at least, which a block reads 2048 at a time */
-#define SLABS 64         /* of a row */
-#define BLOCKS (3 * 132) /* of columns, which are all there at once */
+#define LONG 1024        /* minimum terms of a slab of a row; a block reads 2048 at a time */
+#define SLABS 64         /* maximum slabs of a row */
+#define BLOCKS (3 * 132) /* blocks for columns, all resident at once */
 #define ROWS 8           /* terms of a column that a thread reads at once */
-#define FEW 4            /* slabs that one thread adds up */
+#define FEW 4            /* slabs up to which one thread adds them */
 #define MOST 4           /* sums of columns in one launch */
 #define THREADS (HD_WARP * HD_LANES)
 
@@ -58,7 +58,7 @@ template <class C> HD_DEV void put(C *c, int64_t i, double x, int acc)
 	from_float(c + i, (float)(x + (acc ? (double)to_float(c[i]) : 0)));
 }
 
-/* Row of blockIdx.x, slab of blockIdx.y. */
+/* Sums slab blockIdx.y of row blockIdx.x. */
 template <int N, class A>
 __global__ void __launch_bounds__(THREADS) sum_row(double *part, const A *a, int64_t r, int64_t count)
 {
@@ -85,7 +85,8 @@ __global__ void __launch_bounds__(THREADS) sum_row(double *part, const A *a, int
 		part[blockIdx.y * count + blockIdx.x] = sum;
 }
 
-/* Terms of columns, ROWS of them at once, from row i on, each step-th; *i: the next.  No more than PIECE. */
+/* Adds at most PIECE terms of each column to x: every step-th row from row *i on, ROWS rows at once.  Sets *i to the
+ * next row. */
 template <int N, class A> HD_DEV void sum_piece(float *x, const A *a, int64_t *i, int64_t step, int64_t r, int64_t q)
 {
 	for (int k = 0; k < PIECE && *i < r; k += ROWS, *i += ROWS * step) {
@@ -102,12 +103,13 @@ template <int N, class A> HD_DEV void sum_piece(float *x, const A *a, int64_t *i
 	}
 }
 
-/* Tensors of one launch: what blockIdx.z, or the number of an element of all of them, says. */
+/* The tensors of one launch.  blockIdx.z selects one, or the number of an element counted over all of them. */
 template <class T> struct tensors {
 	T *at[MOST];
 };
 
-/* 32 times N columns of one p, of tensor blockIdx.z; of its rows each gridDim.y-th group of HD_LANES from blockIdx.y on. */
+/* Sums 32 * N columns of one p, of tensor blockIdx.z: every gridDim.y-th group of HD_LANES rows, from group
+ * blockIdx.y on. */
 template <int N, class A>
 __global__ void __launch_bounds__(THREADS, 3)
 	sum_columns(double *part, tensors<const A> all, int64_t r, int64_t q, int64_t count)
@@ -119,7 +121,7 @@ __global__ void __launch_bounds__(THREADS, 3)
 	const A *a = all.at[blockIdx.z] + p * r * q + first + mine;
 	double sum[N] = {};
 
-	part += (blockIdx.y * gridDim.z + blockIdx.z) * count; /* a slab's sums of all tensors are one row */
+	part += (blockIdx.y * gridDim.z + blockIdx.z) * count; /* a slab's sums of all tensors form one row */
 	for (int64_t i = (int64_t)blockIdx.y * HD_LANES + lane; i < r && first + mine < q;) {
 		float x[N] = {};
 
@@ -139,7 +141,7 @@ template <class C> struct put_sum {
 	{
 		int t = 0;
 
-		for (; i >= count; i -= count) /* few times, where a division of 64 bits is a call */
+		for (; i >= count; i -= count) /* few iterations; a 64-bit division would be a function call */
 			t++;
 		::put(c.at[t], i, x, acc);
 	}
@@ -188,7 +190,7 @@ template <class C, class A> struct gather {
 	}
 };
 
-/* The sums of the slabs, of n tensors, to c. */
+/* Adds up the slabs' sums of n tensors, and writes them to c. */
 template <class C>
 static void finish(const struct sum *s, const tensors<C> &c, int64_t n, const double *part, const struct hd_run *r)
 {
@@ -234,7 +236,7 @@ template <class C, class A> static void go_row(const struct sum *s, C *c, const 
 	finish(s, tensors<C>{ { c } }, 1, part, r);
 }
 
-/* n of them: one, or columns. */
+/* n: 1, or several sums of columns. */
 template <class C, class A>
 static void go(const struct sum *s, const struct hd_joint *l, int64_t n, const struct hd_run *r)
 {
@@ -274,11 +276,12 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	run_some(&l, 1, r);
 }
 
-/* -- several as one -------------------------------------------------------------------------------------------------------- */
-/* A launch of one sum is over before it has all of the memory's bandwidth.  Slabs are those of each alone, so sums are the same. */
+/* -- several sums in one launch ------------------------------------------------------------------------------------ */
+/* A launch with a single sum ends before it reaches the memory's full bandwidth.  The slabs of each sum are the same
+ * as in a launch of its own, so the results are too. */
 struct sums_joined {
 	struct hd_joint *l;
-	size_t *lots, n; /* lots: how many launches each has, one after the other */
+	size_t *lots, n; /* lots: how many consecutive launches each lot has */
 };
 
 static int alike(const struct hd_joint *x, const struct hd_joint *y)
@@ -294,7 +297,7 @@ static int meet(const void *a, int64_t abytes, const void *b, int64_t bbytes)
 	return (const char *)a < (const char *)b + bbytes && (const char *)b < (const char *)a + abytes;
 }
 
-/* Neither's result lies where the other's operand or result does. */
+/* Returns whether neither result overlaps the other's operand or result. */
 static int apart(const struct hd_joint *x, const struct hd_joint *y)
 {
 	const struct sum *s = (const struct sum *)x->prep->state;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xent, xent_combine, xent_d and xent_both: cross entropy over a slice of the vocabulary; the equations are in the reference.
+ * xent, xent_combine, xent_d and xent_both: cross entropy over a slice of the vocabulary; the equations are in the
+ * reference.
  *
- * One block per row.  xent reads the logits once: each thread keeps its own maximum and its sum of exponentials around
- * it, and they are joined at the end (Milakov and Gimelshein 2018).  Exponentials are 2^(x log2 e), one multiplication and one
- * instruction: with expf the arithmetic would take longer than memory.  The maximum is subtracted first, which is exact where the
- * result is large.
+ * One block per row.  xent reads the logits once.  Each thread keeps its own maximum and its sum of exponentials
+ * around it, and these are joined at the end (Milakov and Gimelshein 2018).  Exponentials are 2^(x log2 e), one
+ * multiplication and one instruction: with expf the arithmetic would take longer than memory.  The maximum is
+ * subtracted first, which is exact where the result is large.
  *
- * xent_both brings a row into shared memory with asynchronous copies.  A thread reads back what it has copied itself, so that it
- * waits for no other one; the reductions alone need the whole block.  Two rows of 50,304 bf16 fit into an SM of 228 KB: while one is
- * on its way the other is computed.  Of a row that does not fit, the end is read from memory twice.  Its order of additions is that
- * of xent, so it makes the same bits.
+ * xent_both copies a row into shared memory asynchronously.  A thread reads back only what it has copied itself, so
+ * it waits for no other thread; only the reductions need the whole block.  Two rows of 50,304 bf16 fit into an SM of
+ * 228 KB: while one arrives, the other is computed.  If a row does not fit, its end is read from memory twice.  The
+ * order of additions is that of xent, so the bits are the same.
  */
 #include "kernels/cuda/base/mma.h"
 extern "C" {
@@ -21,15 +22,15 @@ extern "C" {
 #define MANY 4 /* vectors that a thread reads at once */
 #define LOG2_E 1.4426950409f
 #define ROUND (MANY * THREADS * 16) /* bytes that a block reads at once */
-#define AHEAD 6                     /* rounds that are on their way */
-#define HELD (14 * ROUND)           /* bytes of a row at most, where a block may have 227 KB */
+#define AHEAD 6                     /* rounds in flight */
+#define HELD (14 * ROUND)           /* maximum bytes of a row, on a GPU where a block may have 227 KB */
 
 HD_CUDA_PREPARE_TYPES(prepare, "xent", "t*", "f", hd_prepare_xent(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_combine, "xent_combine", "f", "f", hd_prepare_alike(c, p, 3, 1))
 HD_CUDA_PREPARE_TYPES(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_both_shared, "xent_both", "t*", "tf", hd_prepare_xent_both(c, p))
 
-/* The vectors of this thread at j, j + THREADS * N and so on, MANY of them, as far as the row has them. */
+/* Loads this thread's MANY vectors at j, j + THREADS * N and so on, as far as the row has them. */
 template <int N, class T> HD_DEV void fetch_logits(vec<N, T> *v, const T *z, int j, int cols)
 {
 #pragma unroll
@@ -38,7 +39,7 @@ template <int N, class T> HD_DEV void fetch_logits(vec<N, T> *v, const T *z, int
 			v[i] = fetch<N>(z + j + i * THREADS * N);
 }
 
-/* -inf beyond the columns that are no padding. */
+/* Sets padding, from column `real` on, to -inf. */
 template <int N> HD_DEV void no_padding(float *v, int j, int real)
 {
 	if (j + N > real)
@@ -46,8 +47,8 @@ template <int N> HD_DEV void no_padding(float *v, int j, int real)
 			v[k] = j + k < real ? v[k] : -INFINITY;
 }
 
-/* The maximum, and the sum of exponentials around it, of vectors as fetch_logits has them.  While all are -inf the sum is around 0:
- * so NaN shows, and nothing else counts. */
+/* Adds vectors, as fetch_logits loads them, to the maximum and to the sum of exponentials around it.  While all are
+ * -inf, the sum is around 0, so that NaN shows and nothing else counts. */
 template <int N> HD_DEV void add_logits(float *top, float *part, const float (*v)[N], int j, int real)
 {
 	float high = *top, from, sum = 0;
@@ -67,7 +68,7 @@ template <int N> HD_DEV void add_logits(float *top, float *part, const float (*v
 	*part += sum;
 }
 
-/* A round of the row, which begins at `from`. */
+/* Adds a round of the row that begins at `from`. */
 template <int N, class T> HD_DEV void add_round(float *top, float *part, const T *from, int j, int real)
 {
 	vec<N, T> raw[MANY] = {};
@@ -82,7 +83,7 @@ template <int N, class T> HD_DEV void add_round(float *top, float *part, const T
 	add_logits<N>(top, part, v, j, real);
 }
 
-/* Of a row, from those of each thread; all threads get them. */
+/* Joins the threads' maxima and sums to those of the row, which all threads get. */
 HD_DEV void join_threads(float *top, float *part, float *scratch)
 {
 	float whole = block_max<THREADS>(*top, scratch);
@@ -124,10 +125,10 @@ struct xent_combine {
 
 struct xent_row {
 	float top, d, scale;
-	int target, real; /* column of the target, or one that there is not */
+	int target, real; /* column of the target; -1: not in this slice */
 };
 
-/* Gradients of the logits v of columns j and so on, in their place. */
+/* Replaces the logits v of columns j ... by their gradients. */
 template <int N> HD_DEV void xent_slope(float *v, const xent_row &x, int j)
 {
 	for (int k = 0; k < N; k++)
@@ -140,7 +141,7 @@ template <int N> HD_DEV void xent_slope(float *v, const xent_row &x, int j)
 			v[k] = j + k < x.real ? v[k] : 0;
 }
 
-/* Gradients of a round of the row; `from` may be where they go: a thread has read what it writes. */
+/* Computes the gradients of a round of the row.  dz may be `from`: each thread reads elements before it writes them. */
 template <int N, class T> HD_DEV void slope_round(T *dz, const T *from, const xent_row &x, int j, int cols)
 {
 	vec<N, T> raw[MANY] = {};
@@ -173,8 +174,8 @@ __global__ void __launch_bounds__(THREADS)
 		slope_round<N>(dz, z, x, j, (int)cols);
 }
 
-/* -- both in one pass ------------------------------------------------------------------------------------------------------- */
-/* This thread's vectors of a round, if the row has them, on their way to shared memory. */
+/* -- both in one pass ---------------------------------------------------------------------------------------------- */
+/* Starts to copy this thread's vectors of a round to shared memory, as far as the row has them. */
 template <int N, class T> HD_DEV void bring_round(T *to, const T *z, int j, int cols)
 {
 #pragma unroll
@@ -184,7 +185,7 @@ template <int N, class T> HD_DEV void bring_round(T *to, const T *z, int j, int 
 	copies_commit();
 }
 
-/* Of the columns that are held. */
+/* Adds the columns that are held. */
 template <int N, class T> HD_DEV void add_held(float *top, float *part, T *row, const T *z, int held, int real)
 {
 	const int COLS = MANY * THREADS * N;
@@ -207,7 +208,7 @@ struct xent_rows {
 	double value;
 	const struct hd_cuda_step *scaled;
 	int64_t first;
-	int cols, real, held; /* held: columns that stay in shared memory, whole rounds or all; 0 where N is 1 */
+	int cols, real, held; /* held: columns that stay in shared memory, whole rounds or all; 0 if N is 1 */
 };
 
 /* dz may be z. */
@@ -271,7 +272,7 @@ template <class T> static void go_d(const struct hd_prep *p, void *const *out, v
 			  (const float *)in[2], (const float *)in[3], (const float *)in[4], p->n[1], p->n[2], p->n[3]);
 }
 
-/* p->n[5]: columns that are held; on a device whose blocks have less shared memory, none. */
+/* Sets p->n[5], the number of columns to hold: 0 on a device whose blocks have less shared memory. */
 template <class T> static void hold(struct hd_prep *p)
 {
 	const int V = 16 / sizeof(T);
