@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A sum of products in one launch: c = a0 b0 + a1 b1 + ..., as the gradient of what several weights read (queries, keys and values;
- * gate and up).  The library makes each of them by itself and reads and writes c in between.  Here a block walks through the depths
- * of all of them, keeps its sums in registers, and rounds once.
+ * A sum of products in one launch: c = a0 b0 + a1 b1 + ...
  *
- * Whether that is faster than the library's products, which are faster each, is timed (product_tune.cu).
+ * An example is the gradient of an input that several weights read (queries, keys and values; gate and up).  The
+ * library computes each product separately, and reads and writes c in between.  Here a block walks through the
+ * depths of all of them, keeps its sums in registers, and rounds once.
+ *
+ * Each of the library's products is faster, so both ways are timed (product_tune.cu).
  */
 #include "kernels/cuda/matmul/chain.h"
 
 struct hd_chain {
 	struct hd_chain *next;
 	struct hd_product *p[HD_CHAIN_MOST];
-	int users, n, pick; /* pick: 0 its products, 1 chained, 2 by wgmma */
+	int users, n, pick; /* pick: 0 separate products, 1 chained, 2 by wgmma */
 	int turned;         /* the rows of b are columns of the product */
 };
 
@@ -31,13 +33,13 @@ template <int TB> HD_DEV void fill_next(bf16 *to, const hd_terms &t, hd_chain_pl
 	copies_commit();
 }
 
-/* Blocks beside each other have the same rows of a: those come out of L2 for all but the first. */
+/* Adjacent blocks read the same rows of a, which come from L2 for all but the first. */
 template <int TB>
 __global__ void __launch_bounds__(THREADS, 2) chained(hd_terms t, int64_t c_step, bf16 *c, const bf16 *add)
 {
 	HD_DYNAMIC_SHARED(bf16, stages);
 	int warp = (int)threadIdx.x / HD_WARP, lane = (int)threadIdx.x % HD_WARP;
-	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp has 64 x 32 */
+	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp computes 64 x 32 */
 	int m0 = (int)blockIdx.y * TILE, n0 = (int)blockIdx.x * TILE;
 	hd_chain_place ahead = { 0, 0 };
 	float sum[4][4][4];
@@ -52,7 +54,7 @@ __global__ void __launch_bounds__(THREADS, 2) chained(hd_terms t, int64_t c_step
 		bf16 *ta = stages + turn * STAGE;
 
 		copies_wait<STAGES - 2>();
-		__syncthreads(); /* these copies are there, and nobody reads what the next ones go to */
+		__syncthreads(); /* these copies have arrived, and no thread reads what the next ones overwrite */
 		fill_next<TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, t, &ahead, m0, n0);
 		add_products<0, TB>(sum, ta, ta + TILE * DEEP, wm, wn);
 	}
@@ -73,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, 2) chained(hd_terms t, int64_t c_step
 		}
 }
 
-/* -- host ------------------------------------------------------------------------------------------------------------------ */
+/* -- host ---------------------------------------------------------------------------------------------------------- */
 enum { M, N, K }; /* dims of a product without a batch */
 
 static int whole(int64_t x)
@@ -81,7 +83,8 @@ static int whole(int64_t x)
 	return x > 0 && x % 8 == 0 && x < 1 << 24;
 }
 
-/* 1, and whether b lies turned: a matrix product of bf16 with contiguous rows in pieces of 16 bytes. */
+/* Returns 1 for a matrix product of bf16 whose rows are contiguous and consist of 16-byte pieces.  Sets *turned if
+ * b's rows lie along the depth. */
 static int fits(const struct hd_mm_shape *s, int *turned)
 {
 	const int64_t *a = s->stride[HD_MM_A], *b = s->stride[HD_MM_B], *c = s->stride[HD_MM_C];

@@ -6,14 +6,16 @@
 #include "kernels/cuda/matmul/product.h"
 #include "kernels/cuda/matmul/tile.h"
 
-/* What is added up: a (m, depth) has rows of `a_step` elements, b (depth, columns) or (columns, depth) such of b_step. */
+/* The terms of the sum.  The rows of a (m, depth) are `a_step` elements apart.  Those of b, which is (depth,
+ * columns) or (columns, depth), are b_step apart. */
 struct hd_terms {
 	const bf16 *a[HD_CHAIN_MOST], *b[HD_CHAIN_MOST];
 	int64_t a_step[HD_CHAIN_MOST], b_step[HD_CHAIN_MOST];
-	int32_t depth[HD_CHAIN_MOST], m, columns, n, steps; /* steps: of DEEP, the last of each term what is left */
+	/* steps: of DEEP; the last step of each term takes the remainder */
+	int32_t depth[HD_CHAIN_MOST], m, columns, n, steps;
 };
 
-/* A place on the way through all depths. */
+/* A position along all depths. */
 struct hd_chain_place {
 	int32_t term, d;
 
@@ -27,7 +29,7 @@ struct hd_chain_place {
 	}
 };
 
-/* The tile at (m0, n0) has its sum of two neighbouring columns: c = (add ? add : 0) + x */
+/* Writes the sums x of two adjacent columns, from (row, col) on: c = (add ? add : 0) + x */
 HD_DEV void hd_put_sum(const hd_terms &t, int64_t c_step, bf16 *c, const bf16 *add, int row, int col, float *x)
 {
 	if (row >= t.m || col >= t.columns)
@@ -37,7 +39,7 @@ HD_DEV void hd_put_sum(const hd_terms &t, int64_t c_step, bf16 *c, const bf16 *a
 	put_two(c + (int64_t)row * c_step + col, x);
 }
 
-/* has: this GPU runs it, and it was asked for.  turned: b lies as (columns, depth). */
+/* hd_chain_wgmma_has returns 1 if this GPU runs the kernel and it is enabled.  turned: b is (columns, depth). */
 int hd_chain_wgmma_has(void);
 int hd_chain_wgmma(const hd_terms *t, int turned, int64_t c_step, bf16 *c, const bf16 *add, const struct hd_run *r);
 

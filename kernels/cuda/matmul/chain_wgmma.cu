@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A sum of products in one launch (chain.cu) for compute capability 9.0a.
  *
- * A block has 128 x 128 of the result, two groups of four warps and one warp more.  Of that one thread asks the copy engine for 64 of
- * the depth of both operands, as many stages ahead as there are; each group has 64 rows and makes products out of shared memory.
- * Barriers say which stage is there and which may be fetched over.  Two blocks fit on a multiprocessor: one writes while the other
- * computes.  Rows of b lie along the depth (TB, weights [in,out]), or are those of the depth (weights [out,in]).
+ * A block computes 128 x 128 of the result, with two groups of four warps and one more warp.  One thread of that
+ * warp asks the copy engine for 64 of the depth of both operands, as far ahead as there are stages.  Each group has
+ * 64 rows, and multiplies from shared memory.  Barriers tell which stages have arrived and which may be overwritten.
+ * Two blocks fit on a multiprocessor: one writes while the other computes.  Rows of b lie along the depth (TB,
+ * weights [in,out]), or along the columns (weights [out,in]).
  *
- * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture where it is the fastest, unless HEDDLE_WGMMA=0 is set.
+ * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture where it is the fastest, unless
+ * HEDDLE_WGMMA=0 is set.
  */
 #include "kernels/cuda/matmul/chain.h"
 #include "kernels/cuda/base/hopper.h"
 
-#define COMPUTE 256                /* threads of the two groups; behind them the warp that fetches */
-#define HALF (TILE * HD_ROW_BYTES) /* bytes of an operand's stage */
+#define COMPUTE 256                /* threads of the two groups; then comes the warp that fetches */
+#define HALF (TILE * HD_ROW_BYTES) /* bytes of one operand in a stage */
 #define BYTES (HD_TILE_ALIGN + STAGES * 2 * HALF + STAGES * (int)sizeof(struct slot))
 
 struct slot {
@@ -46,7 +48,7 @@ HD_DEV void let_go(slot *s)
 		barrier_arrive(&s->free);
 }
 
-/* sum (64 x 128) += a stage's rows of a times its b */
+/* Begins sum (64 x 128) += a stage's rows of a times its b. */
 template <int TB> HD_DEV void begin_stage(float (*sum)[4], const unsigned char *a, const unsigned char *b)
 {
 #pragma unroll
@@ -79,7 +81,7 @@ HD_DEV void consume(const hd_terms &t, unsigned char *tiles, slot *s, int64_t c_
 		hold<TILE>(sum);
 		group_fence();
 		begin_stage<TB>(sum, a + group * 64 * HD_ROW_BYTES, b);
-		group_wait<1>(); /* those of the stage before */
+		group_wait<1>(); /* the products of the previous stage */
 		if (i)
 			let_go(&s[(i - 1) % STAGES]);
 	}
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(COMPUTE + HD_WARP, 2)
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++) {
 			barrier_make(&s[i].there, 1);
-			barrier_make(&s[i].free, 8); /* a lane of each warp that reads */
+			barrier_make(&s[i].free, 8); /* one lane of each warp that reads */
 		}
 		barriers_made();
 	}
@@ -119,7 +121,7 @@ __global__ void __launch_bounds__(COMPUTE + HD_WARP, 2)
 #endif
 }
 
-/* -- host ------------------------------------------------------------------------------------------------------------------ */
+/* -- host ---------------------------------------------------------------------------------------------------------- */
 int hd_chain_wgmma_has(void)
 {
 	struct hd_err none = {};
@@ -129,7 +131,7 @@ int hd_chain_wgmma_has(void)
 	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups<1>, BYTES, &none) >= 0;
 }
 
-/* Rows of a matrix in tiles of `high` by 64: dims 2 and 0 of a tensor of four */
+/* Describes a matrix to the copy engine in tiles of `high` rows by 64: dims 2 and 0 of a four-dim tensor. */
 static int map_of(hd_tensor_map *m, const bf16 *base, int64_t rows, int64_t columns, int64_t step, int high)
 {
 	int64_t n[4] = { columns, 1, rows, 1 }, strides[3] = { step, step, rows * step };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * einsum: a product of two tensors with named dims.
  *
- * kernels/prepare/product.h says which matrix product it is, and what loops are around it.  Bias and addend go into the
- * product where its layout allows it.  What is no matrix product becomes one thread per element: slow, but the same
- * numbers.
+ * kernels/prepare/product.h finds the matrix product, and the loops around it.  Bias and addend are part of the
+ * product if its layout allows this.  If there is no matrix product, one thread computes each element: slowly, but
+ * with the same numbers.
  */
 #include "kernels/cuda/matmul/product.h"
 
@@ -13,8 +13,9 @@ struct product {
 	int bias_inside, add_alike;
 };
 
-/* Products prepared so far, those that the library does not make, those with a gelu inside; and those of a run that it refused
- * with its operands' addresses, and that loops made: hundreds of times slower, so whoever measures asks for it. */
+/* Counts of products: those prepared so far, those among them for which the library has no code, and those with a
+ * gelu inside.  at_run counts those that the library refused at run time, for their operands' addresses, and that
+ * loops computed.  Loops are hundreds of times slower, so benchmarks read these counts. */
 static int64_t made, in_loops, with_gelus, at_run, grouped; /* grouped: those that run in a batch with others */
 
 char *hd_einsum_choices(void)
@@ -24,8 +25,8 @@ char *hd_einsum_choices(void)
 		(long long)made, (long long)in_loops, (long long)with_gelus, (long long)at_run, (long long)grouped);
 }
 
-/* -- what cuBLASLt refuses ------------------------------------------------------------------------------------------------ */
-/* The loops that take over are a hundred times slower: a run says so, once for what is new. */
+/* -- what cuBLASLt refuses ----------------------------------------------------------------------------------------- */
+/* Loops are a hundred times slower than the library, so a run prints a warning, once for each set of new refusals. */
 static int64_t refused, refused_terms, refused_count, told;
 
 static void refuse(const struct einsum *e)
@@ -57,7 +58,7 @@ static void release(void *state)
 	free(p);
 }
 
-/* The addend's elements lie as c's. */
+/* Returns whether the addend has c's layout and dtype. */
 static int lies_alike(const struct einsum *e)
 {
 	for (int d = 0; d < e->nout; d++)
@@ -83,7 +84,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 		else
 			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
 		q->mm = hd_product_get(&s);
-		if (!q->mm && q->bias_inside) { /* not with a bias of this dtype */
+		if (!q->mm && q->bias_inside) { /* the library has no product with a bias of this dtype */
 			q->bias_inside = 0;
 			s.dtype[HD_MM_BIAS] = 0;
 			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
@@ -113,7 +114,7 @@ struct operands {
 	void *mem[OPERANDS];
 };
 
-/* c = (keep ? c : 0) + bias + add, and the product too where `product` is set */
+/* c = (keep ? c : 0) + bias + add, plus the product if `product` is set */
 struct plain_einsum {
 	struct einsum e;
 	operands m;
@@ -177,7 +178,8 @@ static void *shift(const struct einsum *e, const operands *m, int o, int64_t by)
 	return m->mem[o] ? (char *)m->mem[o] + by * (HD_BITS(e->dtype[o]) / 8) : NULL;
 }
 
-/* The matrix product for every index of the loops around it, whose strides are in swapped roles too. */
+/* Runs the matrix product for every index of the loops around it.  The loops' strides are in the product's roles,
+ * which may be swapped. */
 static int products(const struct product *p, const struct hd_run *r, const operands *m, int keep)
 {
 	const struct einsum *e = &p->e;
@@ -218,7 +220,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 		m.mem[OP_BIAS] = in[2];
 	if (e->dtype[OP_ADD])
 		m.mem[OP_ADD] = in[e->dtype[OP_BIAS] ? 3 : 2];
-	if (m.mem[OP_ADD] == out[0] && m.mem[OP_ADD]) { /* in place: what c holds is the addend */
+	if (m.mem[OP_ADD] == out[0] && m.mem[OP_ADD]) { /* in place: c already contains the addend */
 		m.mem[OP_ADD] = NULL;
 		keep = 1;
 	}
@@ -245,15 +247,16 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	}
 }
 
-/* -- several as one -------------------------------------------------------------------------------------------------------- */
-/* Products of equal shapes that follow each other and share an operand (those of queries, keys and values, and of their weights'
- * gradients) are one batch where the others lie evenly spaced: a launch whose last wave of blocks is one and not three.  Products
- * that add to each other's result (the gradient of what those three read) are one sum where that is faster (chain.cu). */
+/* -- several as one ------------------------------------------------------------------------------------------------ */
+/* Products of equal shapes in succession that share an operand are one batch, if the others are evenly spaced.
+ * Examples are queries, keys and values, and the gradients of their weights.  Such a launch has a single last wave
+ * of blocks instead of three.  Products that add to the same result (the gradient of what those three read) are one
+ * sum, if that is faster (chain.cu). */
 struct lot {
-	struct hd_product *mm;  /* of all n, or */
-	struct hd_chain *chain; /* their sum; NULL: one after the other */
+	struct hd_product *mm;  /* a batch of all n, or NULL */
+	struct hd_chain *chain; /* a sum of all n; if both are NULL, they run one after another */
 	size_t from, n;
-	void *at[OPERANDS]; /* of the first, in the product's roles */
+	void *at[OPERANDS]; /* operands of the first, in the product's roles */
 };
 struct joined {
 	struct hd_joint *l;
@@ -266,7 +269,7 @@ static const struct product *product_of(const struct hd_joint *l)
 	return (const struct product *)l->prep->state;
 }
 
-/* Operand o of the product's roles; HD_MM_BIAS: NULL if there is none. */
+/* Returns operand o in the product's roles, or NULL for a bias that does not exist. */
 static void *operand(const struct hd_joint *l, int o)
 {
 	const struct einsum *e = &product_of(l)->e;
@@ -276,7 +279,7 @@ static void *operand(const struct hd_joint *l, int o)
 				 : l->in[(o == HD_MM_B) != e->swapped];
 }
 
-/* One call of the library, and nothing else. */
+/* Returns whether this is one call of the library, and nothing else. */
 static int is_plain(const struct hd_joint *l)
 {
 	const struct product *p = product_of(l);
@@ -285,7 +288,7 @@ static int is_plain(const struct hd_joint *l)
 	       (!p->e.dtype[OP_BIAS] || p->bias_inside);
 }
 
-/* No result lies where another's operands or result do. */
+/* Returns whether no result overlaps another product's operands or result. */
 static int apart(const struct hd_joint *l, size_t n, const struct hd_mm_shape *s)
 {
 	for (size_t i = 0; i < n; i++)
@@ -298,7 +301,8 @@ static int apart(const struct hd_joint *l, size_t n, const struct hd_mm_shape *s
 	return 1;
 }
 
-/* In elements, from each to the next in the order by their results (step 1 or -1); -1: not even, or not in that order. */
+/* Returns the distance from one operand o to the next in elements, going through l forwards (step 1) or backwards
+ * (-1).  Returns -1 if it is uneven, negative, or not a multiple of 16 bytes. */
 static int64_t spacing(const struct hd_joint *l, size_t n, int o, uint32_t dtype, int step)
 {
 	const struct hd_joint *first = step > 0 ? l : l + n - 1;
@@ -313,7 +317,7 @@ static int64_t spacing(const struct hd_joint *l, size_t n, int o, uint32_t dtype
 	return by < 0 || by % 16 ? -1 : by / each;
 }
 
-/* n of them as one product; NULL: they are not. */
+/* Returns n products as one batch, or NULL if that is not possible. */
 static struct hd_product *as_batch(const struct hd_joint *l, size_t n, int step)
 {
 	struct hd_mm_shape s = *hd_product_shape(product_of(l)->mm);
@@ -332,7 +336,7 @@ static struct hd_product *as_batch(const struct hd_joint *l, size_t n, int step)
 	return s.stride[HD_MM_A][0] && s.stride[HD_MM_B][0] ? NULL : hd_product_get(&s);
 }
 
-/* What is in c before a product adds to it, or beside which it is put; NULL: nothing. */
+/* Returns what is added to the product: c itself, the addend, or NULL. */
 static void *addend(const struct hd_joint *l)
 {
 	const struct einsum *e = &product_of(l)->e;
@@ -340,13 +344,13 @@ static void *addend(const struct hd_joint *l)
 	return l->acc ? l->out[0] : e->dtype[OP_ADD] ? l->in[e->dtype[OP_BIAS] ? 3 : 2] : NULL;
 }
 
-/* It adds to what the one before it has left. */
+/* Returns whether l adds to the result of `first`. */
 static int adds_to(const struct hd_joint *first, const struct hd_joint *l)
 {
 	return l->out[0] == first->out[0] && addend(l) == first->out[0];
 }
 
-/* n products of which each but the first adds to the one before as one sum; NULL: they are not. */
+/* Returns n products, each of which adds to the previous one, as one sum.  Returns NULL if that is not possible. */
 static struct hd_chain *as_sum(const struct hd_joint *l, size_t n)
 {
 	struct hd_product *p[HD_CHAIN_MOST];
@@ -360,7 +364,7 @@ static struct hd_chain *as_sum(const struct hd_joint *l, size_t n)
 			return NULL;
 	}
 	for (size_t i = 0; i < n; i++)
-		for (int o = 0; o < HD_MM_C; o++) /* c is written when all are read */
+		for (int o = 0; o < HD_MM_C; o++) /* a sum writes c only at its end, so no operand may overlap c */
 			if (hd_meet(hd_range_of(hd_product_shape(p[0]), HD_MM_C, l->out[0]),
 				    hd_range_of(hd_product_shape(p[i]), o, operand(&l[i], o))))
 				return NULL;
@@ -462,8 +466,8 @@ static void run_joined(void *state, const struct hd_run *r)
 
 HD_CUDA_KERNEL_JOINS(einsum, "einsum", HD_K_ACC, prepare, run, join, run_joined, unjoin);
 
-/* -- with a gelu --------------------------------------------------------------------------------------------------------- */
-/* The library's own (of bf16, where all is one matrix product), else the product and then the other kernel. */
+/* -- with a gelu --------------------------------------------------------------------------------------------------- */
+/* The library's own gelu (for bf16, if all is one matrix product); otherwise the product, and then the gelu kernel. */
 extern "C" const struct hd_kernel hd_cuda_gelu, hd_cuda_gelu_d;
 
 struct with_gelu {

@@ -1,52 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A product of bf16 and a gelu of it, for compute capability 9.0a.
+ * A product of bf16 and its gelu, for compute capability 9.0a.
  *
- * The library computes a tile's gelus while nothing makes products.  Here a multiprocessor has one block for the whole launch, and in
- * it two groups of four warps, each with tiles of its own.  While one makes gelus of its sums and writes them, the products of the
- * other run.  Of a third group one thread asks the copy engine for 64 of the depth of both operands, some stages ahead.
+ * While the library computes a tile's gelus, no products run.  Here a multiprocessor has one block for the whole
+ * launch, with two groups of four warps, each with its own tiles.  While one group computes and writes gelus, the
+ * products of the other run.  In a third group, one thread asks the copy engine for 64 of the depth of both
+ * operands, some stages ahead.
  *
- * Results go through shared memory, in boxes of 16 rows by 64 columns.  The copy engine leaves out what is outside of the matrix.
- * Rows of b lie along the depth (TB, weights [out,in]), or are those of the depth (weights [in,out]).
+ * Results go through shared memory, in boxes of 16 rows by 64 columns.  The copy engine leaves out what is outside
+ * the matrix.  Rows of b lie along the depth (TB, weights [out,in]), or along the columns (weights [in,out]).
  *
- * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture where it is the fastest, unless HEDDLE_WGMMA=0 is set.
+ * Compiled where CUDA_ARCH has 90a, and used on GPUs of that architecture where it is the fastest, unless
+ * HEDDLE_WGMMA=0 is set.
  */
 #include "kernels/cuda/matmul/product.h"
 #include "kernels/cuda/base/hopper.h"
 
 #define HIGH 128 /* rows of a tile */
 #define WIDE 192
-#define DEEP 64 /* of the depth in a stage */
+#define DEEP 64 /* depth of a stage */
 #define STAGES 4
 #define A_BYTES (HIGH * HD_ROW_BYTES)
 #define STAGE_BYTES (A_BYTES + WIDE * HD_ROW_BYTES)
-#define BOXES 4 /* of results in shared memory, of each of the eight warps that compute */
+#define BOXES 4 /* boxes of results in shared memory, for each of the eight warps that compute */
 #define BOX_ROWS 16
 #define BOX_BYTES (BOX_ROWS * HD_ROW_BYTES)
-#define BESIDE 16 /* rows of tiles that are made at the same time */
+#define BESIDE 16 /* rows of tiles that are computed at the same time */
 #define THREADS 384
 #define BYTES (HD_TILE_ALIGN + STAGES * STAGE_BYTES + 8 * BOXES * BOX_BYTES + (int)sizeof(gelu_signals))
 
-#define LINEAR (-1.4426950408889634f * 1.5957691216f) /* gelu's exponent, of 2 */
+#define LINEAR (-1.4426950408889634f * 1.5957691216f) /* factor in gelu's exponent, of 2 */
 #define CUBIC 0.044715f
 
 struct gelu_work {
 	int32_t m, n, depth;
 	int32_t high, wide; /* in tiles */
-	int32_t keep;       /* what gelu reads is written too */
+	int32_t keep;       /* gelu's input is also written */
 	const bf16 *bias;   /* NULL: none */
 };
 
 struct gelu_maps {
-	hd_tensor_map a, b, c, x; /* x: what gelu reads */
+	hd_tensor_map a, b, c, x; /* x: gelu's input */
 };
 
 struct gelu_signals {
 	uint64_t there[STAGES], free[STAGES];
-	uint64_t turn[2]; /* of the groups, to make products */
+	uint64_t turn[2]; /* each group's turn to issue products */
 };
 
 #ifdef HD_HOPPER
-/* What is in the block's shared memory. */
+/* The layout of the block's shared memory. */
 struct gelu_room {
 	unsigned char *tiles;
 
@@ -71,7 +73,8 @@ struct gelu_room {
 	}
 };
 
-/* A tile's first row and column.  Tiles that are made at the same time are of few rows and columns: what they read stays in L2. */
+/* A tile's first row and column.  Tiles that are computed at the same time share few rows and columns, so what they
+ * read stays in L2. */
 struct gelu_place {
 	int m0, n0;
 
@@ -85,7 +88,7 @@ struct gelu_place {
 	}
 };
 
-/* -- the group that fetches ------------------------------------------------------------------------------------------------ */
+/* -- the group that fetches ---------------------------------------------------------------------------------------- */
 template <int TB> HD_DEV void produce(const gelu_work &w, const gelu_maps &m, const gelu_room &r)
 {
 	gelu_signals *s = r.s();
@@ -109,13 +112,13 @@ template <int TB> HD_DEV void produce(const gelu_work &w, const gelu_maps &m, co
 	}
 }
 
-/* -- the groups that compute ------------------------------------------------------------------------------------------------ */
+/* -- the groups that compute --------------------------------------------------------------------------------------- */
 HD_DEV float gelu_of(float x)
 {
 	return x * hd_reciprocal(1 + hd_exp2(x * (LINEAR + LINEAR * CUBIC * x * x)));
 }
 
-/* A lane's row of 16 x 16 from column 8 j of a box on, as of put_matrices(). */
+/* Returns the address of this lane's row in 16 x 16 of a box, from column 8 j on, for put_matrices(). */
 HD_DEV unsigned char *part_of(unsigned char *box, int j)
 {
 	int lane = (int)threadIdx.x % 32, row = lane % 16;
@@ -123,7 +126,7 @@ HD_DEV unsigned char *part_of(unsigned char *box, int j)
 	return box + row * HD_ROW_BYTES + ((j + lane / 16) ^ (row & 7)) * 16;
 }
 
-/* One of two bf16 in a register */
+/* Returns one of the two bf16 in a register. */
 HD_DEV float half_of(uint32_t x, int high)
 {
 	return hd_bits_float(high ? x & 0xffff0000u : x << 16);
@@ -139,7 +142,7 @@ HD_DEV void put_sums(unsigned char *to, float (*c)[4])
 	put_matrices(to, x);
 }
 
-/* sum (128 x 192) = (add ? sum : 0) + a stage's a times its b */
+/* Begins sum (128 x 192) = (add ? sum : 0) + a stage's a times its b. */
 template <int TB>
 HD_DEV void begin_stage(float (*sum)[WIDE / 8][4], const unsigned char *a, const unsigned char *b, int add)
 {
@@ -180,7 +183,8 @@ struct gelu_worker {
 			barrier_arrive(b);
 	}
 
-	/* Stages from step on; the other group may begin when all of these are under way. */
+	/* Runs the products of a tile's stages, from `step` on.  The other group may begin when all of these have
+	 * been issued. */
 	template <int TB> HD_DEV void products(float (*sum)[WIDE / 8][4], int step)
 	{
 		gelu_signals *s = r.s();
@@ -193,7 +197,7 @@ struct gelu_worker {
 			hold<WIDE>(sum[1]);
 			group_fence();
 			begin_stage<TB>(sum, r.a(turn), r.b(turn), d);
-			group_wait<1>(); /* those of the stage before */
+			group_wait<1>(); /* the products of the previous stage */
 			if (last >= 0)
 				arrive(&s->free[last]);
 			last = turn;
@@ -205,7 +209,7 @@ struct gelu_worker {
 		arrive(&s->free[(step - 1) % STAGES]);
 	}
 
-	/* Of a box's columns, of which a lane has two of each 8. */
+	/* Loads the bias of a box's columns; a lane has two of every eight. */
 	HD_DEV void load_bias(uint32_t *x, int col) const
 	{
 #pragma unroll
@@ -216,7 +220,7 @@ struct gelu_worker {
 		}
 	}
 
-	/* A warp's sums of 16 rows by 64 columns: what gelu reads goes to the first box, and gelu to the second. */
+	/* Stores a warp's sums of 16 rows by 64 columns: gelu's input in the first box, and gelu in the second. */
 	HD_DEV void fill(unsigned char *const *to, float (*sum)[4], const uint32_t *bias) const
 	{
 #pragma unroll
@@ -234,7 +238,7 @@ struct gelu_worker {
 		}
 	}
 
-	/* Two boxes at a time; while one pair is read the other is filled. */
+	/* Writes a tile's results, two boxes at a time.  While one pair is read, the other is filled. */
 	HD_DEV void put_gelus(float (*sum)[WIDE / 8][4], const gelu_place &p) const
 	{
 #pragma unroll
@@ -280,7 +284,7 @@ HD_DEV void make_signals(gelu_signals *s)
 {
 	for (int i = 0; i < STAGES; i++) {
 		barrier_make(&s->there[i], 1);
-		barrier_make(&s->free[i], 4); /* a lane of each warp that reads */
+		barrier_make(&s->free[i], 4); /* one lane of each warp that reads */
 	}
 	for (int i = 0; i < 2; i++)
 		barrier_make(&s->turn[i], 4);
@@ -310,7 +314,7 @@ __global__ void __launch_bounds__(THREADS, 1) gelu_by_groups(gelu_work w, const 
 #endif
 }
 
-/* -- host ------------------------------------------------------------------------------------------------------------------ */
+/* -- host ---------------------------------------------------------------------------------------------------------- */
 enum { M, N, K }; /* dims of a product without a batch */
 
 static int whole(int64_t x)
@@ -318,7 +322,7 @@ static int whole(int64_t x)
 	return x > 0 && x % 8 == 0 && x < 1 << 24;
 }
 
-/* A product of bf16 with contiguous rows in pieces of 16 bytes */
+/* Returns whether the shape is a bf16 product with a gelu, whose rows are contiguous and consist of 16-byte pieces. */
 static int fits(const struct hd_mm_shape *s)
 {
 	const int64_t *a = s->stride[HD_MM_A], *b = s->stride[HD_MM_B], *c = s->stride[HD_MM_C];
@@ -343,7 +347,7 @@ int hd_gelu_wgmma_has(const struct hd_mm_shape *s)
 	return fits(s) && hd_cuda_by_wgmma() && hd_cuda_allow_shared("einsum_gelu", kernel, BYTES, &none) >= 0;
 }
 
-/* A matrix in tiles of `high` rows by 64: dims 2 and 0 of a tensor of four */
+/* Describes a matrix to the copy engine in tiles of `high` rows by 64: dims 2 and 0 of a four-dim tensor. */
 static int map_of(hd_tensor_map *m, const void *base, int64_t rows, int64_t columns, int64_t step, int high)
 {
 	int64_t n[4] = { columns, 1, rows, 1 }, strides[3] = { step, step, rows * step };
@@ -355,7 +359,7 @@ static int map_of(hd_tensor_map *m, const void *base, int64_t rows, int64_t colu
 static int64_t most_blocks(void)
 {
 #ifdef HD_SIM
-	return 2; /* so few that a group has several tiles */
+	return 2; /* few, so that a group has several tiles */
 #else
 	return hd_cuda_multiprocessors();
 #endif

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
- * grouped: the experts' products, all of them in one launch.
+ * grouped: the products of all experts in one launch.
  *
- * How many rows an expert has only the device knows, and asking it would stop the queue.  So a block of threads adds the
- * numbers up, and each block of the product looks up whose tile it has; the grid is for the most tiles that there can be,
- * and those beyond the last end at once.  An expert without rows has no tile (of weights: zeros, or nothing to add).
+ * Only the device knows how many rows an expert has, and asking it would stall the queue.  So one block adds up the
+ * counts, and each block of the product looks up which expert's tile it has.  The grid is for the maximum number of
+ * tiles, and blocks beyond the last tile end at once.  An expert without rows has no tile (in a product of weights:
+ * zeros, or nothing to add).
  *
- * bf16 is made on tensor cores, in tiles of 128 x 128 with copies two steps ahead; what is not bf16, or does not begin at
- * 16 bytes, in fp32 arithmetic in tiles of 64 x 64.  Sums are in fp32, in one order.
+ * bf16 runs on tensor cores, in tiles of 128 x 128 with copies two steps ahead.  Operands that are not bf16, or do
+ * not begin at multiples of 16 bytes, use fp32 arithmetic in tiles of 64 x 64.  Sums are in fp32, in one order.
  */
 #include "kernels/cuda/matmul/tile.h"
 extern "C" {
 #include "kernels/prepare/grouped.h"
 }
 
-#define PLAIN 64 /* the same of the plain kernel */
+#define PLAIN 64 /* rows and columns of a tile of the plain kernel */
 #define PLAIN_DEEP 16
 
-/* c (m, n) = sum over d of a (m, d) b (d, n) of each expert.  rows: m are the rows of the expert, else d are. */
+/* For each expert, c (m, n) = sum over d of a (m, d) b (d, n).  With `rows`, m counts the expert's rows; otherwise d
+ * does. */
 struct grouped {
-	int64_t experts, samples, m, n, depth; /* rows: m is 0, else depth is */
-	int32_t rows, a_turned, b_turned;      /* turned: a lies as (d, m), b as (n, d) */
+	int64_t experts, samples, m, n, depth; /* the dim that counts an expert's rows is 0 */
+	int32_t rows, a_turned, b_turned;      /* turned: a is stored as (d, m), b as (n, d) */
 	int32_t acc;
 };
 
-/* For each expert its first row and, in tiles of `tile` rows, its first tile; behind the last one the sums. */
+/* Computes each expert's first row and first tile (of `tile` rows), and after the last expert the totals. */
 __global__ void __launch_bounds__(HD_WARP) begin_of_rows(const int32_t *counts, int64_t experts, int64_t samples,
 							 int64_t tile, int64_t *row, int64_t *first)
 {
@@ -48,12 +50,12 @@ __global__ void __launch_bounds__(HD_WARP) begin_of_rows(const int32_t *counts, 
 	}
 }
 
-/* What a block computes: of expert e, from column m0 of its m and n0 of its n. */
+/* What a block computes: the tile of expert e at row m0 and column n0 of its product. */
 struct tile_piece {
-	int64_t e, m0, n0, row, rows; /* row: the expert's first, rows: how many */
+	int64_t e, m0, n0, row, rows; /* row: the expert's first row; rows: their number */
 };
 
-/* -> 0: there is no such tile. */
+/* Finds the tile of this block.  Returns 0 if it has none. */
 HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, int64_t tile, tile_piece *p)
 {
 	int64_t low = 0, high = g.experts, q = blockIdx.x;
@@ -67,7 +69,7 @@ HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, 
 	} else {
 		if (q >= first[g.experts])
 			return 0;
-		while (high - low > 1) { /* the last expert that begins at q or before: it has rows */
+		while (high - low > 1) { /* finds the last expert whose first tile is q or earlier; it has rows */
 			int64_t mid = (low + high) / 2;
 
 			if (first[mid] <= q)
@@ -83,8 +85,8 @@ HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, 
 	return 1;
 }
 
-/* -- tensor cores -------------------------------------------------------------------------------------------------------- */
-/* Operands of DEEP of the summed dim, from d on. */
+/* -- tensor cores -------------------------------------------------------------------------------------------------- */
+/* Starts to copy both operands for DEEP of the summed dim, from d on. */
 template <int TA, int TB>
 HD_DEV void fill_stage(bf16 *to, const grouped &g, const tile_piece &p, const bf16 *a, const bf16 *b, int64_t m,
 		       int64_t depth, int64_t d)
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 {
 	HD_DYNAMIC_SHARED(bf16, stages);
 	int warp = (int)threadIdx.x / HD_WARP, lane = (int)threadIdx.x % HD_WARP;
-	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp has 64 x 32 */
+	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp computes 64 x 32 */
 	float sum[4][4][4];
 	int64_t m, depth;
 	tile_piece p;
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 		int64_t ahead = d + (STAGES - 1) * DEEP;
 
 		copies_wait<STAGES - 2>();
-		__syncthreads(); /* these copies are there, and nobody reads what the next ones go to */
+		__syncthreads(); /* these copies have arrived, and no thread reads what the next ones overwrite */
 		if (ahead < depth)
 			fill_stage<TA, TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, g, p, a, b, m, depth,
 					   ahead);
@@ -165,7 +167,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 		}
 }
 
-/* -- any other ----------------------------------------------------------------------------------------------------------- */
+/* -- any other ----------------------------------------------------------------------------------------------------- */
 template <class C, class T>
 __global__ void __launch_bounds__(THREADS, 2)
 	plain_tiles(grouped g, C *c, const T *a, const T *b, const C *add, const int64_t *row, const int64_t *first)
@@ -220,7 +222,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 		}
 }
 
-/* -- prepare and run ------------------------------------------------------------------------------------------------------ */
+/* -- prepare and run ----------------------------------------------------------------------------------------------- */
 template <class C> static int allow(struct hd_err *err)
 {
 	HD_TRY(hd_cuda_allow_shared("grouped", (const void *)tiles<C, 0, 0>, SHARED_BYTES, err));
@@ -234,14 +236,14 @@ HD_CUDA_PREPARE_TYPES(prepare_sum, "grouped", "ttu*", "u", hd_prepare_grouped(c,
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY((hd_attr_num(d->attr, "add", 0) != 0 ? prepare_sum : prepare_product)(d, p, err));
-	p->n[8] = hd_check_count(&d->in[0], 0, 3); /* rows at most */
+	p->n[8] = hd_check_count(&d->in[0], 0, 3); /* maximum number of rows */
 	hd_cuda_scratch_need((size_t)(2 * (p->n[0] + 1)) * sizeof(int64_t));
 	if (p->n[14] != HD_DTYPE_BF16)
 		return HD_OK;
 	return p->n[15] == HD_DTYPE_BF16 ? allow<bf16>(err) : allow<float>(err);
 }
 
-/* Blocks: of rows as many as the numbers may make at most. */
+/* Returns the grid.  For rows it has the maximum number of tiles that counts can require. */
 static dim3 grid_of(const struct hd_prep *p, const grouped &g, int64_t tile)
 {
 	int64_t across = g.rows ? p->n[8] / tile + g.experts : g.experts * ((g.m + tile - 1) / tile);
@@ -276,7 +278,7 @@ static int whole_pieces(const grouped &g, const void *a, const void *b, const vo
 
 template <class C> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int swapped = p->n[4] && p->n[5]; /* weights as (n, k): the transposed product */
+	int swapped = p->n[4] && p->n[5]; /* weights are (n, k): computes the transposed product */
 	const void *a = in[swapped ? 1 : 0], *b = in[swapped ? 0 : 1];
 	C *c = (C *)out[0];
 	const C *add = p->n[6] ? (const C *)in[p->n[6]] : NULL;

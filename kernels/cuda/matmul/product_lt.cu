@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matrix products by cuBLASLt.
  *
- * cuBLASLt's matrices are column-major, ours are rows: c = a b is computed as c' = b' a', so its "A" is our b, its rows
- * are our n, and a bias along n is its bias.  A transposed operand is a flag; batch dims are strided batches, the
- * innermost inside the call, others around it.  The library's heuristic offers some implementations for a shape, all with sums in
- * fp32 throughout; the first is taken unless timing prefers another (product_tune.cu).  Equal shapes share one.  Simulated, the
- * library is a few loops (sim_lt.h).  fp32 products are made in fp32 (no TF32).
+ * cuBLASLt's matrices are column-major, ours are row-major.  c = a b is computed as c' = b' a', so its "A" is our b,
+ * its rows are our n, and a bias along n is its bias.  A transposed operand is a flag.  The innermost batch dim is a
+ * strided batch of one call, and other batch dims are loops around it.
+ *
+ * The library's heuristic offers several implementations for a shape, all with sums in fp32 throughout.  The first
+ * is used unless timing prefers another (product_tune.cu).  Equal shapes share one.  fp32 products are computed in
+ * fp32 (no TF32).  In the simulation the library is a few loops (sim_lt.h).
  */
 #include "kernels/cuda/matmul/product.h"
 #ifdef HD_SIM
@@ -23,11 +25,14 @@ struct hd_product {
 	int users;
 	struct hd_mm_shape s;
 	cublasLtMatmulDesc_t op;
-	cublasLtMatrixLayout_t a, b, c;                     /* in cuBLASLt's roles */
-	cublasLtMatmulAlgo_t wide[HD_PRODUCT_MOST], narrow; /* of operands that all begin at 16 bytes; at an element */
-	int nwide, pick, has_narrow, has_bias;              /* pick: of wide */
-	int has_own, own;                                   /* a kernel of Heddle's own; it is picked */
-	int64_t outer;                                      /* calls: the batch dims but the innermost */
+	cublasLtMatrixLayout_t a, b, c; /* in cuBLASLt's roles */
+	/* for operands that all begin at multiples of 16 bytes; at any element */
+	cublasLtMatmulAlgo_t wide[HD_PRODUCT_MOST], narrow;
+	int nwide, pick, has_narrow, has_bias; /* pick: index in wide */
+	/* has_own: Heddle's own kernel is a choice; own: it is picked */
+	int has_own, own;
+	/* number of calls: the product of the batch dims without the innermost */
+	int64_t outer;
 };
 
 static struct {
@@ -64,7 +69,8 @@ static cudaDataType type_of(uint32_t dtype)
 	return dtype == HD_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* An operand of rows x cols (ours) as a column-major matrix.  -> 0 if its strides are none. */
+/* Describes an operand of rows x cols (row-major) as a column-major matrix.  Returns 0 if its strides do not
+ * describe a matrix. */
 static int layout(cublasLtMatrixLayout_t *m, int *turned, const struct hd_mm_shape *s, int o, int row_dim, int col_dim)
 {
 	int64_t rows = s->n[row_dim], cols = s->n[col_dim], rs = s->stride[o][row_dim], cs = s->stride[o][col_dim], ld,
@@ -72,7 +78,7 @@ static int layout(cublasLtMatrixLayout_t *m, int *turned, const struct hd_mm_sha
 	int32_t batch = 1;
 
 	/* a dim of one element has stride 0 */
-	if (cs == 1 || cols == 1) { /* rows lie one after the other: the transposed in columns */
+	if (cs == 1 || cols == 1) { /* contiguous rows: columns of the transposed matrix */
 		*turned = 0;
 		ld = rows > 1 ? rs : cols;
 		if (ld < cols || (cols > 1 && cs != 1))
@@ -100,7 +106,7 @@ static int layout(cublasLtMatrixLayout_t *m, int *turned, const struct hd_mm_sha
 	return 1;
 }
 
-/* What is made of the product, and a second matrix that lies as c does: what gelu read. */
+/* Sets the epilogue, and a second matrix with c's layout for the gelu's input. */
 static int describe_gelu(struct hd_product *p)
 {
 	static const cublasLtEpilogue_t with[2][4] = {
@@ -113,14 +119,14 @@ static int describe_gelu(struct hd_product *p)
 	cublasLtEpilogue_t epilogue = with[p->has_bias][s->then];
 	int64_t ld = s->n[s->ndim - 3] > 1 ? s->stride[HD_MM_C][s->ndim - 3] : s->n[s->ndim - 2];
 	int64_t step = s->ndim > 3 ? s->stride[HD_MM_C][s->ndim - 4] : 0;
-	const void *somewhere = here.workspace; /* aligned, as what comes will be */
+	const void *somewhere = here.workspace; /* any aligned address; the actual one will be aligned too */
 
 	if (s->then == HD_MM_GELU_D && p->has_bias)
 		return 0;
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
 	if (s->then < HD_MM_GELU_KEEP)
 		return 1;
-	if (ld % 8 || step % 8) /* 16 bytes of bf16, says the library */
+	if (ld % 8 || step % 8) /* the library requires 16 bytes of bf16 */
 		return 0;
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld));
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &step, sizeof(step));
@@ -155,8 +161,8 @@ static int describe(struct hd_product *p)
 	return describe_gelu(p);
 }
 
-/* At most `few` implementations, the likely fastest first; -> how many.  Partial sums of a split depth stay in fp32: other schemes
- * add them up in the result's dtype. */
+/* Finds at most `few` implementations, the likely fastest first, and returns their number.  Partial sums of a split
+ * depth stay in fp32: other schemes add them in the result's dtype. */
 static int choose(struct hd_product *p, uint32_t align, cublasLtMatmulAlgo_t *algo, int few)
 {
 	cublasLtMatmulPreference_t wish;
@@ -183,7 +189,8 @@ static int choose(struct hd_product *p, uint32_t align, cublasLtMatmulAlgo_t *al
 	return good;
 }
 
-/* Tensors begin at 16 bytes, but what loops or batch dims move to may begin at any element: two implementations. */
+/* Tensors begin at multiples of 16 bytes, but loops or batch dims may move to any element.  So there are
+ * implementations for both. */
 static int choose_both(struct hd_product *p)
 {
 	uint32_t element = 16;
@@ -333,7 +340,7 @@ int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const 
 	return HD_OK;
 }
 
-/* -- the rate of a large product ------------------------------------------------------------------------------------------- */
+/* -- the rate of a large product ----------------------------------------------------------------------------------- */
 static double measure(uint32_t dtype, int64_t n)
 {
 	struct hd_mm_shape s;
@@ -356,7 +363,7 @@ static double measure(uint32_t dtype, int64_t n)
 	p = hd_product_get(&s);
 	if (!p || cudaMalloc(&m, 3 * bytes) != cudaSuccess)
 		return 0;
-	cudaMemsetAsync(m, 0x3c, 3 * bytes, here.queue); /* small numbers, not zeros: those take less power */
+	cudaMemsetAsync(m, 0x3c, 3 * bytes, here.queue); /* small numbers, since zeros take less power */
 	cudaEventCreate(&from);
 	cudaEventCreate(&to);
 	for (int i = 0; i < times + 3; i++) {

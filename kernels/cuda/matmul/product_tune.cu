@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which of the implementations that cuBLASLt names for a product is the fastest, or whether a kernel of Heddle's own behind them is
- * (gelu_wgmma.cu): each is timed once, on operands of the product's own extents, and what was found is kept as text, as on a cpu.
- * A line's key has the GPU's name, the library's version and all that the shape is, so that rank 0 can time a product of another
- * rank.  Its value is the implementation's place among those that were timed, and their number.  Sums of products are timed
- * likewise, behind their products: 0 is those one after the other, what follows one launch.
+ * Finds the fastest of the implementations that cuBLASLt names for a product, and of Heddle's own kernel, if there
+ * is one (gelu_wgmma.cu).
+ *
+ * Each is timed once, on operands of the product's own extents.  The choices are kept as text, as on a cpu.  A
+ * line's key has the GPU's name, the library's version and the complete shape, so that rank 0 can time a product of
+ * another rank.  Its value is the index of the implementation among those that were timed, and their number.
+ *
+ * Sums of products are timed likewise, after their products.  Choice 0 is the products one after another, and the
+ * others are single launches.
  */
 #include "kernels/cuda/matmul/product.h"
 extern "C" {
@@ -12,7 +16,8 @@ extern "C" {
 
 #define KEY 2048
 #define TIMES 5
-/* The heuristic's first stays unless another needs so much less: timings of equal ones differ by a few percent. */
+/* The heuristic's first stays unless another takes this much less time: timings of equal ones differ by a few
+ * percent. */
 #define WORTH 0.97
 
 struct choice {
@@ -29,12 +34,14 @@ void hd_product_fixed(int yes)
 	fixed = yes;
 }
 
-/* -- as text -------------------------------------------------------------------------------------------------------------- */
-/* 1: how the library is asked for implementations (product_lt.cu): a list in another order needs another number. */
+/* -- as text ------------------------------------------------------------------------------------------------------- */
+/* The number stands for the way in which the library is asked for implementations (product_lt.cu).  A list in a
+ * different order needs a new number. */
 #define ONE "gemm1"
-/* With a kernel of Heddle's own (gelu_wgmma.cu) behind them: one place more, and another number where that kernel is another. */
+/* The same list with Heddle's own kernel (gelu_wgmma.cu) at its end.  A different kernel needs a new number. */
 #define ONE_WGMMA "gemm1w1"
-/* 1: the kernels (chain.cu); with that of 9.0a among them another key, since it is one place more */
+/* The number stands for the kernels (chain.cu).  If the one for 9.0a is among them, the list is longer and the key
+ * different. */
 #define SUM "chain1"
 #define SUM_WGMMA "chain1w"
 
@@ -48,7 +55,7 @@ static int prefix_of(char *text, const char *kind, const char *gpu)
 	return n;
 }
 
-/* -> characters */
+/* Writes the shape as text, and returns the number of characters. */
 static int put_shape(char *text, size_t room, const struct hd_mm_shape *s)
 {
 	size_t at = (size_t)snprintf(text, room, "%d,%d", s->ndim, s->then);
@@ -81,7 +88,7 @@ static void chain_key(char *text, const struct hd_chain *c, const char *gpu)
 	}
 }
 
-/* -> 0: no shape */
+/* Reads a shape from *key.  Returns 0 if it is none. */
 static int take_shape(struct hd_mm_shape *s, const char **key)
 {
 	memset(s, 0, sizeof(*s));
@@ -102,7 +109,7 @@ static int take_shape(struct hd_mm_shape *s, const char **key)
 	return 1;
 }
 
-/* The products of a key of this GPU and library; -> how many, 0: it is none */
+/* Gets the products of a key of this GPU and library, and returns their number, or 0 if the key is not one. */
 static int products_of(struct hd_product **p, const char *kind, const char *key, const char *gpu)
 {
 	char mine[KEY];
@@ -154,7 +161,7 @@ static int is_ours(const char *key)
 	       !strncmp(key, SUM, strlen(SUM));
 }
 
-/* over 0: what is known stays. */
+/* over 0: known choices stay. */
 static void read_choices(const char *text, int over)
 {
 	while (text && *text) {
@@ -168,7 +175,7 @@ static void read_choices(const char *text, int over)
 	}
 }
 
-/* -- time ----------------------------------------------------------------------------------------------------------------- */
+/* -- time ---------------------------------------------------------------------------------------------------------- */
 static size_t bytes_of(const struct hd_mm_shape *s, int o)
 {
 	int64_t last = 0;
@@ -180,10 +187,10 @@ static size_t bytes_of(const struct hd_mm_shape *s, int o)
 
 struct timing {
 	struct hd_product *p[HD_CHAIN_MOST];
-	struct hd_chain *chain; /* NULL: of p[0] alone */
-	int n, sum;             /* sum: in one launch */
+	struct hd_chain *chain; /* NULL: only p[0] is timed */
+	int n, sum;             /* sum: as one launch */
 	struct hd_run run;
-	char *mem; /* operands of each, by their numbers, then what a gelu reads, which lies as c does */
+	char *mem; /* operands of each product by their numbers, then the gelu's input, which has c's layout */
 	cudaEvent_t from, to;
 };
 
@@ -208,7 +215,7 @@ static int once(const struct timing *t)
 	return t->sum ? hd_chain_run(t->chain, &t->run, c, a, b, NULL) : HD_OK;
 }
 
-/* Milliseconds; negative: it does not run. */
+/* Returns the milliseconds of TIMES runs, or a negative number if the choice does not run. */
 static float time_of(struct timing *t, int pick)
 {
 	cudaStream_t queue = (cudaStream_t)t->run.queue;
@@ -261,7 +268,7 @@ static void pick_product(struct hd_product *p, const char *gpu)
 	hd_product_pick(p, c && !fixed && c->of == hd_product_choices(p) ? c->pick : 0);
 }
 
-/* Where memory for the operands is short nothing is timed, and the heuristic's first stays. */
+/* If memory for the operands is short, nothing is timed, and the heuristic's first stays. */
 static void measure(const char *key, size_t n, cudaStream_t queue, const char *gpu)
 {
 	struct timing t;
@@ -278,12 +285,12 @@ static void measure(const char *key, size_t n, cudaStream_t queue, const char *g
 		for (int o = 0; o < HD_MM_OPERANDS; o++)
 			bytes += bytes_of(s, o);
 		bytes += s->then >= HD_MM_GELU_KEEP ? bytes_of(s, HD_MM_C) : 0;
-		if (t.chain) /* beside its products at their best */
+		if (t.chain) /* compares it with its products at their best */
 			pick_product(t.p[i], gpu);
 	}
 	t.run.queue = (void *)queue;
 	if (t.n && (t.n == 1 || t.chain) && choices_of(&t) > 1 && cudaMalloc((void **)&t.mem, bytes) == cudaSuccess) {
-		cudaMemsetAsync(t.mem, 0x3c, bytes, queue); /* about 1/128 */
+		cudaMemsetAsync(t.mem, 0x3c, bytes, queue); /* numbers of about 0.011 */
 		cudaEventCreate(&t.from);
 		cudaEventCreate(&t.to);
 		keep(key, n, fastest(&t), choices_of(&t));
@@ -299,7 +306,7 @@ static void measure(const char *key, size_t n, cudaStream_t queue, const char *g
 		hd_product_put(t.p[i]);
 }
 
-/* -- what the device calls ------------------------------------------------------------------------------------------------ */
+/* -- what the device calls ----------------------------------------------------------------------------------------- */
 static char *wanted_keys(const char *gpu)
 {
 	char *text = hd_strdup(""), key[KEY];
@@ -335,7 +342,8 @@ static char *answer(const char *wanted, cudaStream_t queue, const char *gpu)
 	return text;
 }
 
-/* A product for which another number of implementations was timed keeps the first: the places are of another list. */
+/* A product keeps the first implementation if a different number of them was timed: the index then belongs to a
+ * different list. */
 static void pick_all(const char *gpu)
 {
 	char key[KEY];

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/matmul/sim_lt.h - of cuBLASLt what product_lt.cu uses, in plain loops on the host: column-major matrices, so that
- * how our products are described to the library is tested without it.  It refuses what the library refuses as far as we
- * depend on it: extents and leading dimensions that do not fit, operands of different dtypes, a bias of another dtype than
- * the result's.  Of the implementations that a preference allows the heuristic takes the worst: one that needs the alignment
- * it was told, and that splits a deep sum in two whose halves it rounds to the result's dtype, if that is allowed.  It names one,
- * or as many as HD_TEST_LT_MS has numbers ("5,2,9"): the milliseconds that each takes; one of 0 is refused when it is run.
+ * kernels/cuda/matmul/sim_lt.h - the part of cuBLASLt that product_lt.cu uses, in plain loops on the host.
+ *
+ * Matrices are column-major, so this tests how our products are described to the library.  It refuses what the library
+ * refuses, as far as we depend on it.  That is extents and leading dimensions that do not fit, operands of different
+ * dtypes, and a bias whose dtype is not the result's.
+ *
+ * Among the implementations that a preference allows, the heuristic names the worst one.  It needs the full
+ * alignment that it was told.  If allowed, it splits a deep sum in two halves and rounds the first to the result's
+ * dtype.  It names one implementation, or as many as HD_TEST_LT_MS has numbers ("5,2,9"): the milliseconds that each
+ * takes.  One that takes 0 is refused when it is run.
  */
 #ifndef HD_KERNELS_CUDA_MATMUL_SIM_LT_H
 #define HD_KERNELS_CUDA_MATMUL_SIM_LT_H
@@ -66,12 +70,12 @@ typedef struct sim_matrix *cublasLtMatrixLayout_t;
 typedef struct sim_matmul *cublasLtMatmulDesc_t;
 struct sim_preference {
 	uint64_t value[6];
-}; /* by the numbers above */
+}; /* indexed by the numbers above */
 struct cublasLtMatmulAlgo_t {
 	uint32_t align[4];
 	int rounds;
 	double ms;
-}; /* align: of A, B, C, D; ms: negative: none is given */
+}; /* align: of A, B, C, D; ms: negative if not given */
 struct cublasLtMatmulHeuristicResult_t {
 	cublasLtMatmulAlgo_t algo;
 	cublasStatus_t state;
@@ -207,7 +211,7 @@ static inline double sim_lt_inner(double x)
 	return 0.79788456080286536 * (x + 0.044715 * x * x * x);
 }
 
-/* The second matrix: what gelu reads is kept there, or was. */
+/* The second matrix: stores the gelu's input there, or reads it. */
 HD_SIM_UNSEEN static inline double sim_lt_aux(const struct sim_matmul *d, cudaDataType type, int64_t i, double sum)
 {
 	double x, t;

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/matmul/tile.h - what a block of 256 threads does for 128 x 128 of a product on tensor cores: bf16, sums in fp32 in one
- * order.  Its operands come to shared memory in stages of 64 of the depth, copied two ahead (mma.h has the layout of a tile).
+ * kernels/cuda/matmul/tile.h - how a block of 256 threads computes 128 x 128 of a product on tensor cores.
+ *
+ * Operands are bf16, and sums are in fp32 in one order.  Operands arrive in shared memory in stages of 64 of the
+ * depth, copied two ahead (mma.h has the layout of a tile).
  */
 #ifndef HD_KERNELS_CUDA_MATMUL_TILE_H
 #define HD_KERNELS_CUDA_MATMUL_TILE_H
 #include "kernels/cuda/base/mma.h"
 
 #define TILE 128 /* rows and columns of a block's product */
-#define DEEP 64  /* of the summed dim at a time */
+#define DEEP 64  /* of the summed dim in a stage */
 #define STAGES 3
 #define THREADS 256
-#define STAGE (2 * TILE * DEEP) /* elements: both operands */
+#define STAGE (2 * TILE * DEEP) /* elements of both operands */
 #define SHARED_BYTES ((size_t)STAGES * STAGE * sizeof(bf16))
 
-/* ROWS rows of D elements from (row, col) of a matrix of have_rows x have_cols (a multiple of 8); zeros beyond. */
+/* Copies ROWS rows of D elements from (row, col) of a matrix of have_rows x have_cols (a multiple of 8); zeros
+ * outside it. */
 template <int D, int ROWS>
 HD_DEV void fill_part(bf16 *tile, const bf16 *from, int64_t stride, int64_t row, int64_t col, int64_t have_rows,
 		      int64_t have_cols)
@@ -31,7 +34,7 @@ HD_DEV void fill_part(bf16 *tile, const bf16 *from, int64_t stride, int64_t row,
 		copy_piece(to + k * D, k < left ? at : from, k < left);
 }
 
-/* Rows m = row ... row + 15 over d = col ... col + 15 as an A fragment, where the tile's rows are d. */
+/* Loads rows m = row ... row + 15 and d = col ... col + 15 as an A fragment, where the tile's rows are d. */
 template <int D> HD_DEV void fragment_at(uint32_t *a, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
@@ -39,7 +42,8 @@ template <int D> HD_DEV void fragment_at(uint32_t *a, bf16 *tile, int row, int c
 	matrices(a, tile_at<D>(tile, col + lane / 16 * 8 + lane % 8, row + lane / 8 % 2 * 8), 1);
 }
 
-/* A warp's 64 x 32, from (wm, wn): what a stage adds.  TA: the rows of ta are those of the depth; TB: those of tb are not. */
+/* Adds a stage's products to a warp's 64 x 32 at (wm, wn).  TA: the rows of ta are those of the depth.  TB: the rows
+ * of tb are columns of the product. */
 template <int TA, int TB> HD_DEV void add_products(float (*sum)[4][4], bf16 *ta, bf16 *tb, int wm, int wn)
 {
 #pragma unroll
@@ -68,7 +72,7 @@ template <int TA, int TB> HD_DEV void add_products(float (*sum)[4][4], bf16 *ta,
 	}
 }
 
-/* c, or what is added, of two neighbouring columns */
+/* add_two adds two adjacent columns at y to x; put_two stores them. */
 HD_DEV void add_two(float *x, const float *y)
 {
 	x[0] += y[0], x[1] += y[1];
