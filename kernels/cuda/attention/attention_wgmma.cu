@@ -227,8 +227,8 @@ HD_DEV void add_last(const room<D> &m, const ring<STAGES(D)> &now, float (*sum)[
 
 template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<D> &m, bf16 *o, float *lse)
 {
-	int group = (int)threadIdx.x / 128 - 1, open = -1,
-	    more = 0; /* open: the turn whose sums lack the last tile's values; more: they contain earlier tiles */
+	/* open: the turn whose sums lack the last tile's values; more: they contain earlier tiles */
+	int group = (int)threadIdx.x / 128 - 1, open = -1, more = 0;
 	float sum[D / 8][4], s[KEYS / 8][4], times[2] = { 0, 0 };
 	uint32_t p[KEYS / 16][4], kept[D / 16][4];
 	ring<STAGES(D)> now;

@@ -83,9 +83,8 @@ __global__ void __launch_bounds__(THREADS) topk(float *values, int32_t *indices,
 			mask |= 255u << shift;
 			__syncthreads();
 		}
-		for (int64_t from = 0; from < s.n;
-		     /* k: how many equal entries are still to be taken */
-		     from += THREADS) {
+		/* k: how many equal entries are still to be taken */
+		for (int64_t from = 0; from < s.n; from += THREADS) {
 			int64_t i = from + t;
 			uint32_t key = i < s.n ? key_of(x[i * s.inner], s.flag) : 0;
 			int equal = i < s.n && key == found, equals, takes, taken, mine = before(equal, scan, &equals);

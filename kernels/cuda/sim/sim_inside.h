@@ -51,8 +51,8 @@ void sim_acquire(const uint32_t *clock);
 void sim_join_warp(void **lanes); /* in the running warp, each lane learns what the others have done */
 void sim_phases(void);            /* the block has such barriers */
 void sim_fence(void);             /* makes this thread's stores visible to engines */
-void sim_engine_read(const void *p, size_t bytes,
-		     uint32_t thread);        /* on behalf of a thread; for a product, the first of its warp */
+/* An engine reads on behalf of a thread; for a product, this is the first of its warp. */
+void sim_engine_read(const void *p, size_t bytes, uint32_t thread);
 void sim_engine_write(void *p, size_t bytes); /* begins to write: nobody may touch it */
 void sim_engine_wrote(void *p, size_t bytes); /* the data has arrived */
 /* sim_hopper.cc */

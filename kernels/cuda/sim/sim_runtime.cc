@@ -162,8 +162,8 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 		return cudaErrorMemoryAllocation;
 	pieces[i].pages = sim_window + used;
 	pieces[i].mapped = mapped;
-	pieces[i].p =
-		pieces[i].pages + mapped - rounded; /* so that many tensors begin at an odd multiple of 256 bytes */
+	/* Many tensors begin at an odd multiple of 256 bytes. */
+	pieces[i].p = pieces[i].pages + mapped - rounded;
 	pieces[i].bytes = bytes;
 	used += mapped + PAGE; /* addresses are never reused */
 	mark(&pieces[i], (uint32_t)i);
