@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What ptxas -v says, one line a kernel; those that spill are marked.
+# Prints the output of ptxas -v in one line per kernel, and marks kernels that spill.
 /Compiling entry function/ { split($0, a, "'"); name = a[2] }
 /bytes stack frame/ { spill = $0; sub(/^[^0-9]*[0-9]+ bytes stack frame, /, "", spill); }
 /Used [0-9]+ registers/ {

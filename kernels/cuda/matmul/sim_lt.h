@@ -5,10 +5,10 @@
  * refuses, as far as we depend on it.  That is extents and leading dimensions that do not fit, operands of different
  * dtypes, and a bias whose dtype is not the result's.
  *
- * Among the implementations that a preference allows, the heuristic names the worst one.  It needs the full
- * alignment that it was told.  If allowed, it splits a deep sum in two halves and rounds the first to the result's
- * dtype.  It names one implementation, or as many as HD_TEST_LT_MS has numbers ("5,2,9"): the milliseconds that each
- * takes.  One that takes 0 is refused when it is run.
+ * Among the implementations that a preference allows, the heuristic names the worst one.  That implementation needs
+ * the full alignment that it was told.  If allowed, it splits a deep sum in two halves and rounds the first to the
+ * result's dtype.  The heuristic names one, or a list from HD_TEST_LT_MS ("5,2,9"): the milliseconds that each takes.
+ * One that takes 0 is refused when it is run.
  */
 #ifndef HD_KERNELS_CUDA_MATMUL_SIM_LT_H
 #define HD_KERNELS_CUDA_MATMUL_SIM_LT_H
