@@ -36,7 +36,7 @@ END
 ok "one that must be alone is" run ./t1002-other.sh ./t6120-alone.sh
 is "each name in the list is a test, of a kind that there is" "$(sed -n '/^[a-z]*	/p' "$src/t/lib/order.txt" | while read -r kind t why; do
 	case $kind in alone | quiet | waits | long) ;; *) echo "$kind" ;; esac
-	case $t in t[0-9]*) ls "$src"/t/"$t"-* >/dev/null 2>&1 || echo "$t $why" ;; esac; done)" ""
+	case $t in t[0-9]*) ls "$src"/t/"$t"[-.]* >/dev/null 2>&1 || echo "$t $why" ;; esac; done)" ""
 
 made t1003-fails.sh <<'END'
 echo "not ok 1 - no"; echo "ok 2 - yes"; echo 1..2

@@ -272,11 +272,11 @@ static void building(void)
 	BAD(g->pick(p, same, 2, &odd), "pick: pos.reserved is 7");
 	BAD(g->pack(p, same, 0, 1), "pack: 0 inputs, not 1 to");
 	BAD(g->pack(p, same, 2, 1 << 25), "pack: a multiple of 33554432, more than 16777216");
-	BAD(g->pack(p, ((struct hd_tensor *[]){ w, bf }), 2, 1), "pack: input 1 has another dtype than input 0");
+	BAD(g->pack(p, ((struct hd_tensor *[]){ w, bf }), 2, 1), "pack: input 1 has a different dtype from input 0");
 	BAD(g->unpack(p, far, same, 2, out), "unpack: the flat tensor is not a tensor");
 	BAD(g->unpack(p, w, &far, 1, out), "unpack: the input 0 is not a tensor");
 	BAD(g->unpack(p, w, same, 2, NULL), "unpack: the array for the results is NULL");
-	BAD(g->unpack(p, w, same, 2, out), "elements, and those to be like have");
+	BAD(g->unpack(p, w, same, 2, out), "elements, but the tensors to be like have");
 	BAD(g->pack_pieces(p, &far, &embed, 1, 2), "pack_pieces: the input 0 is not a tensor");
 	BAD(g->pack_pieces(p, &w, &none, 1, 2), "pack_pieces: the dim is not a dim");
 	BAD(g->pack_pieces(p, &w, w->dims, 1, 1 << 21), "pack_pieces: 2097152 pieces, not 1 to");

@@ -142,7 +142,7 @@ static void graphs(void)
 	}
 	p->own_memory = 1;
 	n->outs[0]->v.space = HD_SPACE_HOST;
-	said(hd_check_spaces(p), "of its tensors are in host memory, where updates alone",
+	said(hd_check_spaces(p), "of its tensors are in host memory, where only updates",
 	     "a product in the host's memory");
 	n->outs[0]->v.space = HD_SPACE_DEVICE;
 	p->own_memory = 0;
@@ -266,7 +266,7 @@ static void builders(void)
 	REFUSED(hd_build_join(p, &scalar, 1, embed, NULL), "join: () has no dim embed");
 	REFUSED(hd_build_join(p, &scalar, 1, NULL, NULL), "join: () has no dim ?");
 	REFUSED(hd_build_block(p, ints, embed, 3, HD_ORDER_CONTIGUOUS), "8 elements are not divisible by 3 members");
-	REFUSED(hd_build_pack(p, two, 2, 1), "pack: input 1 has another dtype than input 0");
+	REFUSED(hd_build_pack(p, two, 2, 1), "pack: input 1 has a different dtype from input 0");
 	REFUSED(hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, scalar, embed, 0),
 		"() does not have the dim that is sharded");
 	REFUSED(hd_build_comm(p, HD_COMM_ALL_TO_ALL, g, scalar, NULL, 0), "all-to-all: the leading dim of () has");
@@ -279,7 +279,7 @@ static void builders(void)
 	REFUSED(hd_op1(p, "route", &p->nll, 1, "%s", ""), "route: (");
 	said(hd_build_unpack(p, NULL, two, 1, out), "unpack: the flat tensor is NULL", "unpack of nothing");
 	said(hd_build_unpack(p, ints, NULL, 1, out), "unpack: the tensor to be like is NULL", "or like nothing");
-	said(hd_build_unpack(p, ints, &x, 1, out), "unpack: (embed) has 8 elements, and those to be like have",
+	said(hd_build_unpack(p, ints, &x, 1, out), "unpack: (embed) has 8 elements, but the tensors to be like have",
 	     "or too small");
 	said(hd_build_unpack_pieces(p, NULL, &x, x->dims, 1, 2, out),
 	     "unpack_pieces: () has 0 elements, and 2 pieces have 0", "unpack_pieces of nothing");

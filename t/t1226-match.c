@@ -123,13 +123,13 @@ int main(void)
 	static const char order[] = "a send and the receive in its place are not the same";
 
 	damaged(nothing, "as they are", "");
-	damaged(no_receive, "a receive is missing", "which never comes to it");
+	damaged(no_receive, "a receive is missing", "which never gets there");
 	damaged(other_order, "two receives in another order", order);
 	damaged(other_length, "a longer receive", order);
 	damaged(other_type, "a receive of another type", order);
 	damaged(other_micro, "a receive of another micro-batch", order);
 	damaged(other_period, "a receive in every second step", "every 2 steps");
 	damaged(other_collective, "two collectives in another order", "two members of a communicator differ");
-	damaged(no_collective, "a collective is missing", "which never comes to it");
+	damaged(no_collective, "a collective is missing", "which never gets there");
 	return done();
 }

@@ -224,7 +224,7 @@ int main(void)
 	refused("64", "micro_batch = 4\n", "", 1, "4 x 8 tokens");
 	refused("2", "micro_batch = 4\n",
 		"[strategy t]\nplugin = " HD_TEST_BUILD "/plugins/tp/.libs/tp.so\nsize = 4\nform = 2d\n", 4,
-		"the loss cannot be made in parts: [strategy t] has nodes of its own there (plugin tp)");
+		"the loss cannot be computed in parts: [strategy t] has nodes of its own there (plugin tp)");
 	stays("a vocabulary on two", "", "size = 2\n", 2, 1);
 	stays("products in two dims", "", "size = 4\nform = 2d\n", 4, 0);
 	stays("with logits that are capped", "family = llama\nlogit_softcap = 5\n", "size = 4\nform = 2d\n", 4, 0);

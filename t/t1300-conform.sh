@@ -208,7 +208,7 @@ wrong -DW_OWN
 says "a state of members' own that is no one's" "^#   .*assign: the value of state x.mine.* differs between the members along x" 1 ./replicas.so \
 	--only 'plans or refuses, gpt2: replicas 2'
 wrong '-DW_LATE=""'
-says "a state that is never assigned" '^#   state x\.late\..* is read and never assigned, so it is always 0; there are others' 1 ./replicas.so \
+says "a state that is never assigned" '^#   state x\.late\..* is read but never assigned, so it is always 0; there are others' 1 ./replicas.so \
 	--only 'plans or refuses, gpt2: replicas 2'
 wrong '-DW_KIND="atention"'
 says "a warning is a comment" '^#   warning: \[strategy x\] rule: no op is of kind atention, so the rule for batch shards nothing' 0 ./replicas.so \

@@ -56,7 +56,7 @@ fault "what alloc gave is freed" 'abort\(\) in kernel product of \[x\]' '-DW_REL
 # What no layout makes right is no refusal.
 mistake='plans or refuses, gpt2'
 wrong -DW_BEYOND=2
-says "a gradient behind the last input" '^#   .*product: gradient 2 is set, and there are 2 inputs \(slot vjp of plugin product\)' 1 --only "$mistake"
+says "a gradient behind the last input" '^#   .*product: gradient 2 is set, but there are 2 inputs \(slot vjp of plugin product\)' 1 --only "$mistake"
 wrong -DW_BEYOND=40
 says "... or far behind it" '^#   .*product: gradient 40 is set' 1 --only "$mistake"
 wrong -DW_DIMS

@@ -25,7 +25,7 @@ follows "squares of the logits beside it" '-DK="0.01"' -DW_SQUARES
 wrong '-DK="2"'
 says "with auxiliary losses of routers too" '^# loss 1.0: 1 passed, 0 failed' 0 --only 'gradients are slopes of the loss, mixtral'
 
-refused='\[plugin x\]: nll has the gradient of cross entropy alone, .* which plugin loss made'
+refused='\[plugin x\]: nll has only the gradient of cross entropy, .* which plugin loss made'
 for where in TARGET LOGITS; do
 	wrong "-DW_$where"
 	says "between logits and nll ($where): refused" "^#   .*$refused" 1 --only 'plans or refuses, gpt2'
@@ -51,6 +51,6 @@ for by in heddle 'heddle_mpi 2'; do
 				exit 1
 	}'
 done
-no 'train.loss_parts: 2: the loss cannot be made in parts: slot rewrite of a plugin changed what follows nll' \
+no 'train.loss_parts: 2: the loss cannot be computed in parts: slot rewrite of a plugin changed what follows nll' \
 	check tiny.ini --set train.loss_parts=2
 done_testing

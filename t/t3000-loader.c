@@ -102,8 +102,9 @@ static void test_identity(void)
 	refuses("variant", "-DV_MAJOR=2", "abi_major is 2, newer than this engine's 1");
 	refuses("variant", "-DV_NAME='\"other\"'", "name is \"other\", the file's name says \"variant\"");
 	refuses("variant", "-DV_BUILD='\"cuda=12 nccl=2\"'",
-		"build asks for cuda=12, and this engine knows minor alone");
-	refuses("variant", "-DV_NAME='\"12345678901234567890123456789012\"'", "name has no end within its 32 bytes");
+		"build asks for cuda=12, but this engine knows only minor");
+	refuses("variant", "-DV_NAME='\"12345678901234567890123456789012\"'",
+		"name is not terminated within its 32 bytes");
 }
 
 static void test_minor(void)
@@ -160,7 +161,7 @@ static void test_approximate(void)
 	refuses("variant", "-DV_APPROXIMATE='\"every\"'", "approximate is \"every\", it must be \"key=value ...\"");
 	refuses("variant", "-DV_APPROXIMATE='\"\"'", "approximate is \"\", it must be \"key=value ...\"");
 	refuses("variant", "-DV_APPROXIMATE='\"depth=1 every=1\"'",
-		"approximate is \"depth=1 every=1\", and the plugin has no option every");
+		"approximate is \"depth=1 every=1\", but the plugin has no option every");
 	refuses("variant", "-DV_APPROXIMATE='\"depth=\"'", "approximate is \"depth=\", it must be \"key=value ...\"");
 }
 
@@ -172,7 +173,7 @@ static void test_other_object(void)
 	shell("echo 'int x;' > '%s/empty.c' && ${CC:-cc} -fPIC -shared -o '%s' '%s/empty.c' "
 	      "-Wl,--no-as-needed '%s'",
 	      tmp, path, tmp, good);
-	text = hd_format("has no heddle_plugin_v1 of its own: the one it finds is in %s", good);
+	text = hd_format("has no heddle_plugin_v1 of its own: the one found is in %s", good);
 	is_str(refusal(path), text, "entry of another object");
 	free(text);
 	free(path);

@@ -152,10 +152,10 @@ static void test_plugin(void)
 	     plugin.v.size = offsetof(struct hd_plugin, families)),
 	    "has no table: neither");
 	BAD((plugin.v.size = sizeof(plugin.v) + 8, plugin.room[sizeof(plugin.v) + 3] = 1), "plugin: the table has ");
-	BAD(memset(plugin.v.version, 'v', 16), "version has no end within its 16 bytes");
-	BAD(memset(plugin.v.build, 'b', 64), "build has no end within its 64 bytes");
+	BAD(memset(plugin.v.version, 'v', 16), "version is not terminated within its 16 bytes");
+	BAD(memset(plugin.v.build, 'b', 64), "build is not terminated within its 64 bytes");
 	BAD(plugin.v.approximate = "depth 1", "approximate is \"depth 1\", it must be \"key=value ...\"");
-	BAD(plugin.v.approximate = "deep=1", "approximate is \"deep=1\", and the plugin has no option deep");
+	BAD(plugin.v.approximate = "deep=1", "approximate is \"deep=1\", but the plugin has no option deep");
 	BAD(plugin.v.approximate = "=1", "approximate is \"=1\", it must be");
 }
 
@@ -176,7 +176,7 @@ static void test_options(void)
 	BAD(option[0].range = "a..9", "option depth: range is \"a..9\", it must be");
 	BAD(option[0].range = "0...9", "option depth: range is \"0...9\", it must be");
 	BAD(option[0].range = "0..00000000000000000000000000000009", "option depth: range is \"0..0");
-	BAD(option[0].range = "9..0", "option depth: range is \"9..0\", which no number is in");
+	BAD(option[0].range = "9..0", "option depth: range is \"9..0\", which contains no number");
 	BAD((option[0].type = HD_OPT_NUM, option[0].range = "0..1k"), "option depth: range is \"0..1k\", it must be");
 	BAD(option[1].range = "1..\r2", "option width: range has byte 13, it must be one line");
 }
@@ -200,7 +200,7 @@ static void test_kernels(void)
 		many_kernels[i] = kernel.v, many_kernels[i].name = word[i];
 		kernels[i] = &many_kernels[i];
 	}
-	refused("kernels: the list has no end within 4096", "4999 kernels");
+	refused("kernels: the list has no terminator within 4096 entries", "4999 kernels");
 }
 
 static void test_optimizer(void)
@@ -218,10 +218,10 @@ static void test_serial(void)
 	BAD(SERIAL(serial.v.size = 5000), "serial: size is 5000, this engine's table has 40");
 	BAD(SERIAL(serial.v.size = 8), "serial: size is 8, this engine's table has 40");
 	BAD(SERIAL(plugin.v.approximate = NULL),
-	    "serial: the plugin is not approximate, so one rank trains as it does");
-	BAD(SERIAL(serial.v.update = NULL), "serial: it has neither of one and update, and must have one of them");
-	BAD(SERIAL(serial.v.one = "depth=1"), "serial: it has both of one and update, and must have one of them");
-	BAD(SERIAL(serial.v.keys = "deep=1"), "serial.keys is \"deep=1\", and the plugin has no option deep");
+	    "serial: the plugin is not approximate, so one rank trains the same model");
+	BAD(SERIAL(serial.v.update = NULL), "serial: it has neither of one and update, but must have exactly one");
+	BAD(SERIAL(serial.v.one = "depth=1"), "serial: it has both of one and update, but must have exactly one");
+	BAD(SERIAL(serial.v.keys = "deep=1"), "serial.keys is \"deep=1\", but the plugin has no option deep");
 	BAD(SERIAL((serial.v.update = NULL, serial.v.one = "deep=1")),
 	    "serial.one is \"deep=1\", and the plugin has no");
 }
@@ -243,7 +243,7 @@ static void test_family_tables(void)
 		many_families[i] = family.v, many_families[i].name = word[i];
 		families[i] = &many_families[i];
 	}
-	refused("families: the list has no end within 4096", "4999 families");
+	refused("families: the list has no terminator within 4096 entries", "4999 families");
 }
 
 /* -- families: of a plugin that is accepted --------------------------------------------------------------------------------- */

@@ -144,7 +144,7 @@ says "an argument of a later minor" 'n\]: rule: the arguments have 48 bytes, thi
 says "a later minor that is needed" "needs\\.so: needs ABI $major\\.$later, this engine has $major\\.$minor( |\$)" 1 later "-DBUILD=\"minor=$later\""
 says "this minor, needed" '^2 ranks = n 2' 0 "$src/include" "-DBUILD=\"minor=$minor\""
 says "a minor that is no number" 'build is "minor=x", it must be "minor=NUMBER"' 1 "$src/include" '-DBUILD="minor=x"'
-says "another need" 'build asks for cuda=12, and this engine knows minor alone' 1 "$src/include" '-DBUILD="cuda=12"'
+says "another need" 'build asks for cuda=12, but this engine knows only minor' 1 "$src/include" '-DBUILD="cuda=12"'
 for h in "$src"/include/heddle/*.h; do
 	mkdir -p before/heddle
 	sed "s/heddle_plugin_v$major/heddle_plugin_v0/; s/\\(HD_ABI_MAJOR\\) .*/\\1 0/; s/\\(HD_ABI_MINOR\\) .*/\\1 12/" "$h" >"before/heddle/${h##*/}"

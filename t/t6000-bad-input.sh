@@ -127,7 +127,7 @@ sed 's/^heads = 4/heads 4/' tiny.ini >bad.ini
 like "and of a line that is none" "$(heddle train bad.ini 2>&1)" '^heddle: bad\.ini:5: '
 sed 's/^\[strategy dp\]/[strategy model]/' tiny.ini >bad.ini
 like "a strategy that is named like a section" "$(heddle check bad.ini 2>&1)" \
-	'^heddle: bad\.ini:[0-9]+: \[strategy model\]: there is a section \[model\]: --set model\.size would be its key$'
+	'^heddle: bad\.ini:[0-9]+: \[strategy model\]: there is a section \[model\]: --set model\.size would set its key$'
 sed 's/^\[strategy dp\]/[strategy d.p]/' tiny.ini >bad.ini
 like "and with a dot" "$(heddle check bad.ini 2>&1)" 'bad\.ini:[0-9]+: \[strategy d\.p\]: a name has letters, digits, _ and -, not \.$'
 grep -v '^seq' tiny.ini >bad.ini

@@ -38,7 +38,7 @@ printf '\n[strategy more]\nplugin = dp\nsize = 3\n' | cat tiny.ini - >three.ini
 one "ranks that cannot be shared out" 'three\.ini:[0-9]+: \[strategy dp\] size: auto: 2 ranks cannot .* the 3 that .*: 2 is not a multiple of 3$' 2 \
 	train three.ini
 sed 's/size = 3/size = auto/' three.ini >two.ini
-one "two sizes left open" 'two\.ini:[0-9]+: \[strategy more\] size: auto, and so is that of \[strategy dp\]' 1 check two.ini
+one "two sizes left open" 'two\.ini:[0-9]+: \[strategy more\] size: auto, but so is that of \[strategy dp\]' 1 check two.ini
 sed 's/^plugin = dp/plugin = pp\nsize = 6/' tiny.ini >long.ini
 one "a pipeline that is too long" 'size: 4 blocks \(embedding, layers, head\) for 6 stages x 1 chunks: at most 4 stages$' 1 \
 	check long.ini --set train.global_batch=12

@@ -236,7 +236,7 @@ says "replaced with another dtype" 'm\]: replace: .* has elements of 64 bits' 1 
 	'-DLOWER=g->replace(p, n->outs[0], g->cast(p, x, HD_DTYPE_F64))'
 says "replaced with what is still partial" 'm\]: replace: .* is still a partial sum on m\.wide' 1 \
 	'-DLOWER=g->replace(p, n->outs[0], g->map(p, &x, 1, "a + a"))'
-says "half lowered" 'm\]: unpack: .* has [0-9]+ elements, and those' 1 \
+says "half lowered" 'm\]: unpack: .* has [0-9]+ elements, but the tensors' 1 \
 	'-DLOWER=y=g->pack(p, &x, 1, 2);if (!y) break;y=hd_comm(g, p, HD_COMM_REDUCE_SCATTER, s->group, y, y->dims[0], 0);g->unpack(p, y, &x, 1, &y);g->replace(p, n->outs[0], y)'
 says "a state twice" 'm\]: state: there is a state m\.e\..* already' 1 \
 	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM);hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM)'
@@ -255,10 +255,10 @@ says "an axis that is a dim" 'm\]: rule: the axis is a dim and must be an axis' 
 says "an axis of nowhere" 'm\]: rule: the axis is not an axis of this plan' 1 \
 	'-DRULES=static const struct hd_axis far = { sizeof(far), "far", 2, 0, 1 }; hd_rule(s->h, p, dim, &far, NULL, 0)'
 sed 's/^size = auto/size = 2/' mistake.ini >auto.ini && mv mistake.ini auto.sed && mv auto.ini mistake.ini
-says "an axis of another size" 'mistake.ini:[0-9]+: \[strategy m\] size: 2, and slot mesh of plugin mistake claims axes of 4 ranks' 1 \
+says "an axis of another size" 'mistake.ini:[0-9]+: \[strategy m\] size: 2, but slot mesh of plugin mistake claims axes of 4 ranks' 1 \
 	'-DMESH=hd_axis_new(s->h, p, "more", 2)'
 mv auto.sed mistake.ini
-says "no axis of size 2" 'size: 2 ranks, and slot mesh of plugin mistake claims no axis' 1 '-DMESH=s->axis = NULL' -DNOAXIS
+says "no axis of size 2" 'size: 2 ranks, but slot mesh of plugin mistake claims no axis' 1 '-DMESH=s->axis = NULL' -DNOAXIS
 says "a role that is none" 'm\]: group: role is 7, this engine knows 0 to 2' 1 \
 	'-DCURSOR=s->group = s->h->group(p, &(struct hd_group_args){ sizeof(struct hd_group_args), &s->axis, 1, 7 })'
 says "an axis twice in a group" 'm\]: group: axis m.wide is both 0 and 1 of 2' 1 \
@@ -296,7 +296,7 @@ says "members with a reserved word" 'm\]: only: reserved words of the members ar
 	"-DLOWER=$forward; g->only(p, &(struct hd_members){ .group = s->group, .to = 1, .reserved = { 0, 4 } })"
 says "a sum that some members begin" 'm\]: comm: along m.wide, under .only. members 0 to 0 of m.wide: the others would be waited for' 1 \
 	"-DLOWER=$forward; g->only(p, &$some); hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, y->node->ins[0], NULL, 0)"
-says "what some members make, read by all" 'reads map of .* on member 1 of m.wide, and only members 0 to 0 make it' 1 \
+says "what some members make, read by all" 'reads map of .* on member 1 of m.wide, but only members 0 to 0 compute it' 1 \
 	"-DLOWER=$forward; g->only(p, &$some); x = g->map(p, y->node->ins, 1, \"a + 1\"); g->only(p, NULL); g->replace_in(p, y->node, y->node->ins[0], g->map(p, &x, 1, \"a - 1\"))"
 says "a choice of what is not alike" 'm\]: either: \(.*\) of [0-9]+ bytes on a rank is not like \(.*\) of [0-9]+' 1 \
 	"-DLOWER=$forward; g->either(p, &$some, y, y->node->ins[1])"
@@ -325,7 +325,7 @@ pieces() { echo "-DLOWER=struct hd_tensor *xs[] = { x, x }; const struct hd_dim 
 says "no pieces" 'm\]: pack_pieces: 0 pieces, not 1 to' 1 "$(pieces 'g->pack_pieces(p, xs, ds, 2, 0)')"
 says "pieces along nothing" 'm\]: pack_pieces: the dims are NULL' 1 "$(pieces 'g->pack_pieces(p, xs, NULL, 2, 2)')"
 says "pieces along another's dim" 'm\]: pack_pieces: \(.*\) has no batch' 1 "$(pieces 'ds[1] = s->h->dim(p, "batch"); g->pack_pieces(p, xs, ds, 2, 1)')"
-says "pieces of two dtypes" 'm\]: pack_pieces: input 1 has another dtype than input 0' 1 \
+says "pieces of two dtypes" 'm\]: pack_pieces: input 1 has a different dtype from input 0' 1 \
 	"$(pieces 'xs[1] = g->cast(p, x, HD_DTYPE_F64); g->pack_pieces(p, xs, ds, 2, 1)')"
 says "pieces of too little" 'm\]: unpack_pieces: \(.*\) has [0-9]+ elements, and 4 pieces have [0-9]+' 1 \
 	"$(pieces 'y = g->pack_pieces(p, xs, ds, 1, 1); g->unpack_pieces(p, y, xs, ds, 2, 4, xs)')"
@@ -345,7 +345,7 @@ says "a role of a place" 'm\]: reshard: place.role is HD_ROLE_SPARE, and axis m.
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .role = 1 })'
 says "a place of no coordinate" 'm\]: reshard: place.index is 4, axis m.wide has 2 coordinates' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_PINNED, .index = 4 })'
-says "a state that nothing assigns" '\[strategy m\] state m\.e\..* of plugin mistake is read and never assigned, so it is always 0; there are others$' 0 \
+says "a state that nothing assigns" '\[strategy m\] state m\.e\..* of plugin mistake is read but never assigned, so it is always 0; there are others$' 0 \
 	'-DLOWER=y = hd_state(g, p, "e", x, x->dtype, HD_RESHARD_SUM); { struct hd_tensor *in[2] = { x, y }; y = g->map(p, in, 2, "a + b"); } g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, y, NULL, 0))'
 says "one that is assigned" '^2 ranks = m.wide 2' 0 \
 	'-DLOWER=y = hd_state(g, p, "e", x, x->dtype, HD_RESHARD_SUM); { struct hd_tensor *in[2] = { x, y }; y = g->map(p, in, 2, "a + b"); g->assign(p, in[1], y); } g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, y, NULL, 0))'
@@ -394,7 +394,7 @@ says "a view that is written" 'm\]: axis m.wide: the view was written to: n is 3
 says "a tensor that is written" 'm\]: tensor .*: the view was written to: dtype is 77' 1 '-DLOWER=x->dtype = 77'
 says "an input that is written" 'm\]: node reshard: the view was written to: ins\[0\] is .* and was ' 1 \
 	'-DLOWER=((struct hd_tensor **)n->ins)[0] = g->leaf_next(p, NULL, HD_TENSOR_DATA)'
-says "an output that is written" 'm\]: node reshard: the view was written to: outs\[0\] is no tensor of this plan and was ' 1 \
+says "an output that is written" 'm\]: node reshard: the view was written to: outs\[0\] is not a tensor of this plan and was ' 1 \
 	'-DLOWER=((struct hd_tensor **)n->outs)[0] = (void *)n'
 says "an op with an unknown flag" 'm\]: mute: flags has the unknown bit 8, this engine knows 1' 1 -DFLAGS=8 \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
@@ -427,9 +427,9 @@ says "an op in the model, behind its readers" '^2 ranks = m.wide 2' 0 -DBENT=ben
 	'-DANCHOR=struct hd_node *at = n; for (const struct hd_match all = { .size = sizeof(all) }; (at = g->node_next(p, mine = at, &all));); hd_cursor(g, p, mine, NULL)'
 ! printf '%s\n' "$out" | grep -q 'no gradient'
 tap_result $? "... gets a gradient" || printf '%s\n' "$out" | tap_comment
-says "an op that loses its gradient" '^heddle: parameter h\.0\..* and [0-9]+ more get no gradient, so they stay as they begin$' 0 \
+says "an op that loses its gradient" '^heddle: parameter h\.0\..* and [0-9]+ more get no gradient, so they keep their initial values$' 0 \
 	-DBENT=bent '-DVJP=din[0] = NULL'
-says "a gradient of nowhere" 'bent: gradient 0 is no tensor of this plan' 1 -DBENT=bent '-DVJP=din[0] = (void *)p'
+says "a gradient of nowhere" 'bent: gradient 0 is not a tensor of this plan' 1 -DBENT=bent '-DVJP=din[0] = (void *)p'
 says "a gradient of other dims" 'bent: gradient 0 is \(\), and input 0 is \(' 1 -DBENT=bent '-DVJP=din[0] = g->einsum(p, dout, 1, NULL, 0)'
 says "a gradient of as many other dims" 'bent: gradient 0 is \(.*\), and input 0 is \(' 1 -DBENT=bent \
 	'-DVJP=din[0] = g->rename(p, dout[0], dout[0]->dims[2], s->h->dim_new(p, "other", dout[0]->dims[2]->n))'

@@ -44,7 +44,7 @@ compile() { ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/inclu
 compile -DWRONG
 out=$(heddle check wire.ini --ranks 2 2>&1)
 is "a cast on the wrong stage: refused" $? 1
-like "a cast on the wrong stage: why" "$out" '\[strategy w\]: cast of .* runs on stage [01], and its operand \(.*\) is on stage [01]'
+like "a cast on the wrong stage: why" "$out" '\[strategy w\]: cast of .* runs on stage [01], but its operand \(.*\) is on stage [01]'
 compile
 ok "on the right stage: accepted" heddle check wire.ini --ranks 2
 ok "on the right stage: trains" heddle_mpi 2 train wire.ini

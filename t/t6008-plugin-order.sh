@@ -79,7 +79,7 @@ compile -DUNIT=HD_UNIT_F -DALONE -o order.so order.c
 out=$(heddle check order.ini --ranks 2 2>&1)
 is "a sum over stages that one stage runs: refused" $? 1
 like "a sum over stages that one stage runs: both ranks" "$out" \
-	'heddle: rank 0 waits in all-reduce of .* on p \(2048 f32, micro-batch 0, made by o\) for rank 1, which never comes to it'
+	'heddle: rank 0 waits in all-reduce of .* on p \(2048 f32, micro-batch 0, made by o\) for rank 1, which never gets there'
 compile -DUNIT=HD_UNIT_F -o order.so order.c
 ok "received in the unit of the others: accepted" heddle check order.ini --ranks 2
 ok "and it trains" heddle_mpi 2 train order.ini

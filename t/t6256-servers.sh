@@ -152,7 +152,7 @@ ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/include" -o muon.
 printf '[plugin muon]\nfile = ./muon.so\n' | cat tiny.ini - >muon.ini
 out=$(heddle check muon.ini --ranks 3 --set train.optimizer=muon $own=2 --set dp.servers=1 2>&1)
 is "refused: an optimizer of a plugin" $? 1
-like "why" "$out" "has 1 servers, and train.optimizer = muon is of a plugin: servers update with adamw or sgd"
+like "why" "$out" "has 1 servers, but train.optimizer = muon comes from a plugin: servers update with adamw or sgd"
 out=$(heddle check muon.ini --ranks 2 --set train.optimizer=muon --set dp.offload=states 2>&1)
 is "refused: its states in host memory" $? 1
 like "why" "$out" 'dp.: storage: states in host memory are updated by adamw or sgd, and train.optimizer = muon is of a plugin'

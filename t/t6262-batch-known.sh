@@ -95,7 +95,7 @@ is "a micro-batch that was not given" "$(numbers "$(sees 2)")" "4 batch 8, rows 
 is "an axis that cuts the rows of a replica" "$(numbers "$(sees 2 -DFLAGS=HD_RULE_INSIDE)")" "4 batch 8, rows 8"
 out=$(sees 2 '-DRULE=if(s->h->dim(p,"batch")->n<8)hd_rule(s->h,p,"batch",s->axis,NULL,0)')
 like "a rule that depends on the batch is refused" "$out" \
-	'rules of a strategy depend on the batch, or differ from one call to the next\. First they gave 2 replicas of 4 sequences, .* 1 of 8'
+	'rules of a strategy depend on the batch, or differ from one call to the next\. They first gave 2 replicas of 4 sequences, .* 1 of 8'
 out=$(sees 2 -DFAIL=1)
 is "what was said before a failure is said once" "$(printf '%s\n' "$out" | grep -c '^heddle: s: \(open\|mesh\|rewrite\): batch')" 3
 like "and so is the failure" "$out" 'strategy s\] plugin: not like this'

@@ -166,7 +166,7 @@ static void put(FILE *f, const void *at, size_t n)
 	fwrite(at, 1, n, f);
 }
 
-/* Writes the index that engine/data reads (megatron.c); every document is one sequence. */
+/* Writes the index that engine/data reads. Every document is one sequence. */
 static void write_index(FILE *f, const int32_t *lengths, int64_t n, int width)
 {
 	const unsigned char type = width == 2 ? 8 : 4;
