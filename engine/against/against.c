@@ -81,28 +81,6 @@ static int write_one(const struct hd_against *a, struct against_files *f, struct
 	return rc;
 }
 
-/* Removes a launcher's variables from the environment. If a launcher started this process, the runs started here must
- * not take it for their own. */
-static void forget_launcher(void)
-{
-	extern char **environ;
-
-	for (char **e = environ; *e;) {
-		if (!strncmp(*e, "OMPI_COMM_WORLD", 15) || !strncmp(*e, "PMIX_", 5) || !strncmp(*e, "PMI_", 4) ||
-		    !strncmp(*e, "OMPI_UNIVERSE_SIZE", 18) || !strncmp(*e, "OMPI_MCA_ess", 12) ||
-		    !strncmp(*e, "OMPI_MCA_orte", 13) || !strncmp(*e, "OMPI_MCA_pmix", 13) ||
-		    !strncmp(*e, "SLURM_PROCID", 12)) {
-			char *name = hd_format("%.*s", (int)strcspn(*e, "="), *e);
-
-			unsetenv(name);
-			free(name);
-			e = environ;
-		} else {
-			e++;
-		}
-	}
-}
-
 static const char *const settings[] = {
 	"train.optimizer=sgd",  "train.lr=0.01",        "train.schedule=constant",
 	"train.warmup=0",       "train.clip=0",         "train.weight_decay=0",
@@ -216,7 +194,6 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 		return err->code;
 	}
 	HD_TRY(write_one(a, f, err));
-	forget_launcher();
 	take_all_exact(a->plan, f);
 	fprintf(out,
 		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay",

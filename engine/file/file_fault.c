@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/file/file.h"
+#include "engine/human/handler_line.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,49 +20,28 @@ struct mapped {
 static struct mapped *first;
 static struct sigaction before;
 
-/* A signal handler may call only async-signal-safe functions, so the line is assembled by hand. */
-static void add(char line[600], const char *text)
-{
-	size_t n = strlen(line), more = strlen(text);
-
-	more = more < 599 - n ? more : 599 - n;
-	memcpy(line + n, text, more);
-	line[n + more] = 0;
-}
-
-static void add_number(char line[600], size_t number)
-{
-	char digits[24], *at = digits + sizeof(digits) - 1;
-
-	*at = 0;
-	do
-		*--at = (char)('0' + number % 10);
-	while (number /= 10);
-	add(line, at);
-}
-
 int hd_file_fault(const void *at)
 {
+	struct hd_handler_line line = { .n = 0 };
 	const struct mapped *m = first;
-	char line[600] = "heddle: ";
 	struct stat st;
 
 	while (m && ((const char *)at < m->at || (const char *)at >= m->at + m->bytes))
 		m = m->next;
 	if (!m)
 		return 0;
-	add(line, m->path);
+	hd_handler_add(&line, "heddle: ");
+	hd_handler_add(&line, m->path);
 	if (!stat(m->path, &st) && (size_t)st.st_size < m->bytes) {
-		add(line, ": had ");
-		add_number(line, m->bytes);
-		add(line, " bytes when it was opened, and has ");
-		add_number(line, (size_t)st.st_size);
-		add(line, " now");
+		hd_handler_add(&line, ": had ");
+		hd_handler_add_number(&line, m->bytes);
+		hd_handler_add(&line, " bytes when it was opened, and has ");
+		hd_handler_add_number(&line, (uint64_t)st.st_size);
+		hd_handler_add(&line, " now");
 	} else {
-		add(line, ": cannot be read: its disk or network fails, or it was made shorter");
+		hd_handler_add(&line, ": cannot be read: its disk or network fails, or it was made shorter");
 	}
-	add(line, "\n");
-	return write(STDERR_FILENO, line, strlen(line)) > 0;
+	return hd_handler_write(&line);
 }
 
 /* Handles SIGBUS. If no mapped file is the cause, the previous handler is restored. A fault then occurs again on

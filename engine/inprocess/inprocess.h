@@ -35,7 +35,6 @@ struct hd_inprocess {
 	int64_t members, member; /* it reads the samples of replica `member` of `members`; members 0: all samples */
 	int looks;               /* 1: the step in progress keeps what is computed in `seen` */
 	struct hd_seen *seen;    /* [rank][tensor][micro-batch; last: HD_STEP] */
-	struct hd_err failed;    /* not used */
 	const struct hd_device_ops *device;
 	/* Called when a rank has computed the gradient norm and before its update begins; may be NULL. */
 	void (*normed)(void *ctx, struct hd_inprocess *r, int rank);

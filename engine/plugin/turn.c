@@ -4,7 +4,9 @@
  */
 #include <config.h>
 #include "engine/plugin/turn.h"
+#include "engine/base/err.h"
 #include "engine/file/file.h"
+#include "engine/human/handler_line.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,34 +24,20 @@ void hd_turn_share(struct hd_turn *to)
 	turn = to ? to : &own;
 }
 
-/* A signal handler may call only async-signal-safe functions, so the line is assembled by hand and printed with
- * write. */
-static void write_line(const char *const *parts, size_t nparts)
-{
-	char line[400];
-	size_t n = 0;
-
-	for (size_t i = 0; i < nparts; i++) {
-		size_t len = strlen(parts[i]);
-
-		len = len < sizeof(line) - n ? len : sizeof(line) - n;
-		memcpy(line + n, parts[i], len);
-		n += len;
-	}
-	if (write(STDERR_FILENO, line, n) < 0)
-		return;
-}
-
+/* Reports what the running slot or kernel did. For signal handlers. */
 static void say(const char *what, const char *more)
 {
-	const char *of_slot[] = { "heddle: ",    "[",          turn->section, "]: slot ", turn->slot,
-				  " of plugin ", turn->plugin, what,          more,       "\n" };
-	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel, what, more, "\n" };
+	const char *of_slot[] = { "heddle: [", turn->section, "]: slot ", turn->slot, " of plugin ", turn->plugin };
+	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel };
+	struct hd_handler_line line = { .n = 0 };
 
-	if (turn->slot[0])
-		write_line(of_slot, sizeof(of_slot) / sizeof(*of_slot));
-	else
-		write_line(of_kernel, sizeof(of_kernel) / sizeof(*of_kernel));
+	for (size_t i = 0; i < HD_LEN(of_slot) && turn->slot[0]; i++)
+		hd_handler_add(&line, of_slot[i]);
+	for (size_t i = 0; i < HD_LEN(of_kernel) && !turn->slot[0]; i++)
+		hd_handler_add(&line, of_kernel[i]);
+	hd_handler_add(&line, what);
+	hd_handler_add(&line, more);
+	hd_handler_write(&line);
 }
 
 static const char *name_of(int signal)
@@ -106,25 +94,37 @@ static void watch(void)
 }
 #endif
 
-uint64_t hd_turn_now(char *text, size_t size)
+/* Writes " in slot S of [KIND NAME]" or " in kernel K of [NAME]", or nothing. The caller holds the lock. */
+static void describe(char *text, size_t size)
 {
 	const char *name = kernel, *section = kernel_section;
-	uint64_t slots;
 
-	text[0] = 0;
-	pthread_mutex_lock(&noting);
 	if (turn->slot[0])
 		snprintf(text, size, " in slot %s of [%s]", turn->slot, turn->section);
 	else if (name && section)
 		snprintf(text, size, " in kernel %s of [%s]", name, section);
+}
+
+uint64_t hd_turn_now(char *text, size_t size)
+{
+	uint64_t slots;
+
+	text[0] = 0;
+	pthread_mutex_lock(&noting);
+	describe(text, size);
 	slots = turn->count;
 	pthread_mutex_unlock(&noting);
 	return slots + kernels;
 }
 
+/* In a signal handler this very thread may hold the lock. Then nothing is named. */
 void hd_turn_where(char *text, size_t size)
 {
-	hd_turn_now(text, size);
+	text[0] = 0;
+	if (pthread_mutex_trylock(&noting))
+		return;
+	describe(text, size);
+	pthread_mutex_unlock(&noting);
 }
 
 void hd_turn_kernel(const char *section, const char *name)

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+extern char **environ;
+
 static const char *const rank_names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID" };
 
 int hd_launch_first(void)
@@ -251,8 +253,7 @@ char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int
 /* With exec the shell becomes the program, which then gets signals directly. */
 char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
 {
-	const char *alone = getenv("SLURM_STEP_NUM_TASKS") ? "env -u SLURM_STEP_NUM_TASKS" : "";
-	char *command = ranks > 1 ? hd_launch_command(ranks, seconds, "", argc, argv) : hd_strdup(alone), *text;
+	char *command = ranks > 1 ? hd_launch_command(ranks, seconds, "", argc, argv) : hd_strdup(""), *text;
 
 	for (int i = 0; i < argc && ranks <= 1; i++)
 		add_quoted(&command, argv[i]);
@@ -261,4 +262,36 @@ char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv
 	text = hd_format("exec %s 2>&1 </dev/null", command);
 	free(command);
 	return text;
+}
+
+static int is_of_launcher(const char *variable)
+{
+	static const char *const prefixes[] = { "OMPI_COMM_WORLD",
+						"OMPI_UNIVERSE_SIZE",
+						"OMPI_MCA_ess",
+						"OMPI_MCA_orte",
+						"OMPI_MCA_pmix",
+						"PMIX_",
+						"PMI_",
+						"SLURM_PROCID",
+						"SLURM_STEP_NUM_TASKS" };
+
+	for (size_t i = 0; i < HD_LEN(prefixes); i++)
+		if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
+			return 1;
+	return 0;
+}
+
+char **hd_launch_environ(void)
+{
+	size_t n = 0, kept = 0;
+	char **all;
+
+	while (environ[n])
+		n++;
+	all = hd_alloc((n + 1) * sizeof(*all));
+	for (size_t i = 0; i < n; i++)
+		if (!is_of_launcher(environ[i]))
+			all[kept++] = environ[i];
+	return all;
 }

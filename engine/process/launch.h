@@ -46,7 +46,10 @@ char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int
 /* Returns the same for a shell that execs it, with output to the file `output`; the caller frees it. One rank is
  * started without a launcher. */
 char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
-/* Runs that command. Returns its status as from waitpid, so 0 if it succeeded, or -1 if it was not started. */
+/* Returns this process's environment without the variables of a launcher, for a command that starts a job of its own.
+ * The caller frees the array, but not the strings. */
+char **hd_launch_environ(void);
+/* Runs that command in that environment. Returns its status as from waitpid, so 0 if it succeeded, or -1 if it was not started. */
 int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
 
 /* After hd_launch_hold, SIGTERM, SIGINT and SIGHUP do not end this process. The first one is passed on to the command

@@ -73,15 +73,15 @@ void hd_launch_die_with_parent(void)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
-static void start(const char *command, const sigset_t *mask) __attribute__((noreturn));
-static void start(const char *command, const sigset_t *mask)
+static void start(const char *command, char **environment, const sigset_t *mask) __attribute__((noreturn));
+static void start(const char *command, char **environment, const sigset_t *mask)
 {
 	if (held)
 		setpgid(0, 0);
 	give_back();
 	hd_launch_die_with_parent();
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+	execle("/bin/sh", "sh", "-c", command, (char *)NULL, environment);
 	_exit(127);
 }
 
@@ -89,6 +89,7 @@ static void start(const char *command, const sigset_t *mask)
  * the parent's handler. */
 static pid_t begin(const char *command)
 {
+	char **environment = hd_launch_environ();
 	sigset_t all, mask;
 	pid_t pid;
 
@@ -96,12 +97,13 @@ static pid_t begin(const char *command)
 	sigprocmask(SIG_SETMASK, &all, &mask);
 	pid = fork();
 	if (!pid)
-		start(command, &mask);
+		start(command, environment, &mask);
 	if (pid > 0 && held) {
 		setpgid(pid, pid); /* the child does the same: whichever comes first */
 		hd_launch_pass_on(-pid);
 	}
 	sigprocmask(SIG_SETMASK, &mask, NULL);
+	free(environment);
 	return pid;
 }
 

@@ -38,7 +38,7 @@ static inline int hd_prepare_iota(const struct hd_check *c, struct hd_prep *p)
 }
 
 struct hd_random_plan {
-	uint64_t name, number; /* name: part of the key; each_step: the step is mixed into the key */
+	uint64_t name; /* part of the key; each_step: the step is mixed into the key */
 	int32_t each_step, ndim;
 	/* first: global index of element 0 if hd_run.sample0 is 0. */
 	int64_t total, extent[HD_MAX_DIMS], stride[HD_MAX_DIMS], first;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Memory for timings, all of it written, since untouched pages all read as one page of zeros. In a step operands come
  * from memory. So runs use several sets of operands in turn, which together do not fit in a cache. */
@@ -245,8 +246,17 @@ static int is_hopeless(struct rival *r, struct arena *a, const struct hd_mm_shap
 	return rate < best / HOPELESS;
 }
 
-/* Where one product takes seconds (an emulated processor), the first few timings suffice. */
-#define PATIENT 4.0 /* seconds */
+/* Where one product takes seconds (an emulated processor), the first few timings suffice. A process that is stopped
+ * meanwhile spends none of these seconds, so it times as many rivals as it would otherwise. */
+#define PATIENT 4.0 /* seconds of this thread on a processor */
+
+static double own_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static double rate_of(uint32_t dtype, int64_t size, double best)
 {
@@ -256,13 +266,13 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 				 .stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
 	struct rival r[MAX_RIVALS + OWN];
 	struct arena a = { 0 };
-	double begun = hd_seconds();
+	double begun = own_seconds();
 	int n, timed = 0;
 
 	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
 		return best;
 	n = enter_own(r, enter(r, 0, &a, &s, 0, 0, 0), &a, &s, 0);
-	for (; timed < 2 * n && hd_seconds() - begun < PATIENT; timed++)
+	for (; timed < 2 * n && own_seconds() - begun < PATIENT; timed++)
 		best = fmax(best, again(&r[timed / 2], &a, &s));
 	for (int i = 0; i < timed / 2; i++)
 		if (is_hopeless(&r[i], &a, &s, best))
