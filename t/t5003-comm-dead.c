@@ -60,6 +60,25 @@ static int dies(const char *how)
 	return !strncmp(how, "dies", 4);
 }
 
+static void stop(int signal)
+{
+	(void)signal;
+	raise(SIGSTOP);
+}
+
+/* Rank 3 is stopped while it waits for rank 2, which then waits for rank 3. */
+static void stop_while_waiting(struct hd_communicator *two)
+{
+	signal(SIGALRM, stop);
+	if (world.rank == 3)
+		ualarm(500000, 0);
+	if (world.rank < 2)
+		sleep(600); /* the run ends earlier */
+	if (world.rank == 2)
+		usleep(800000);
+	sum(two);
+}
+
 /* Rank 0 and 1 are pair a, 2 and 3 pair b; then all four meet. */
 static int rank_main(const char *how)
 {
@@ -93,6 +112,8 @@ static int rank_main(const char *how)
 
 		run_call(two, &c);
 	}
+	if (!strcmp(how, "stops"))
+		stop_while_waiting(two);
 	if (strcmp(how, "circle")) {
 		sum(two);
 		sum(m);
@@ -175,6 +196,7 @@ int main(int argc, char **argv)
 	check(argv[0], "dies", "rank 3 (x 1, y 1) is gone");
 	check(argv[0], "dies-busy", "rank 3 (x 1, y 1) is gone"); /* before mpirun ends the others */
 	check(argv[0], "stands", "late: rank 3 (x 1, y 1)");
+	check(argv[0], "stops", "late: rank 3 (x 1, y 1)\n");
 	check(argv[0], "differs", "do not issue the same call");
 	check(argv[0], "circle", "since N s; late: none, these wait for each other: rank ");
 	check(argv[0], "works", "late: rank 3 (x 1, y 1)\n");

@@ -157,6 +157,38 @@ static int last_of_chain(int local)
 	return -1;
 }
 
+/* Waits for a rank that reports, which ends the run. Meanwhile this rank must not look as if it were stopped. */
+static void stand_by(void)
+{
+	struct hd_control_rank *me = hd_here_control();
+
+	for (int i = 0; i < 200; i++) {
+		if (me)
+			me->naps++;
+		usleep(10000);
+	}
+	hd_comm_abort(HD_STATUS_LOST);
+}
+
+/* Returns a rank of the circle that contains a local rank if that rank does not run, for example since SIGSTOP, or -1.
+ * A rank that waits moves its counter every few milliseconds. */
+static int stopped_in_circle(int local)
+{
+	int n = hd_here.w.local_size, at = local, stopped = -1;
+	uint32_t *naps = hd_alloc((size_t)n * sizeof(*naps));
+
+	for (int i = 0; i < n; i++)
+		naps[i] = atomic_load(&hd_here.control->rank[i].naps);
+	usleep(500000);
+	for (int hops = 0; hops < n && at >= 0 && stopped < 0; hops++) {
+		if (at != hd_here.w.local_rank && atomic_load(&hd_here.control->rank[at].naps) == naps[at])
+			stopped = at;
+		at = atomic_load(&hd_here.control->rank[at].waits_for) - 1;
+	}
+	free(naps);
+	return stopped;
+}
+
 static char *circle_text(int local)
 {
 	char *s = hd_strdup("none, these wait for each other:");
@@ -178,10 +210,10 @@ static void report_late(const struct hd_waiting *w, int late)
 	int end = local >= 0 ? last_of_chain(local) : not_waiting();
 	char *s;
 
-	if (!hd_comm_may_speak()) {
-		sleep(2); /* the rank that reports ends the run: let its message come first */
-		hd_comm_abort(HD_STATUS_LOST);
-	}
+	if (!hd_comm_may_speak())
+		stand_by();
+	if (end < 0 && hd_here.control)
+		end = stopped_in_circle(local >= 0 ? local : hd_here.w.local_rank);
 	s = hd_rank_text(hd_here.w.rank);
 	add(&s, " waits ", late >= 0 ? hd_format("for ") : hd_strdup(""));
 	if (late >= 0)
@@ -228,8 +260,10 @@ static void tell(struct hd_waiting *w, int late)
 		free(in);
 		w->announced = 1;
 	}
-	if (me)
-		atomic_store(&me->waits_for, late >= 0 && w->m->local[late] >= 0 ? w->m->local[late] + 1 : -1);
+	if (!me)
+		return;
+	me->naps++;
+	atomic_store(&me->waits_for, late >= 0 && w->m->local[late] >= 0 ? w->m->local[late] + 1 : -1);
 }
 
 /* Ends the run if the watchdog's limit is exceeded. Between hosts it also asks other ranks if the launcher ends the
