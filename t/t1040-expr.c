@@ -265,8 +265,8 @@ static void check_refused(void)
 	refused("a + 1e999", "a number out of range at position 5");
 	refused("a ^ 2", "an operator expected at position 3");
 	refused("a; b", "an operator expected at position 2");
-	refused(deep, "too deep a nesting at position 201");
-	refused(minus, "too deep a nesting");
+	refused(deep, "nested too deeply at position 201");
+	refused(minus, "nested too deeply");
 	refused(longest, "has 600001 operations, at most 250 are possible");
 	ok(hd_expr_compile(edge, &e, &err) == 0 && e.n == 249, "249 operations fit");
 	ok(!hd_expr_derive(edge, 0, &err) && strstr(err.text, "differentiated, has"), "its derivative does not: %.200s",

@@ -115,7 +115,7 @@ static void failures(const struct hd_comparison *c)
 	fclose(f);
 	is_int(hd_losses_read(dir, "many", &x, &err), HD_OK, "more steps than are compared");
 	is_int(x.n, HD_MOST_STEPS, "... are as many as there is room for");
-	says(c, "one rank made 1 steps, the layout 16", "runs of other lengths are not compared");
+	says(c, "one rank took 1 steps, but the layout took 16", "runs of other lengths are not compared");
 	write_text("many", ".jsonl", "{\"step\": 1}\n{\"loss\": null}\nno JSON\n");
 	says(c, "/many.jsonl: no step was written", "a run without a loss");
 	make_run("one", 1), make_run("many", 1);
@@ -143,7 +143,7 @@ static void failures(const struct hd_comparison *c)
 	is_str(err.text, "the layout did not train: the last", "a run that failed has the last word");
 	err.code = 0;
 	hd_compare_said(dir, "one", &err);
-	is_str(err.text, "one rank did not train: no message of it", "or none");
+	is_str(err.text, "one rank did not train: it printed no message", "or none");
 	write_text(
 		"many", ".out",
 		"heddle: initial weights 1\n-----\nThere are not enough slots for the 1000\nthat were requested:\n\n  true\n\n"

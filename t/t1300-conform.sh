@@ -129,7 +129,7 @@ says "what is exact with 2 members alone is approximate" ' 2 passed, 0 failed' 0
 sed 's/^plugin = dp/plugin = .\/gossip.so/' tiny.ini >gossip.ini
 heddle_mpi 2 train gossip.ini --set checkpoint.dir=c --set dp.size=2 --set train.steps=1 >/dev/null 2>&1
 like "a state that begins anew with other members is told of" "$(heddle_mpi 4 train gossip.ini --set checkpoint.dir=c --set checkpoint.resume=auto --set dp.size=4 2>&1)" \
-	"[0-9]+ states of members' own begin anew: .* was saved by 2, this run has 4"
+	"[0-9]+ states that each member keeps for itself start over: .* was saved by 2 members, this run has 4"
 serial "powersgd without error feedback" powersgd powersgd '/g->assign(p, late,/d' "$apart"
 serial "powersgd whose factor begins anew" powersgd powersgd '/g->assign(p, q,/d' "$apart"
 serial "top-k without error feedback" sparse-sums sparse_sums '/g->assign(p, late,/d' "$apart"

@@ -82,7 +82,7 @@ static void nowhere(void)
 
 	setenv("PATH", "/nowhere", 1);
 	ok(!hd_library_open("libnone.so.7", "TEST_HOME", NULL, &err), "what is nowhere is not found");
-	says("the message names the library", err.text, "no libnone.so.7 can be opened (libnone.so.7: cannot open");
+	says("the message names the library", err.text, "libnone.so.7 cannot be opened (libnone.so.7: cannot open");
 	says("and where it was looked for", err.text, "Python's environments: no such file in site-packages/nvidia");
 	memset(&err, 0, sizeof(err));
 	text("bad/lib", "libbad.so.7");

@@ -149,7 +149,7 @@ refused "a trace that cannot be written" '--set log\.trace: occupied/t\.json: No
 alone=
 refused "checkpoints that cannot be written" '--set checkpoint\.dir: occupied' --set checkpoint.dir=occupied/here
 unlike "before the first step" "$out" '^step '
-refused "resume = yes" '--set checkpoint\.resume: yes: write auto to go on from the newest checkpoint in dir' --set checkpoint.resume=yes
+refused "resume = yes" '--set checkpoint\.resume: yes: write auto to resume from the newest checkpoint in dir' --set checkpoint.resume=yes
 sed 's/^layers = .*/layers = 2 # two/' tiny.ini >slip.ini
 like "a comment with #" "$(heddle check slip.ini 2>&1)" \
 	"slip\.ini:3: \[model\] layers: '2 # two' is not a whole number \(K, M or G may follow it\) \(a comment behind a value begins with ;\)\$"
@@ -176,7 +176,7 @@ ok "check: a run that will be elsewhere" heddle check tiny.ini --set model.vocab
 ok "train: they are made" heddle train tiny.ini --set log.metrics=m.jsonl --set checkpoint.dir=new/deep
 out=$(heddle check tiny.ini --set checkpoint.dir=new/deep 2>&1)
 is "check: a directory with a later step" $? 1
-like "is refused" "$out" 'checkpoint\.dir: new/deep already holds step 3'
+like "is refused" "$out" 'checkpoint\.dir: new/deep already contains step 3'
 out=$(heddle check tiny.ini --set checkpoint.resume=new/deep --set model.mlp=64 2>&1)
 is "check: a checkpoint of another model" $? 1
 like "is refused too" "$out" 'new/deep/step-00000003.*128'

@@ -104,7 +104,7 @@ for n in 1 2; do
 		--set checkpoint.dir=kept --set checkpoint.resume=kept/step-00000001 2>&1)
 	is "an update makes weights infinite, np $n: a status" $? 1
 	like "step, optimizer and tensor" "$(printf '%s\n' "$said" | failures)" \
-		'^heddle: step 2 is not saved: behind its update \(train.optimizer = sgd\), [0-9]+ of the [0-9]+ values of [a-z0-9_.]+ that a rank holds are not'
+		'^heddle: step 2 is not saved: after its update \(train.optimizer = sgd\), [0-9]+ of the [0-9]+ values of [a-z0-9_.]+ that a rank holds are not'
 	is "the step before is still the latest" "$(cat kept/latest)" step-00000001
 done
 # Results that are not numbers are no results: a status, and no answer that the first of them would win.

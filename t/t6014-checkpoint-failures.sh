@@ -179,7 +179,7 @@ small_disk() { room=$1; shift; LD_PRELOAD="$tmp/room.so" ROOM="$room" "$heddle" 
 each=$((weights + states))
 fails "room for two of three" small_disk $((3 * each - 1))
 like "both numbers are said" "$(cat .ok)" \
-	'checkpoint\.dir: room: 3 checkpoints of [0-9.]+ KB .*checkpoint\.keep = 2.* need [0-9.]+ KB of disk, but [0-9.]+ KB is left'
+	'checkpoint\.dir: room: 3 checkpoints of [0-9.]+ KB .*checkpoint\.keep = 2.* need [0-9.]+ KB of disk space, but [0-9.]+ KB is free'
 is "before a step, and before anything is made" "$(grep -c '^step' .ok) $(ls room 2>/dev/null)" "0 "
 fails "one is kept, room for one of two" small_disk $((2 * each - 1)) --set checkpoint.keep=1
 fails "one save, and room for none" small_disk $((each - 1)) --set train.steps=1
@@ -261,7 +261,7 @@ else
 	skip "no other user can run heddle here (setpriv): a directory without permission"
 fi
 fails "a run from step 0 into a directory with later steps" train full
-like "is told what to do" "$(cat .ok)" 'full already holds step [0-9]+.*resume=auto'
+like "is told what to do" "$(cat .ok)" 'full already contains step [0-9]+.*resume=auto'
 fails "resume = a path without checkpoints" train new --set checkpoint.resume=closed
 like "is told why" "$(cat .ok)" 'closed: is not a checkpoint'
 done_testing

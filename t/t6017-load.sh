@@ -41,7 +41,7 @@ head_of tied/model.safetensors copy
 unlike "a tied head, stored too" "$(said train load.ini --set model.load=tied --set train.steps=0)" 'no place for'
 cp hf/model.safetensors tied && head_of tied/model.safetensors zero
 like "another head than the embedding" "$(said train load.ini --set model.load=tied --set train.steps=0)" \
-	'tied: lm_head\.weight is not the embedding, and tie_word_embeddings says that it is'
+	'tied: lm_head\.weight differs from the embedding, but tie_word_embeddings says that they are the same'
 
 # transformers drops probabilities of attention where the config says so; here they never are.
 cp -r hf dropped
@@ -49,7 +49,7 @@ sed -i 's/"attn_pdrop": *[0-9.]*/"attn_pdrop": 0.25/' dropped/config.json
 for verb in check train; do
 	said=$(heddle $verb load.ini --set model.load=dropped --set model.dropout=0.1 --set train.steps=1 2>&1)
 	is "$verb: dropout beside attn_pdrop is a warning" "$(printf '%s\n' "$said" | grep attn_pdrop)" \
-		"heddle: dropped/config.json: attn_pdrop is 0.25, and no probabilities of attention are dropped: model.dropout = 0.1 is for the embeddings and the results of each layer"
+		"heddle: dropped/config.json: attn_pdrop is 0.25, but attention probabilities are never dropped: model.dropout = 0.1 applies to the embeddings and the outputs of each layer"
 done
 unlike "without dropout nothing is said" "$(heddle check load.ini --set model.load=dropped 2>&1)" attn_pdrop
 
@@ -105,9 +105,9 @@ is "nor is the same by another way" "$(changes --set model.load="$tmp/base/")" "
 sgd() { said train tiny.ini --set checkpoint.dir=s --set checkpoint.resume=auto "$@"; }
 sgd --set train.optimizer=sgd --set train.steps=1 >/dev/null
 like "states of another optimizer" "$(sgd --set train.optimizer=adamw)" \
-	'has no tensor .*another train\.optimizer\? Without its states a run begins at step 0: with model\.load in place of checkpoint\.resume'
+	'has no tensor .*different train\.optimizer\? To start without its states, at step 0, use model\.load instead of checkpoint\.resume'
 rm s/step-00000001/heddle/optimizer.safetensors s/step-00000001/heddle/sums.json
-like "no states" "$(sgd)" 's/step-00000001: has no heddle/optimizer\.safetensors, .*model\.load = s/step-00000001 begins with its weights, at step 0$'
+like "no states" "$(sgd)" 's/step-00000001: has no heddle/optimizer\.safetensors, .*model\.load = s/step-00000001 starts from its weights, at step 0$'
 like "check says so" "$(said check tiny.ini --set checkpoint.dir=s --set checkpoint.resume=auto)" \
 	's/step-00000001: has no heddle/optimizer\.safetensors'
 # Lists of numbers are the same with blanks, and with digits that say nothing.
@@ -119,11 +119,11 @@ like "another number" "$(lists --set model.rope_short=1.25,1.6 --set model.rope_
 like "another length" "$(said train tiny.ini $turns --set checkpoint.dir=l --set checkpoint.resume=auto --set model.rope_short=1.25 --set model.rope_long=1,2)" \
 	'rope_short: 1 factors'
 like "a directory of another program" "$(said train tiny.ini --set checkpoint.resume=hf)" \
-	'hf: has no heddle/state\.json, so no run can go on from it; model\.load = hf begins with its weights'
+	'hf: has no heddle/state\.json, so no run can resume from it; model\.load = hf starts from its weights'
 
 # What cannot be.
-like "other sizes are refused, with both numbers" "$(said train load.ini --set model.layers=3)" 'layers: 3, and the model in hf has 2'
-like "by check too" "$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, and the model in hf has 32'
+like "other sizes are refused, with both numbers" "$(said train load.ini --set model.layers=3)" 'layers: 3, but the model in hf has 2'
+like "by check too" "$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, but the model in hf has 32'
 like "positions: by their shape" "$(said check load.ini --set model.max_seq=64)" 'transformer.wpe.weight is \[32, 32\] there, and \[64, 32\]'
 like "a directory that is not there" "$(said check load.ini --set model.load=nowhere)" 'model\.load: nowhere: no such directory$'
 like "nor is a model of the Hub" "$(said check load.ini --set model.load=org/name)" \
@@ -151,5 +151,5 @@ rm hf/model.safetensors
 like "weights that are not there" "$(said check load.ini)" 'hf/model.safetensors'
 touch hf/pytorch_model.bin
 like "weights in another format: how to make these of them" "$(said check load.ini)" \
-	'hf: has weights as pytorch_model\.bin and no model\.safetensors; .*save_pretrained'
+	'hf: has its weights in pytorch_model\.bin and no model\.safetensors; .*save_pretrained'
 done_testing

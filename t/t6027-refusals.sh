@@ -78,7 +78,7 @@ damaged '{' 'state\.json: is not a JSON object: '
 damaged '{}' 'state\.json: must have version, step, samples and seed'
 damaged '{"version": 99, "step": 1, "samples": 8, "seed": 1}' 'state\.json: is version 99; this program reads version '
 for each in '-1, "samples": 8' '1, "samples": -8' '9000000000000000000, "samples": 8' '1, "samples": 9000000000000000000'; do
-	damaged "{\"version\": 1, \"step\": $each, \"seed\": 1}" 'state\.json: step -?[0-9]+, samples -?[0-9]+: each is 0 to '
+	damaged "{\"version\": 1, \"step\": $each, \"seed\": 1}" 'state\.json: step -?[0-9]+, samples -?[0-9]+: each must be from 0 to '
 done
 cp state.json "$state"
 mkdir alone
@@ -208,7 +208,7 @@ ok "but the metrics of a run may lie beside its checkpoints" heddle train tiny.i
 printf 'a letter\n' >letter
 printf '{"text": "a"}\n' >lines
 for name in letter lines t.json; do
-	spared $name "log\.metrics: $name holds no metrics of a run" train tiny.ini --set log.metrics=$name
+	spared $name "log\.metrics: $name does not contain the metrics of a run" train tiny.ini --set log.metrics=$name
 	fails "... and $name is not renamed" test -e $name.1
 done
 : >none

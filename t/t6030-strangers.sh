@@ -41,7 +41,7 @@ ok "so is one into the blobs of a cache" heddle eval hub/snapshots/main --data t
 fresh
 mkdir theirs/sub && mv theirs/model.safetensors theirs/sub
 echo '{"weight_map": {"wte.weight": "sub/model.safetensors"}}' >theirs/model.safetensors.index.json
-refused "a file of another folder in the index" 'model.safetensors.index.json: wte.weight: is in no file of this directory' eval theirs --data text.txt
+refused "a file of another folder in the index" 'model.safetensors.index.json: wte.weight: is not in any file of this directory' eval theirs --data text.txt
 fresh
 rm theirs/model.safetensors
 mkfifo theirs/model.safetensors
@@ -67,14 +67,14 @@ refused "unless it is asked for, and then judged" 'theirs/heddle/x.so|is a strat
 fresh
 rm -r theirs/heddle
 sed 's/^{/{"heddle": {"family": "gpt2", "layers": "2\\n[plugin x]\\nfile = x.so"},/' $step/config.json >theirs/config.json
-refused "lines in a value of config.json" 'heddle.layers is not a text of one line' eval theirs --data text.txt
+refused "lines in a value of config.json" 'heddle.layers must be one line of text' eval theirs --data text.txt
 
 # Numbers.
 fresh
 sed -i 's/^layers = .*/layers = 100000/' theirs/heddle/conf.ini
-refused "more layers than tensors" 'theirs: says 100000 layers, and its files have [0-9]+ tensors' eval theirs --data text.txt
+refused "more layers than tensors" 'theirs: claims 100000 layers, but its files have [0-9]+ tensors' eval theirs --data text.txt
 rm -rf theirs && cp -r made theirs
 sed -i 's/"step": 1/"step": -1/' theirs/step-00000001/heddle/state.json
-refused "steps below 0" 'state.json: step -1, samples 8: each is 0 to 9007199254740992' train base.ini \
+refused "steps below 0" 'state.json: step -1, samples 8: each must be from 0 to 9007199254740992' train base.ini \
 	--set checkpoint.dir=theirs --set checkpoint.resume=auto
 done_testing

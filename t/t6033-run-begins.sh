@@ -24,7 +24,7 @@ like "is obeyed" "$(cat out)" '^heddle: resumed from c/step-00000002$'
 like "and said" "$(cat out)" '^heddle: run: 1 rank, from c/step-00000002$'
 elastic 1 "no" --ranks 1 --set checkpoint.dir=n --set checkpoint.resume=no
 like "is refused as train does" "$(messages <out)" \
-	'^heddle: --set checkpoint\.dir: n already holds step 4, and this run would begin at step 0; '
+	'^heddle: --set checkpoint\.dir: n already contains step 4, but this run would begin at step 0; '
 elastic 1 "a path that is none" --ranks 1 --set checkpoint.dir=n --set checkpoint.resume=nowhere
 like "is refused too" "$(messages <out)" '^heddle: --set checkpoint\.resume: nowhere: no such directory'
 elastic 0 "neither" --ranks 1 --set checkpoint.dir=n --set train.steps=5

@@ -47,7 +47,7 @@ for same in layers=02 kv_heads=4 max_seq=32; do
 done
 for other in layers=3 family=llama embed=64 heads=2; do
 	fails "another one: $other" heddle $load --set model.$other
-	like "... with both" "$(cat "$tmp/.ok")" "model\\.${other%=*}: .*, and the model in ck has "
+	like "... with both" "$(cat "$tmp/.ok")" "model\\.${other%=*}: .*, but the model in ck has "
 done
 ok "a model that was itself loaded" heddle train tiny.ini --set train.steps=1 --set model.load=again
 ok "none" heddle train tiny.ini --set train.steps=1 --set model.load=
@@ -118,21 +118,21 @@ index b.safetensors transformer.ln_f.bias
 ok "... whichever it is" [ "$(logits shards)" != "$(logits one)" ]
 index a.safetensors x
 fails "a file that lacks what the index places there" heddle generate shards --prompt a --logits
-like "... with both names" "$(cat "$tmp/.ok")" 'model\.safetensors\.index\.json: x is in b\.safetensors, and that file has no such tensor$'
+like "... with both names" "$(cat "$tmp/.ok")" 'model\.safetensors\.index\.json: x should be in b\.safetensors, but that file has no such tensor$'
 config=$(cat one/config.json)
 mv one/model.safetensors one/part
 damaged "an index without a map" model.safetensors.index.json '{}' 'model\.safetensors\.index\.json: has no weight_map'
 damaged "one of a tensor in no file" model.safetensors.index.json '{"weight_map": {"wte.weight": 3}}' \
-	'model\.safetensors\.index\.json: wte\.weight: is in no file of this directory'
+	'model\.safetensors\.index\.json: wte\.weight: is not in any file of this directory'
 damaged "one that is damaged" model.safetensors.index.json '{' 'model\.safetensors\.index\.json: has no weight_map: .*expected'
 rm one/model.safetensors.index.json
 mv one/part one/model.safetensors
-damaged "sizes of another model" config.json "$(printf '%s' "$config" | sed 's/"n_embd": *32/"n_embd": 64/')" ' is .* there, and .* in this model'
+damaged "sizes of another model" config.json "$(printf '%s' "$config" | sed 's/"n_embd": *32/"n_embd": 64/')" ' is .* there, but .* in this model'
 damaged "a layer more" config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 3/')" 'has no tensor .*, which the model.s .* is in'
-damaged "layers that no file has" config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 30000/')" 'says 30000 layers, and its files have [0-9]+ tensors'
+damaged "layers that no file has" config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 30000/')" 'claims 30000 layers, but its files have [0-9]+ tensors'
 for ours in '"a\u0001b": "1"' '"x": "[y"' '"x": "a\nb"' '"x": 7' '"": ";"'; do
 	damaged "a key of ours that is no line: $ours" config.json "{\"model_type\": \"heddle\", \"n_positions\": 32, \"heddle\": {\"family\": \"gpt2\", $ours}}" \
-		'config\.json: heddle\..* is not a text of one line'
+		'config\.json: heddle\..* must be one line of text'
 done
 damaged "a family of ours that is none" config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {"family": "gpt9"}}' 'model_type is heddle; known'
 damaged "or is not said" config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {}}' 'model_type is heddle; known'

@@ -137,7 +137,7 @@ rm -rf ck; cp -r kept ck; sed -i '/^\[train\]/,$d' ck/step-00000004/heddle/conf.
 like "nor with one that was cut off" "$(run --set train.steps=6 --set train.lr=1e-3)" 'changes since it was made are not known: .*heddle/conf\.ini: \[train\]'
 unlike "nor said to have changed" "$(rm -rf ck; cp -r kept ck; rm ck/step-00000004/heddle/conf.ini; run --set train.steps=6)" 'was made with|decay'
 rm -rf ck; cp -r kept ck; mv ck/step-00000004 ck/step-00000003; echo step-00000003 >ck/latest
-like "a step under the name of another" "$(run --set train.steps=6)" 'state\.json: is of step 4, and its directory of step 3'
+like "a step under the name of another" "$(run --set train.steps=6)" 'state\.json: is for step 4, but its directory is for step 3'
 like "another rate" "$(again --set train.lr=1e-3)" 'was made with train\.lr = 3e-3, and it is 1e-3 now$'
 tr a-z A-Z <text.txt >upper.txt
 like "another model" "$(again --set model.norm_eps=1e-3)" 'was made with model\.norm_eps = 1e-5, and it is 1e-3 now$'

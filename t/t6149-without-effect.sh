@@ -94,9 +94,9 @@ done
 # The layout of an INI whose run is there already: printed, and then the reason why train would refuse it.
 heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=there >/dev/null 2>&1
 fails "check of an INI whose run is there" heddle check tiny.ini --set train.steps=1 --set checkpoint.dir=there
-is "... prints the layout, and last the reason" "$(sed -n '1p;$p' "$tmp/.ok" | sed 's/already holds.*/already holds/')" \
+is "... prints the layout, and last the reason" "$(sed -n '1p;$p' "$tmp/.ok" | sed 's/already contains.*/already contains/')" \
 	"1 rank = dp 1 (1 apart)
-heddle: --set checkpoint.dir: there already holds"
+heddle: --set checkpoint.dir: there already contains"
 
 # Keys of strategies, named by their plugins in check, and not for each layout of a search.
 layout() { # WHY, or nothing; RANKS SETS...
@@ -183,7 +183,7 @@ END
 	python3 more.py more/model.safetensors transformer.h.0.attn.q_norm.weight transformer.h.1.mlp.c_fc.lora_A.weight \
 		base_model.model.transformer.h.0.attn.c_attn.lora_B.weight transformer.ln_f.scale h.9.ln_1.weight
 	fails "tensors in the model's own parts, which have no such parameter" heddle check tiny.ini --set model.load=more
-	like "... are refused by name" "$(cat "$tmp/.ok")" 'more: 4 of its tensors are in parts of the model that have no such parameter: .*, \.\.\.'
+	like "... are refused by name" "$(cat "$tmp/.ok")" 'more: 4 of its tensors belong to parts of this model that have no such parameter: .*, \.\.\.'
 fi
 # A ring's attention is not made again: each verb that shows memory says so.
 { sed '/^\[strategy/,$d' tiny.ini; printf '[strategy cp]\nplugin = cp\nsize = 2\nform = ring\n'; } >ring.ini

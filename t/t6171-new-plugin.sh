@@ -29,7 +29,7 @@ for kind in sharding sync schedule op lowering; do
 	ok "... and it conforms" heddle conform my_$kind/my_$kind.so --layouts 0 --no-runs
 done
 ok "all of that, and a run against one rank, is make test" make -C my_lowering test
-like "... which compares gradients" "$(cat "$tmp/.ok")" '^worst of [0-9]+ gradients: .*0\.[0-9]+ of what rounding in fp32'
+like "... which compares gradients" "$(cat "$tmp/.ok")" '^worst of [0-9]+ gradients: .*0\.[0-9]+ times what rounding in fp32'
 
 fails "a folder that is there is left alone" heddle new-plugin my_sync --kind sync
 like "... with its name" "$(cat "$tmp/.ok")" 'folder my_sync: File exists'
@@ -57,9 +57,9 @@ ${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -DW_M
 ok "a wrong plugin passes check" heddle check wrong.ini --ranks 2
 fails "and not beside one rank" heddle check wrong.ini --ranks 2 --against-one-rank
 like "... with the tensor, by how much, and what rounding explains" "$(cat "$tmp/.ok")" \
-	'^heddle: the layout trains another model than one rank: (gradient|loss).* differs by .* times what rounding in fp32 explains'
+	'^heddle: the layout does not train the same model as one rank: (gradient|loss).* differs by .* times what rounding in fp32 explains'
 like "... once more beside what rounding makes of one rank" "$(cat "$tmp/.ok")" \
-	'^beside what rounding makes of one rank whose initial weights differ in their last bits:'
+	'^for comparison, rounding alone, in one rank whose initial weights differ in their last bits:'
 # Norms of four elements, near nothing: rounding makes of their gradients up to 40 times what it makes of others.
 cat >cancel.ini <<'E2'
 [model]
@@ -89,7 +89,7 @@ ok "a model that rounding changes more is no other model" heddle check cancel.in
 mkdir -p saved/step-00000009
 ok "bf16 has its own tolerance; steps that a run has saved are not in its way" \
 	heddle check tiny.ini --ranks 2 --set train.precision=bf16 --set checkpoint.dir=saved --against-one-rank
-like "... and is within it" "$(cat "$tmp/.ok")" '0\.[0-9]+ of what rounding in bf16'
+like "... and is within it" "$(cat "$tmp/.ok")" '0\.[0-9]+ times what rounding in bf16'
 is "nothing is left behind" "$(find /tmp -maxdepth 1 -name 'heddle-against.*' -newer wrong.ini -user "$(id -un)" | wc -l)" 0
 fails "what does not train is said" heddle check tiny.ini --ranks 2 --against-one-rank --set data.train=/dev/null --set model.vocab=256
 done_testing

@@ -68,10 +68,10 @@ like "one that is too old too" "$(cat out)" "is NCCL 2.17, at least 2.18 is need
 NCCL_MULTI_RANK_GPU_ENABLE=0 cuda 2 tiny.ini --set train.comm=nccl >out
 like "what the user says of shared GPUs stays" "$(cat out)" "nccl: the ranks do not meet: invalid usage"
 NCCL_HOME=$tmp/none cuda 1 tiny.ini --set train.comm=nccl >out
-like "where it is not is said" "$(cat out)" "no libheddle-fake-nccl.so.2 can be opened \(.*/none: no such file there.*: set NCCL_HOME"
+like "where it is not is said" "$(cat out)" "libheddle-fake-nccl.so.2 cannot be opened \(.*/none: no such file there.*: set NCCL_HOME"
 NCCL_HOME=$tmp/none cuda 2 tiny.ini >out
 is "without it and comm = auto a run ends well" "$(cat out)" ""
-like "and says that it goes over MPI" "$(cat cuda.out)" "can be opened .*: GPUs communicate through host memory"
+like "and says that it goes over MPI" "$(cat cuda.out)" "cannot be opened .*: GPUs communicate through host memory"
 
 # -- a module that needs a library which is a wheel of Python alone -----------------------------------------------------------
 mkdir -p apart venv/lib/python3.12/site-packages/nvidia/cu13/lib

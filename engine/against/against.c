@@ -154,7 +154,7 @@ static void remove_all(struct against_files *f)
 	struct hd_err err = { 0 };
 
 	if (f->dir && hd_dir_remove(f->dir, &err) < 0)
-		hd_log(HD_LOG_WARN, "%s is still there", f->dir);
+		hd_log(HD_LOG_WARN, "%s could not be removed", f->dir);
 	for (size_t i = 0; i < f->nexact; i++)
 		free(f->exact[i]);
 	free(f->exact), free(f->inexact), free(f->dir), free(f->one_ini), free(f->program);
@@ -173,7 +173,7 @@ static int compare_again(const struct hd_against *a, const struct against_files 
 {
 	*err = (struct hd_err){ 0 };
 	HD_TRY(run(a, f, "again", 1, err));
-	fprintf(out, "beside what rounding makes of one rank whose initial weights differ in their last bits:\n");
+	fprintf(out, "for comparison, rounding alone, in one rank whose initial weights differ in their last bits:\n");
 	c->again = 1;
 	return hd_compare(c, f->dir, out, err);
 }
@@ -188,7 +188,7 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 		return err->code;
 	f->dir = hd_file_temporary("heddle-against");
 	if (!mkdtemp(f->dir)) {
-		hd_err_set(err, HD_EIO, "%s: no such directory can be made: %s", f->dir, strerror(errno));
+		hd_err_set(err, HD_EIO, "%s: the directory cannot be created: %s", f->dir, strerror(errno));
 		free(f->dir);
 		f->dir = NULL;
 		return err->code;

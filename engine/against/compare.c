@@ -93,7 +93,7 @@ static int compare_numbers(const struct hd_comparison *c, const char *dir, struc
 	if (c->again)
 		HD_TRY(hd_losses_read(dir, "again", &again, err));
 	if (one.n != many.n || one.n != again.n)
-		return hd_err_set(err, HD_EIO, "one rank made %d steps, the layout %d", one.n, many.n);
+		return hd_err_set(err, HD_EIO, "one rank took %d steps, but the layout took %d", one.n, many.n);
 	for (int i = 0; i < one.n; i++) {
 		double bound = hd_comparison_bound(c, i);
 
@@ -202,16 +202,17 @@ int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct
 
 	HD_TRY(compare_numbers(c, dir, &numbers, err));
 	HD_TRY(compare_gradients(c, dir, &tensors, &count, err));
-	fprintf(out, "worst of %d losses and norms: %s, off by %.3g, %.2f of what rounding in %s explains\n",
+	fprintf(out, "worst of %d losses and norms: %s, off by %.3g, %.2f times what rounding in %s explains\n",
 		2 * c->steps, numbers.what, numbers.error, numbers.off, dtype);
-	fprintf(out, "worst of %d gradients: %s, off by %.3g, %.2f of what rounding in %s explains\n", count,
+	fprintf(out, "worst of %d gradients: %s, off by %.3g, %.2f times what rounding in %s explains\n", count,
 		tensors.what, tensors.error, tensors.off, dtype);
 	w = numbers.off > tensors.off ? &numbers : &tensors;
 	if (w->off <= 1)
 		return HD_OK;
 	return hd_err_set(
 		err, HD_EINVAL,
-		"the layout trains another model than one rank: %s differs by %.3g, %.1f times what rounding in %s explains",
+		"the layout does not train the same model as one rank: %s differs by %.3g, %.1f times what rounding "
+		"in %s explains",
 		w->what, w->error, w->off, dtype);
 }
 
@@ -260,7 +261,7 @@ void hd_compare_said(const char *dir, const char *name, struct hd_err *err)
 	hd_err_set(err, HD_EIO, "%s did not train: %s%s", strcmp(name, "one") ? "the layout" : "one rank",
 		   *message ? message
 		   : *words ? "it printed no message; its launcher said: "
-			    : "no message of it",
+			    : "it printed no message",
 		   *message ? "" : words);
 	free(path);
 }

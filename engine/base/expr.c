@@ -195,7 +195,7 @@ static int parse_unary(struct tree *t)
 	int i;
 
 	if (++t->nest > MAX_NEST)
-		return fail(t, t->at, "too deep a nesting");
+		return fail(t, t->at, "nested too deeply");
 	i = next_is(t, '-') ? make(t, HD_X_NEG, parse_unary(t), 0, 0) : parse_primary(t);
 	t->nest--;
 	return i;

@@ -134,7 +134,7 @@ void *hd_library_open(const char *soname, const char *home_var, const char *dir,
 		try_environments(&s);
 	}
 	if (!s.found)
-		hd_err_set(err, HD_ENOTSUP, "no %s can be opened (%s)", soname, s.why);
+		hd_err_set(err, HD_ENOTSUP, "%s cannot be opened (%s)", soname, s.why);
 	free(s.why);
 	return s.found;
 }

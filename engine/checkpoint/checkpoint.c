@@ -44,10 +44,11 @@ int hd_resumable_check(const char *dir, struct hd_err *err)
 
 		free(path);
 		if (gone)
-			return hd_err_set(err, HD_EIO,
-					  "%s: has no %s, so no run can go on from it; model.load = %s begins with its "
-					  "weights, at step 0",
-					  dir, needed[i], dir);
+			return hd_err_set(
+				err, HD_EIO,
+				"%s: has no %s, so no run can resume from it; model.load = %s starts from its "
+				"weights, at step 0",
+				dir, needed[i], dir);
 	}
 	return hd_file_inside(dir, "heddle/optimizer.safetensors", err);
 }
@@ -73,8 +74,9 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 	if (rc >= 0 && at->tokens < 0) /* then all sequences had this length */
 		at->tokens = at->samples * j->train.seq;
 	if (rc >= 0 && seed != j->train.seed)
-		hd_log(HD_LOG_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld",
-		       dir, (long long)seed, (long long)j->train.seed);
+		hd_log(HD_LOG_WARN,
+		       "%s: was written with train.seed = %lld; from here on data and dropout follow seed %lld", dir,
+		       (long long)seed, (long long)j->train.seed);
 	if (rc >= 0)
 		rc = hd_weights_read(hd_job_owner(j), dir, err);
 	if (rc >= 0)

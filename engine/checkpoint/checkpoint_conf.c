@@ -136,22 +136,26 @@ int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char *
 			"tokens", &tokens, "seed", &key, "picks", &text))
 		rc = hd_err_set(
 			err, HD_EIO,
-			"%s/heddle/state.json: must have version, step, samples and seed, which are whole numbers, as tokens is; picks is text",
+			"%s/heddle/state.json: must have version, step, samples and seed; they and tokens are whole "
+			"numbers, and picks is text",
 			dir);
 	else if (version > STATE_VERSION)
 		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is version %lld; this program reads version %d",
 				dir, (long long)version, STATE_VERSION);
 	else if (step < 0 || samples < 0 || step > MOST || samples > MOST)
-		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, samples %lld: each is 0 to %lld", dir,
+		rc = hd_err_set(err, HD_EIO,
+				"%s/heddle/state.json: step %lld, samples %lld: each must be from 0 to %lld", dir,
 				(long long)step, (long long)samples, MOST);
 	else if (json_object_get(o, "tokens") && (tokens < samples || tokens > MOST))
-		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: tokens is %lld: it is %lld, its samples, to %lld",
-				dir, (long long)tokens, (long long)samples, MOST);
+		rc = hd_err_set(err, HD_EIO,
+				"%s/heddle/state.json: tokens is %lld; it must be from %lld (samples) to %lld", dir,
+				(long long)tokens, (long long)samples, MOST);
 	else if (step_named(dir) >= 0 && step_named(dir) != step)
-		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: is of step %lld, and its directory of step %lld",
-				dir, step, step_named(dir));
+		rc = hd_err_set(err, HD_EIO,
+				"%s/heddle/state.json: is for step %lld, but its directory is for step %lld", dir, step,
+				step_named(dir));
 	else if (step && !samples)
-		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, of 0 samples", dir, step);
+		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, but 0 samples", dir, step);
 	*at = (struct hd_progress){ step, samples, tokens };
 	*seed = key;
 	*picks = hd_strdup(text);
@@ -203,7 +207,7 @@ int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *er
 
 		if (k->ours && json_is_integer(a) && json_is_integer(b) && strcmp(k->ours, "max_seq") &&
 		    !json_equal(a, b))
-			hd_err_set(err, HD_EINVAL, "%s/config.json: %s is %lld, and model.%s is %lld", dir, k->theirs,
+			hd_err_set(err, HD_EINVAL, "%s/config.json: %s is %lld, but model.%s is %lld", dir, k->theirs,
 				   (long long)json_integer_value(a), k->ours, (long long)json_integer_value(b));
 	}
 	json_decref(theirs);
@@ -219,8 +223,8 @@ void hd_config_warn_of_dropout(const char *dir, const struct hd_model *m)
 
 	if (p > 0)
 		hd_log(HD_LOG_WARN,
-		       "%s/config.json: attn_pdrop is %g, and no probabilities of attention are dropped: model.dropout = "
-		       "%g is for the embeddings and the results of each layer",
+		       "%s/config.json: attn_pdrop is %g, but attention probabilities are never dropped: "
+		       "model.dropout = %g applies to the embeddings and the outputs of each layer",
 		       dir, p, m->dropout);
 	json_decref(o);
 }
@@ -262,7 +266,7 @@ static char *model_text(json_t *o, const struct hd_family *f, const char *dir, s
 		if (is_line(key) && is_line(json_string_value(v)))
 			hd_append(&text, "%s = %s\n", key, json_string_value(v));
 		else
-			hd_err_set(err, HD_EIO, "%s: heddle.%.40s is not a text of one line", path, key);
+			hd_err_set(err, HD_EIO, "%s: heddle.%.40s must be one line of text", path, key);
 	}
 	free(path);
 	return text;
@@ -344,10 +348,11 @@ static int check_code(struct hd_conf *c, struct hd_section *s, struct hd_err *er
 
 	if (!e || e->set || (!strchr(e->value, '/') && (n < 3 || strcmp(e->value + n - 3, ".so"))))
 		return HD_OK;
-	return hd_section_fail(c, s, key, err, HD_EINVAL,
-			       "%s is a path, and a checkpoint does not say which files are run; if this one is meant: "
-			       "--set %s.%s=%s",
-			       e->value, hd_section_name(s), key, e->value);
+	return hd_section_fail(
+		c, s, key, err, HD_EINVAL,
+		"%s is a path, and a checkpoint may not choose the files that are run; to use this one, give --set "
+		"%s.%s=%s",
+		e->value, hd_section_name(s), key, e->value);
 }
 
 /* Checks an INI that comes from a checkpoint. A number of layers that the files cannot have would fill the memory
@@ -361,7 +366,7 @@ static int check_origin(struct hd_conf *c, const char *dir, struct hd_err *err)
 		if (hd_section_is(s, "plugin") || hd_section_is(s, "strategy"))
 			HD_TRY(check_code(c, s, err));
 	if (layers && tensors >= 0 && strtoll(layers->value, NULL, 10) > tensors)
-		return hd_err_set(err, HD_EINVAL, "%s: says %s layers, and its files have %lld tensors", dir,
+		return hd_err_set(err, HD_EINVAL, "%s: claims %s layers, but its files have %lld tensors", dir,
 				  layers->value, (long long)tensors);
 	return HD_OK;
 }

@@ -135,7 +135,7 @@ static char *newest(const char *dir, struct hd_err *err)
 	free(file);
 	if (unread) {
 		hd_err_set(err, HD_EIO,
-			   "%s; it names the newest checkpoint: remove it, and the last step-... there is taken",
+			   "%s; it names the newest checkpoint; if you remove it, the last step-... there is used",
 			   why.text);
 		return NULL;
 	}
@@ -215,10 +215,11 @@ static int refuse_later(struct hd_conf *c, struct hd_section *s, const char *dir
 	free(steps);
 	if (last <= 0)
 		return HD_OK;
-	return hd_section_fail(c, s, "dir", err, HD_EINVAL,
-			       "%s already holds step %lld, and this run would begin at "
-			       "step 0; continue it with --set checkpoint.resume=auto, or give another dir",
-			       dir, (long long)last);
+	return hd_section_fail(
+		c, s, "dir", err, HD_EINVAL,
+		"%s already contains step %lld, but this run would begin at step 0; continue it with --set "
+		"checkpoint.resume=auto, or give another dir",
+		dir, (long long)last);
 }
 
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
@@ -241,7 +242,8 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 	if (!hd_word_bool(k.resume, &yes))
 		return hd_section_fail(
 			c, k.section, "resume", err, HD_EINVAL,
-			"%s: write auto to go on from the newest checkpoint in dir, no, or the path of one", k.resume);
+			"%s: write auto to resume from the newest checkpoint in dir, no, or the path of a checkpoint",
+			k.resume);
 	*path = hd_checkpoint_find(k.resume, &why);
 	return *path ? HD_OK : hd_section_fail(c, k.section, "resume", err, why.code, "%s", why.text);
 }

@@ -85,11 +85,10 @@ static int check_finite(const struct hd_saving *s, struct hd_err *err)
 	char *spoilt = hd_program_spoilt_text(s->g);
 
 	if (spoilt)
-		hd_err_set(
-			err, HD_EINVAL,
-			"step %lld is not saved: behind its update (train.optimizer = %s), %s that a rank holds are not "
-			"finite",
-			(long long)s->at.step, optimizer, spoilt);
+		hd_err_set(err, HD_EINVAL,
+			   "step %lld is not saved: after its update (train.optimizer = %s), %s that a rank holds are "
+			   "not finite",
+			   (long long)s->at.step, optimizer, spoilt);
 	free(spoilt);
 	return err->code;
 }
@@ -210,7 +209,7 @@ static void give_up(struct hd_saving *s, struct hd_err *err)
 	if (left >= bytes)
 		return;
 	*err = (struct hd_err){ 0 };
-	hd_err_set(err, why.code, "%s; the checkpoint needs %s of disk, and %s is left there", why.text,
+	hd_err_set(err, why.code, "%s; the checkpoint needs %s of disk space, but %s is free there", why.text,
 		   hd_human_bytes(bytes).text, hd_human_bytes(left).text);
 }
 
@@ -271,11 +270,11 @@ static int check_room(struct hd_saving *s, int64_t saves, struct hd_err *err)
 		return HD_OK;
 	return hd_section_fail(
 		s->j->conf, k->section, "dir", err, HD_EIO,
-		"%s: %lld checkpoint%s of %s (checkpoint.keep = %lld, and the one that is being written) need%s %s of disk, but "
-		"%s is left there. A smaller keep or another dir helps%s%s",
+		"%s: %lld checkpoint%s of %s (checkpoint.keep = %lld, and the one that is being written) need%s %s "
+		"of disk space, but %s is free there. A smaller keep or another dir helps%s%s",
 		s->dir, (long long)more, more > 1 ? "s" : "", hd_human_bytes(each).text, (long long)k->keep,
 		more > 1 ? "" : "s", hd_human_bytes(each * (double)more).text, hd_human_bytes(left).text,
-		stays.code ? "; a save that was cut short has left what cannot be removed: " : "", stays.text);
+		stays.code ? "; an interrupted save has left files that cannot be removed: " : "", stays.text);
 }
 
 int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err)

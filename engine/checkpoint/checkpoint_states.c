@@ -174,7 +174,7 @@ static int check_shape(const struct reading *r, const char *name, struct hd_err 
 		return HD_OK;
 	a = hd_shape_text(ndim, theirs);
 	b = hd_shape_text(n, ours);
-	hd_err_set(err, HD_EINVAL, "%s: %s is %s there, and %s in this model", r->path, name, a, b);
+	hd_err_set(err, HD_EINVAL, "%s: %s is %s there, but %s in this model", r->path, name, a, b);
 	free(a);
 	free(b);
 	return HD_EINVAL;
@@ -262,10 +262,11 @@ static int missing(const struct reading *r, struct hd_err *err)
 	if (*param && !strncmp(r->t->v.name, param, strlen(param)))
 		return hd_err_set(
 			err, HD_EINVAL,
-			"%s: has no tensor %s: was it written with another train.optimizer? Without its states "
-			"a run begins at step 0: with model.load in place of checkpoint.resume, and another checkpoint.dir",
+			"%s: has no tensor %s: was it written with a different train.optimizer? To start without its "
+			"states, at step 0, use model.load instead of checkpoint.resume, and a different "
+			"checkpoint.dir",
 			r->path, r->t->v.name);
-	hd_log(HD_LOG_INFO, "%s: has no tensor %s, which begins %s", r->path, r->t->v.name,
+	hd_log(HD_LOG_INFO, "%s: has no tensor %s, which therefore starts %s", r->path, r->t->v.name,
 	       r->t->init == HD_INIT_ZERO ? "at zero" : "anew");
 	return HD_OK;
 }
@@ -294,7 +295,8 @@ static void tell_anew(const struct reading *r)
 {
 	if (r->anew)
 		hd_log(HD_LOG_INFO,
-		       "%s: %lld state%s of members' own begin%s anew: %s was saved by %lld, this run has %lld",
+		       "%s: %lld state%s that each member keeps for itself start%s over: %s was saved by %lld "
+		       "members, this run has %lld",
 		       r->path, (long long)r->anew, hd_plural(r->anew, "s"), r->anew == 1 ? "s" : "", r->first->v.name,
 		       (long long)r->members, (long long)copies(r->g->plan, r->first));
 }

@@ -56,11 +56,10 @@ int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
 static void say_changed(const char *path, const char *found, const char *saved, int resumes, struct hd_err *err)
 {
 	if (resumes)
-		hd_err_set(
-			err, HD_EIO,
-			"%s: its bytes have changed since they were saved: their sum is %s, and %s has %s. Without that "
-			"file they are read as they are",
-			path, found, NAME, saved ? saved : "none");
+		hd_err_set(err, HD_EIO,
+			   "%s: its bytes have changed since they were saved: their checksum is %s, but %s has %s. "
+			   "Remove that file to read them as they are",
+			   path, found, NAME, saved ? saved : "none");
 	else
 		hd_log(HD_LOG_WARN, "%s: its bytes have changed since they were saved (%s); they are read as they are",
 		       path, NAME);
@@ -98,7 +97,7 @@ static json_t *read_list(const struct hd_world *w, const char *dir, struct hd_er
 		text = hd_comm_bcast_text(mine ? mine : "", 0);
 		o = *text ? json_loads(text, 0, NULL) : NULL;
 		if (*text && !json_is_object(o))
-			hd_err_set(err, HD_EIO, "%s: is no JSON object of files and sums", path);
+			hd_err_set(err, HD_EIO, "%s: is not a JSON object of files and checksums", path);
 		free(text);
 	}
 	free(mine), free(path);

@@ -135,9 +135,10 @@ static int judge_names(const struct unread_names *inside, const struct unread_na
 		       struct hd_err *err)
 {
 	if (inside->n)
-		return hd_err_set(err, HD_ENOTSUP,
-				  "%s: %lld of its tensors are in parts of the model that have no such parameter: %s%s",
-				  dir, (long long)inside->n, inside->first, inside->n > 3 ? ", ..." : "");
+		return hd_err_set(
+			err, HD_ENOTSUP,
+			"%s: %lld of its tensors belong to parts of this model that have no such parameter: %s%s", dir,
+			(long long)inside->n, inside->first, inside->n > 3 ? ", ..." : "");
 	if (outside->n)
 		hd_log(HD_LOG_WARN, "%s: this model has no place for %lld of its tensors, which stay unread: %s%s", dir,
 		       (long long)outside->n, outside->first, outside->n > 3 ? ", ..." : "");
@@ -158,7 +159,8 @@ int hd_weights_unread(const struct hd_plan *p, const struct hd_weights *w, json_
 		if (p->model.tie && !strcmp(name, "lm_head.weight"))
 			rc = hd_err_set(
 				err, HD_EINVAL,
-				"%s: lm_head.weight is not the embedding, and tie_word_embeddings says that it is",
+				"%s: lm_head.weight differs from the embedding, but tie_word_embeddings says that "
+				"they are the same",
 				dir);
 		add_name(is_inside(parts, name) ? &inside : &outside, name);
 	}

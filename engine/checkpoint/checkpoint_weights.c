@@ -144,11 +144,11 @@ static int count_one(const struct hd_plan *p, json_t *left, const struct tensor 
 		return hd_err_set(
 			err, HD_EINVAL,
 			"%s and %s are both %s in a checkpoint of the family %s. It has %lld elements, of which %lld "
-			"are left for the second, which has %lld",
+			"remain for the second, which needs %lld",
 			json_string_value(json_array_get(known, 1)), t->v.name, r->name, p->model.family->name,
 			(long long)all, (long long)n, (long long)mine);
 	if (n < mine)
-		return hd_err_set(err, HD_EBUG, "%s: has %lld elements, and %s has room for %lld", t->v.name,
+		return hd_err_set(err, HD_EBUG, "%s: has %lld elements, but %s has room for %lld", t->v.name,
 				  (long long)mine, r->name, (long long)n);
 	json_object_set_new(left, r->name, json_pack("[I, s]", (json_int_t)(n - mine), t->v.name));
 	return HD_OK;
@@ -321,8 +321,8 @@ static int place_tensor(struct hd_weights *w, const char *index, const char *ten
 	while (strcmp(w->name[i], name)) /* each file was read */
 		i++;
 	if (!hd_tensorfile_find(w->file[i], tensor, NULL, &(int){ 0 }, (int64_t[HD_MAX_DIMS]){ 0 }))
-		return hd_err_set(err, HD_EIO, "%s: %s is in %s, and that file has no such tensor", index, tensor,
-				  name);
+		return hd_err_set(err, HD_EIO, "%s: %s should be in %s, but that file has no such tensor", index,
+				  tensor, name);
 	json_object_set_new(w->where, tensor, json_integer((json_int_t)i));
 	return HD_OK;
 }
@@ -345,7 +345,7 @@ static int read_index(struct hd_weights *w, const char *dir, const char *path, s
 		if (rc < 0)
 			break;
 		if (!name || strchr(name, '/'))
-			rc = hd_err_set(err, HD_EIO, "%s: %s: is in no file of this directory", path, tensor);
+			rc = hd_err_set(err, HD_EIO, "%s: %s: is not in any file of this directory", path, tensor);
 		else if (!is_known(w, name))
 			rc = read_file(w, dir, name, err);
 	}
@@ -369,9 +369,10 @@ static int other_format(const char *dir, struct hd_err *err)
 		free(path);
 		if (there)
 			return hd_err_set(err, HD_ENOTSUP,
-					  "%s: has weights as %s and no " SINGLE "; in Python, "
+					  "%s: has its weights in %s and no " SINGLE
+					  "; in Python, transformers writes it with "
 					  "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW, "
-					  "safe_serialization=True) of transformers writes it",
+					  "safe_serialization=True)",
 					  dir, names[i]);
 	}
 	return HD_OK;
@@ -420,12 +421,13 @@ static int check_shape(const char *dir, const char *param, const char *name, con
 	int ndim;
 
 	if (!f || !hd_tensorfile_find(f, name, NULL, &ndim, shape))
-		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s, which the model's %s is in", dir, name, param);
+		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s, which should contain the model's %s", dir,
+				  name, param);
 	if (ndim == r->ndim && !memcmp(shape, r->shape, (size_t)ndim * sizeof(*shape)))
 		return HD_OK;
 	theirs = hd_shape_text(ndim, shape);
 	ours = hd_shape_text(r->ndim, r->shape);
-	hd_err_set(err, HD_EINVAL, "%s: %s is %s there, and %s in this model", dir, name, theirs, ours);
+	hd_err_set(err, HD_EINVAL, "%s: %s is %s there, but %s in this model", dir, name, theirs, ours);
 	free(theirs);
 	free(ours);
 	return HD_EINVAL;

@@ -52,7 +52,7 @@ static int take(struct hd_conf *c, struct hd_section *s, const char *dir, const 
 
 	if (ours && !is_open(theirs->key, ours->value)) {
 		if (is_size(theirs->key) && !same(ours->value, theirs->value))
-			return hd_section_fail(c, s, theirs->key, err, HD_EINVAL, "%s, and the model in %s has %s",
+			return hd_section_fail(c, s, theirs->key, err, HD_EINVAL, "%s, but the model in %s has %s",
 					       ours->value, dir, theirs->value);
 		return HD_OK;
 	}

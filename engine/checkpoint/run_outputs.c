@@ -209,7 +209,8 @@ static int check_one(struct hd_conf *c, size_t i, struct hd_err *err)
 		hd_section_fail(c, s, o->key, err, HD_EINVAL, "%s %s too; give another file", path, use);
 	else if (!strcmp(o->key, "metrics") && !is_metrics(path))
 		hd_section_fail(c, s, o->key, err, HD_EINVAL,
-				"%s holds no metrics of a run, and is not set aside; give another file", path);
+				"%s does not contain the metrics of a run, so it is not set aside; give another file",
+				path);
 	free(use);
 	return err->code;
 }

@@ -161,7 +161,7 @@ sub fault_full {
 	return 0 if !$status;
 	$seen{'disk full'}++;
 	my $said = read_file('out') // '';
-	my @errors = grep { /^heddle: .*(no room|No space|File too large|cannot be|wrote|is left there)/ } split /\n/, $said;
+	my @errors = grep { /^heddle: .*(no room|No space|File too large|cannot be|wrote|is free there)/ } split /\n/, $said;
 	my @warnings = grep { / is not saved, and training goes on: / } @errors;
 	wrong("disk full, $bytes bytes left: " . (@errors - @warnings) . " messages: $said") if @errors - @warnings != 1;
 	return 1;
