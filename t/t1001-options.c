@@ -86,7 +86,7 @@ static void refused(void)
 	is_str(parse("chekc x.ini"), "chekc: unknown verb; did you mean check?", "verb");
 	is_str(parse("fly"), "fly: unknown verb; verbs: check, eval, plugins", "no verb is near");
 	is_str(parse("help chek"), "chek: unknown verb; did you mean check?", "verb of help");
-	is_str(parse("--ranks 8"), "a command goes first, not --ranks; see heddle --help", "flag first");
+	is_str(parse("--ranks 8"), "a verb comes first, not --ranks; see heddle --help", "flag first");
 	is_str(parse("check x.ini --rank 8"), "check: unknown option --rank; did you mean --ranks?", "flag");
 	is_str(parse("check x.ini --rank=8"), "check: unknown option --rank; did you mean --ranks?", "flag with =");
 	is_str(parse("check x.ini --colour"),

@@ -113,7 +113,7 @@ over() { on h2 mount --bind "$1" "$2"; }
 sed 's/^lr.*/lr = 1e-3/' hierarchical.ini >other.ini
 over other.ini hierarchical.ini
 begin
-left "another INI on h2" "rank 2 on h2 has another INI than rank 0 on h1: 'lr = 1e-3' there, 'lr = 3e-3' here"
+left "another INI on h2" "rank 2 on h2 has a different INI from rank 0 on h1: 'lr = 1e-3' there, 'lr = 3e-3' here"
 on h2 umount hierarchical.ini
 mkdir empty none
 mv text.txt empty/text.txt
@@ -125,7 +125,7 @@ on h2 umount empty
 cp "$build/heddle" other-build && printf 'x' >>other-build
 over other-build "$build/heddle"
 begin
-left "another build on h2" 'rank 2 on h2 runs another build of heddle than rank 0 on h1'
+left "another build on h2" 'rank 2 on h2 runs a different build of heddle from rank 0 on h1'
 on h2 umount "$build/heddle"
 
 begin

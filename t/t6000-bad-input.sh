@@ -152,7 +152,7 @@ unlike "before the first step" "$out" '^step '
 refused "resume = yes" '--set checkpoint\.resume: yes: write auto to resume from the newest checkpoint in dir' --set checkpoint.resume=yes
 sed 's/^layers = .*/layers = 2 # two/' tiny.ini >slip.ini
 like "a comment with #" "$(heddle check slip.ini 2>&1)" \
-	"slip\.ini:3: \[model\] layers: '2 # two' is not a whole number \(K, M or G may follow it\) \(a comment behind a value begins with ;\)\$"
+	"slip\.ini:3: \[model\] layers: '2 # two' is not a whole number \(K, M or G may follow it\) \(a comment after a value begins with ;\)\$"
 sed 's/^family = .*/family = "gpt2"/' tiny.ini >slip.ini
 like "a value in quotes" "$(heddle check slip.ini 2>&1)" 'slip\.ini:2: \[model\] family: .*\(values are written without quotes\)$'
 sed 's/^train = .*/train = "text.txt"/' tiny.ini >slip.ini
@@ -209,9 +209,9 @@ wrong "chunks of an order without" '--set pp\.chunks: 2 need schedule = interlea
 for ramp in x,2,3 0,2,3 2,3; do
 	wrong "a ramp of $ramp" 'global_batch_ramp: must be START,STEP,TOKENS: .*, all positive$' check tiny.ini --set train.global_batch_ramp=$ramp
 done
-wrong "a ramp that begins above its end" 'from 16 in steps of 2 one does not come to global_batch = 8$' check tiny.ini --set train.global_batch_ramp=16,2,3
+wrong "a ramp that begins above its end" 'from 16 in steps of 2 the ramp does not reach global_batch = 8$' check tiny.ini --set train.global_batch_ramp=16,2,3
 for steps in +1-3 '1 -3' 5-3 x; do
-	wrong "steps of a trace: $steps" "trace_steps: '.*' is neither a step, from 1, nor FIRST-LAST\$" check tiny.ini --set log.trace=t.json \
+	wrong "steps of a trace: $steps" "trace_steps: '.*' is neither a step \(from 1\) nor FIRST-LAST\$" check tiny.ini --set log.trace=t.json \
 		--set "log.trace_steps=$steps"
 done
 # Decoders: a pattern of the message and the keys.
@@ -248,9 +248,9 @@ done <<'END'
 --set data.weights: '1e7' is not a number above 0|check tiny.ini --set data.weights=1e7
 --set data.weights: 1e-12 has more than 9 digits|check tiny.ini --set data.weights=1e-12
 --set data.weights: 2 numbers, and train has 1|check tiny.ini --set data.weights=1,2
-bench: --generate: not together with|bench tiny.ini --generate --profile
-bench: --generate: not together with|bench tiny.ini --generate --products
-bench: --generate: not together with|bench tiny.ini --generate --bound
+bench: --generate cannot be combined with|bench tiny.ini --generate --profile
+bench: --generate cannot be combined with|bench tiny.ini --generate --products
+bench: --generate cannot be combined with|bench tiny.ini --generate --bound
 plan: --times needs --html|plan tiny.ini --machine dgx-a100 --times t.json
 plan: --slow x is not RANK=FACTOR|plan tiny.ini --machine dgx-a100 --slow x
 plan: --slow 9=2 is not RANK=FACTOR|plan tiny.ini --machine dgx-a100 --slow 9=2
@@ -260,8 +260,8 @@ plan: --space needs --search|plan tiny.ini --machine dgx-a100 --space x.ini
 nosuch: there is no such file, and no such name; .*dgx-a100|plan tiny.ini --machine nosuch
 nosuch: there is no such file, and no such name; .*megatron|plan tiny.ini --machine dgx-a100 --style nosuch
 --after nothing: there is no such pass|explain tiny.ini --after nothing
-generate: --prompt and --prompts: one of the two|generate nowhere --prompt a --prompts b
-generate: --tokenizer: with --ids no text is read|generate nowhere --prompt 1 --ids --tokenizer t
+generate: --prompt and --prompts: give one of the two|generate nowhere --prompt a --prompts b
+generate: --tokenizer does nothing with --ids: no text is read|generate nowhere --prompt 1 --ids --tokenizer t
 nowhere: no such directory|eval nowhere --data text.txt
 END
 wrong "a head of another size than its share" 'model\.head_dim: 4, and the family gpt2 has embed / heads = 8$' check tiny.ini --set model.head_dim=4

@@ -38,7 +38,7 @@ is "of 60 x 16 tokens" "$(said valid.txt tokens)" 960
 tail -c +961 all.txt >rest.txt
 is "the 9 tokens more are left out" "$(said all.txt loss) $(said all.txt tokens)" "$(said valid.txt loss) 960"
 like "and that is said" "$(heddle eval one --data all.txt 2>&1)" \
-	'eval: the last 9 of 970 tokens are left out: they are no window of train\.seq = 16'
+	'eval: the last 9 of 970 tokens are left out: they do not fill a window of train\.seq = 16'
 is "of a file shorter than a window" "$(said rest.txt tokens)" 9
 is "whose windows are those of train.seq" "$(said rest.txt seq)" 16
 near "with train.seq = 9 the same" "$(json "$(heddle eval one --data rest.txt --set train.seq=9 --json 2>/dev/null)" loss)" \

@@ -116,5 +116,5 @@ is "what a token must read" "$(printf '%s\n' "$out" | sed -n 's/.*"bytes_per_tok
 is "with a window" "$("$heddle" bench window.ini --generate --batch 3 --steps 4 --json 2>err | sed -n 's/.*"bytes_per_token": *\([0-9.]*\).*/\1/p' | sed 's/\.0*$//')" \
 	$((4 * (2 * (4 * 16 * 16 + 3 * 16 * 32) + 257 * 16 + 3 * 2 * (16 + 130) * 16)))
 fails "--batch of training" "$heddle" bench head.ini --batch 3
-like "is refused" "$(cat .ok)" "^heddle: bench: --batch: only with --generate"
+like "is refused" "$(cat .ok)" "^heddle: bench: --batch works only with --generate"
 done_testing

@@ -15,9 +15,9 @@ no 'tokenize: --tokenizer DIR must be given' tokenize text.txt --out x
 no 'tokenize: --out PREFIX must be given' tokenize text.txt --tokenizer t.json
 no 'tokenize: which files\?' tokenize --tokenizer t.json --out x
 for more in '--text text.txt' '--out x' 'text.txt'; do
-	no 'tokenize: one of --out PREFIX FILE\.\.\., --ids FILE and --text FILE' tokenize --tokenizer t.json --ids text.txt $more
+	no 'tokenize: give one of --out PREFIX FILE\.\.\., --ids FILE and --text FILE' tokenize --tokenizer t.json --ids text.txt $more
 done
-no 'tokenize: one of --out' tokenize --tokenizer t.json --text text.txt text.txt
+no 'tokenize: give one of --out' tokenize --tokenizer t.json --text text.txt text.txt
 no 'nowhere: No such file' tokenize --tokenizer t.json --ids nowhere
 no 'nowhere: No such file' tokenize --tokenizer t.json --text nowhere
 no 'nowhere: No such file' tokenize --tokenizer t.json --out x nowhere
@@ -91,7 +91,7 @@ done
 
 # generate, eval, report, bench
 no 'nowhere: No such file' generate ck --prompts nowhere
-no 'empty: there is no prompt in it' generate ck --prompts empty
+no 'empty: it contains no prompt' generate ck --prompts empty
 no 'nowhere: No such file' eval ck --choices nowhere
 no 'empty: there is no question in it' eval ck --choices empty
 for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.' '{"prompt": "a", "choices": ["b"]}|.answer. is not the index of a choice' \
@@ -134,13 +134,13 @@ no '1000000000 sequences are 500000000 micro-batches of 2 on each of 1 replicas,
 no '/nowhere/tokenizer\.json: No such file' check tiny.ini --set data.tokenizer=/nowhere --set model.vocab=256
 ok "but where the data are not, nothing is known of the tokenizer" heddle check tiny.ini --set data.train=nowhere.txt \
 	--set data.tokenizer=/nowhere --set model.vocab=256
-is "... and check says so" "$(grep '^note: data' "$tmp/.ok")" "note: data.train = nowhere.txt is not here, so no file of the run is checked"
+is "... and check says so" "$(grep '^note: data' "$tmp/.ok")" "note: data.train = nowhere.txt does not exist here, so no file of the run is checked"
 no 'do not divide batch = 1 \(train\.micro_batch x replicas\), which they shard in targets' check tiny.ini --ranks 4 \
 	--set train.micro_batch=1 --set tp.plugin=tp --set tp.size=4 --set tp.form=2d
 no 'check: --memory: 0 is too small, at least 1' check tiny.ini --memory 0
 
 for both in '--saved --schedule' '--kept --nodes' '--work --all' '--saved --work'; do
-	no "explain: ${both% *} and ${both#* }: one of the two" explain tiny.ini $both
+	no "explain: ${both% *} and ${both#* }: give one of the two" explain tiny.ini $both
 done
 
 # A file that is written must not be one that is read, nor one that is written besides.

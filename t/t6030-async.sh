@@ -77,7 +77,7 @@ is "check: no copy where none is made" "${without#* }" 0
 is "check: the copy is counted" "${with% *}" $((${without% *} + ${with#* }))
 # Rank 0 of two writes all 34,688 parameters and half of the two states.
 near "check: its bytes" "${with#* }" $((34688 * 4 * 2 * 33 / 32)) 2000
-like "check: says so" "$(heddle check zero.ini --ranks 2 --set checkpoint.async=yes --set checkpoint.dir=none)" 'copy while it is saved [0-9.]+ KB'
+like "check: says so" "$(heddle check zero.ini --ranks 2 --set checkpoint.async=yes --set checkpoint.dir=none)" 'copy during a save [0-9.]+ KB'
 
 # Beside the steps: a save that takes seconds.
 begin() {			# DIR [args...]: in the background, until its second step is there; $run and $shell are processes

@@ -28,11 +28,11 @@ like "plan with a slow rank of another stage" "$(heddle plan tiny.ini $machine $
 for slow in x 1 =2 1= 1=0.5 1=9e9 1=2x -1=2 4=2; do
 	fails "--slow $slow is refused" heddle plan tiny.ini $machine $pp --slow $slow
 done
-like "... with what it must be" "$(cat "$tmp/.ok")" 'plan: --slow 4=2 is not RANK=FACTOR, of a rank from 0 to 3 and 1 or more'
+like "... with what it must be" "$(cat "$tmp/.ok")" 'plan: --slow 4=2 is not RANK=FACTOR, with a rank from 0 to 3 and a factor of 1 or more'
 like "plan with memory that is enough" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 80G 2>&1)" ', fits'
 like "... or not" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 1K 2>&1)" 'memory'
 fails "--times without --html is refused" heddle plan tiny.ini $machine --times t.json
-like "... with what it needs" "$(cat "$tmp/.ok")" 'plan: --times needs --html, and no --search'
+like "... with what it needs" "$(cat "$tmp/.ok")" 'plan: --times needs --html and cannot be combined with --search'
 fails "--times with --search is refused" heddle plan tiny.ini $machine --times t.json --html x.html --search
 like "a search in which nothing fits" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 4 --search --tries 4 --memory 1K 2>&1)" '[0-9]'
 like "a search of one rank" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 1 --search --tries 4 2>&1)" '[0-9]'

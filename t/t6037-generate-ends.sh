@@ -32,7 +32,7 @@ is "--ignore-eos goes on" "$(one --ignore-eos)" "$whole"
 is "... without a cache too" "$(one --ignore-eos --no-cache)" "$whole"
 is "the logits are as they were" "$("$heddle" generate $model --ids --prompt '48 49 50' --logits)" "$logits"
 fails "with --logits it does nothing" "$heddle" generate $model --ids --prompt 1 --logits --ignore-eos
-like "... and that is said" "$(cat .ok)" '--ignore-eos: with --logits nothing is generated'
+like "... and that is said" "$(cat .ok)" '--ignore-eos does nothing with --logits: no text is generated'
 names generation_config.json "{\"eos_token_id\": 100000}"
 is "generation_config.json is before it" "$(one)" "$whole"
 names generation_config.json "{\"eos_token_id\": [100000, $end]}"

@@ -42,13 +42,13 @@ checked() { heddle check tiny.ini --ranks 2 --set train.device=cuda "$@"; }
 of_rank=$(checked --json)
 is "the communicators are a part of the memory" "$(json "$of_rank" memory_bytes)" "$(($(json "$of_rank" persistent_bytes) +
 	$(json "$of_rank" transient_bytes) + $(json "$of_rank" communicator_bytes)))"
-like "and named" "$(checked)" 'within a step [0-9.]+ KB, 1 communicator of NCCL some 209\.7 MB'
+like "and named" "$(checked)" 'within a step [0-9.]+ KB, 1 NCCL communicator about 209\.7 MB'
 is "with MPI there are none" "$(json "$(checked --json --set train.comm=mpi)" communicator_bytes)" 0
 fails "--memory counts them" checked --memory 100M
 ok "where there are none what is left fits" checked --memory 100M --set train.comm=mpi
 sed 's/^\[strategy dp\]/[strategy pp]/; s/^plugin = dp/plugin = pp\nsize = 2/' tiny.ini >stages.ini
 like "two stages have one for messages each way too" "$(heddle check stages.ini --ranks 2 --set train.device=cuda --set model.tie_embeddings=no)" \
-	', 3 communicators of NCCL some 629\.1 MB'
+	', 3 NCCL communicators about 629\.1 MB'
 
 # Sizes whose products are no numbers any more.
 refused() {

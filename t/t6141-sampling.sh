@@ -107,11 +107,11 @@ ok "the second is another draw" [ "$(heddle generate four --prompts twice.txt --
 long=abcdabcdabcdabcdab
 is "a long prompt: its end counts" "$(heddle generate four --prompt $long --tokens 1 --temperature 1 2>long.err)" "${long}$(
 	heddle generate four --prompt $long --tokens 1 --temperature 1 --no-cache 2>/dev/null | tail -c 2)"
-is "... with a warning" "$(grep -c 'generate: the prompt has 18 tokens, and the model reads the last train\.seq = 16' long.err)" 1
+is "... with a warning" "$(grep -c 'generate: the prompt has 18 tokens, but the model reads only the last train\.seq = 16' long.err)" 1
 printf 'x\n%s\n' $long >long.txt
 heddle generate four --prompts long.txt --tokens 1 >out 2>long.err || tap_comment <long.err
 is "one of two" "$(grep 'reads the last' long.err)" \
-	"heddle: generate: prompts of up to 18 tokens, and the model reads the last train.seq = 16; cut: 1 of 2"
+	"heddle: generate: prompts have up to 18 tokens, but the model reads only the last train.seq = 16; cut: 1 of 2"
 heddle generate four --prompt abcdabcdabcdabcd --tokens 3 >out 2>long.err || tap_comment <long.err
 is "what fits is not cut" "$(grep -c 'reads the last' long.err)" 0
 printf '{"prompt": "%s", "choices": ["a", "bc"], "answer": 0}\n' abcdabcdabcdabc >long.jsonl

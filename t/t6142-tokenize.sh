@@ -69,7 +69,7 @@ is "an end that is no token" "$(of_eos)" \
 	"heddle: eos/tokenizer_config.json: eos_token is <|none|>, which is not in the vocabulary of eos/tokenizer.json"
 rm eos/tokenizer_config.json
 is "an end that no file names" "$(of_eos)" \
-	"heddle: tokenize: no file beside eos/tokenizer.json has eos_token; <|endoftext|>, id 450, is put after each document"
+	"heddle: tokenize: no file next to eos/tokenizer.json has eos_token; <|endoftext|>, id 450, is appended to each document"
 tokenize --text want >back
 is "the text of ids" "$(cat back)" "$(cat 1.txt 2.txt 3.txt)"
 
@@ -179,7 +179,7 @@ like "and a last line that does not end" "$(tokenize --out open open.jsonl 2>&1)
 printf '{"messages": [{"role": "user", "content": "a"}]}\n' >chat.jsonl
 like "a chat" "$(refusal --out v chat.jsonl)" 'no field text; it has: messages\. A conversation .*apply_chat_template'
 like "a file that ends too early" "$(refusal --out w short.jsonl.gz)" 'short.jsonl.gz: cannot be decompressed after byte'
-like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at place 2 is not in a vocabulary of 454'
+like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at position 2 is not in a vocabulary of 454'
 like "no file" "$(refusal --out u '*.none')" '\*.none: no file matches'
 like "two things at once" "$(refusal --out u --ids 1.txt)" 'one of --out PREFIX FILE'
 done_testing

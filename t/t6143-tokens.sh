@@ -128,7 +128,7 @@ like "text for a model whose tokenizer is not there" "$(refusal train on.ini --s
 ok "bytes, if that is said" heddle train on.ini --set checkpoint.dir=bytes --set data.tokenizer=byte
 fails "then no tokenizer is kept" test -e bytes/step-00000002/tokenizer.json
 like "generate without a tokenizer" "$(refusal generate hf --prompt a)" \
-	"vocab of 454 is not one of bytes, and there is no tokenizer.json in hf: put it there, or give --tokenizer DIR, or the prompt as ids"
+	"vocab of 454 is not that of bytes, and there is no tokenizer.json in hf: put it there, or give --tokenizer DIR, or the prompt as ids"
 like "unless it is given" "$(heddle generate hf --prompt 'The old' --tokenizer "$tokenizer" --tokens 1)" '^The old'
 like "eval of text without a tokenizer" "$(refusal eval hf --data text.txt)" "text.txt is text, and the model's vocab of 454"
 # The directory has no INI: its batches are others, and so are the products' shapes and the order of their sums.
@@ -161,8 +161,8 @@ is "a token that the prompt spells is not added again" "$(logits --prompt "${sev
 cp -r around both
 sed 's/{"Sequence":{"id":"A","type_id":0}}/&,{"SpecialToken":{"id":"x","type_id":0}}/' around/tokenizer.json >both/tokenizer.json
 is "a token behind a text is left out: the prompt goes on there" "$(heddle generate both --logits --prompt 'The old' 2>&1)" "$(logits --prompt 'The old')"
-like "with --ids none are added" "$(logits --ids --prompt 1 --no-special-tokens)" '--no-special-tokens: with --ids none are added'
-like "nor with eval --data" "$(heddle eval around --data text.txt --no-special-tokens 2>&1)" '--no-special-tokens: with --data none are added'
+like "with --ids none are added" "$(logits --ids --prompt 1 --no-special-tokens)" '--no-special-tokens does nothing with --ids, which adds none'
+like "nor with eval --data" "$(heddle eval around --data text.txt --no-special-tokens 2>&1)" '--no-special-tokens does nothing with --data, which adds none'
 echo '{"prompt": "", "choices": ["The", "old"], "answer": 0}' >empty.jsonl
 ok "an answer is judged by the token alone" heddle eval around --choices empty.jsonl
 fails "... which is left out" heddle eval around --choices empty.jsonl --no-special-tokens

@@ -7,8 +7,8 @@
 
 # Options
 no 'explain: --times needs --schedule' explain tiny.ini --times t.json
-no 'explain: --after prints the nodes of a plan, and takes no --json' explain tiny.ini --after fuse --json
-no 'plan: --search takes all ranks as alike, and --slow names one' plan tiny.ini --ranks 2 --machine dgx-a100 --search --slow 1=2
+no 'explain: --after prints the nodes of a plan and cannot be combined with --json' explain tiny.ini --after fuse --json
+no 'plan: --search treats all ranks alike, so it cannot be combined with --slow' plan tiny.ini --ranks 2 --machine dgx-a100 --search --slow 1=2
 no "report: 'b\.jsonl' is one too many after a\.jsonl" report a.jsonl b.jsonl
 ok "and with it, it does" heddle plan tiny.ini --machine dgx-a100 --ranks 2 --search --top 2 --json
 is "JSON of the best two" "$(grep -o '"bound_seconds"' "$tmp/.ok" | wc -l | tr -d ' ')" 2
@@ -63,11 +63,11 @@ idle model.rope_original=64 'with model.rope_scaling = linear' $scaled=linear
 for scaling in linear llama3 yarn; do
 	idle model.rope_scaling=$scaling 'with model.rope_factor = 1' --set model.family=llama
 done
-idle model.rope_theta=500 'with model.rotary_fraction = 0.1: no pair of dims turns' --set model.family=llama --set model.rotary_fraction=0.1
-idle model.rope_scaling=linear 'with model.rotary_fraction = 0: no pair of dims turns' --set model.family=llama --set model.rotary_fraction=0
+idle model.rope_theta=500 'with model.rotary_fraction = 0.1: no pair of dims is rotated' --set model.family=llama --set model.rotary_fraction=0.1
+idle model.rope_scaling=linear 'with model.rotary_fraction = 0: no pair of dims is rotated' --set model.family=llama --set model.rotary_fraction=0
 idle model.mlp=64 'with model.expert_mlp and experts in every layer' --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32
 idle model.window_layers=wf 'without model.window' --set model.family=llama
-idle model.window=4 'with model.window_layers of f alone' --set model.family=llama --set model.window_layers=f
+idle model.window=4 'with model.window_layers that has only f' --set model.family=llama --set model.window_layers=f
 late='with model.layers = 2: the first w of model.window_layers is for layer 4'
 ok "a window that comes behind the last layer" heddle check tiny.ini --set model.family=llama --set model.window=4 --set model.window_layers=fffw
 is "... is named with its layers" "$(grep 'does nothing' "$tmp/.ok")" "heddle: model.window does nothing $late
@@ -145,7 +145,7 @@ if [ -w /dev/full ]; then
 	for verb in --help --version 'check tiny.ini' 'explain tiny.ini' 'keys' 'train tiny.ini --set train.steps=1'; do
 		# shellcheck disable=SC2086
 		said=$(heddle $verb 2>&1 >/dev/full)
-		is "$verb to a full disk: not 0, and why" "$? $(printf '%s\n' "$said" | grep -c 'standard output: not all could be written')" "1 1"
+		is "$verb to a full disk: not 0, and why" "$? $(printf '%s\n' "$said" | grep -c 'standard output could not be written completely')" "1 1"
 	done
 fi
 

@@ -109,7 +109,7 @@ like "none: it is said" "$(heddle_mpi 2 train two.ini --set log.trace=many.json 
 	'many\.json: no step is traced; log\.trace_steps is 2-4, and this run has steps 1 to 1'
 for steps in 4-2 0-3 x 2- 2,3 2-3x -1; do
 	like "trace_steps = $steps" "$(heddle check two.ini --ranks 2 --set "log.trace_steps=$steps" 2>&1)" \
-		"^heddle: --set log\.trace_steps: '$steps' is neither a step, from 1, nor FIRST-LAST$"
+		"^heddle: --set log\.trace_steps: '$steps' is neither a step \(from 1\) nor FIRST-LAST$"
 done
 # Between hosts the difference of clocks is measured with a message, which a busy machine may delay by more than a step takes.
 heddle explain two.ini --ranks 2 --schedule >drawn

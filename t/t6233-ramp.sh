@@ -43,7 +43,7 @@ said=$(heddle check many.ini --ranks 8 --set pp.schedule=interleaved --set train
 is "a size without an order is refused" $? 1
 like "with the step that fails" "$said" 'step 2 of the ramp, 6 sequences: .*schedule: interleaved: the 3 micro-batches .* not a multiple of the 2 stages'
 said=$(heddle check many.ini --ranks 8 --set train.global_batch_ramp=4,5,1K 2>&1)
-like "a ramp that does not arrive is refused" "$said" 'from 4 in steps of 5 one does not come to global_batch = 16'
+like "a ramp that does not arrive is refused" "$said" 'from 4 in steps of 5 the ramp does not reach global_batch = 16'
 said=$(heddle check many.ini --ranks 8 --set train.global_batch_ramp=4,4 2>&1)
 like "and one of two numbers" "$said" 'must be START,STEP,TOKENS'
 done_testing

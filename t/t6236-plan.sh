@@ -110,11 +110,11 @@ while read -r curve pattern; do
 	like "efficiency = $curve" "$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/bent" 2>&1)" "bent:6: \[machine\] efficiency: .*: $pattern\$"
 done <<'END'
 0.5,0.6 is a list, so each point is SIZE:VALUE
-0:0.5,1e3:1 has a size that is no number above 0
-x:0.5 has a size that is no number above 0
+0:0.5,1e3:1 has a size that is not a positive number
+x:0.5 has a size that is not a positive number
 1e3:0.5,1e4:1.5 has a value that is not above 0 and at most 1
 1e3:half has a value that is not above 0 and at most 1
-1e4:0.5,1e3:1 has sizes that do not grow
+1e4:0.5,1e3:1 has sizes that do not increase
 , is empty
 END
 machine bent 'node_bandwidth = 1e9' "efficiency = $(awk 'BEGIN { for (i = 1; i < 40; i++) printf "%d:1,", i }')"
@@ -139,5 +139,5 @@ like 'the header says it' "$("$build/heddle" plan "$tmp/p.ini" --ranks 1 --machi
 printf '[measured]\ndevice = cpu\nthreads = 1\ncores = 2\n' | cat "$tmp/free" - >"$tmp/cpus"
 is 'on a machine measured as a cpu: fp32' "$(precision "$tmp/cpus")" fp32
 like 'bf16 without a peak of its own is said' "$("$build/heddle" plan "$tmp/p.ini" --ranks 1 --machine "$tmp/free" 2>&1)" \
-	'^heddle: plan: free has no flops_bf16: bf16 is priced at the peak of fp32, 1.0 GFLOP/s$'
+	'^heddle: plan: free has no flops_bf16: bf16 is counted at the peak of fp32, 1.0 GFLOP/s$'
 done_testing

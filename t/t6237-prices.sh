@@ -81,7 +81,7 @@ plan 1
 share "efficiency 0.5: products twice" "$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"
 like "bf16 without a peak of its own: at that of fp32, and a line says so" \
 	"$(heddle plan p.ini --machine machine.ini --ranks 1 --set train.precision=bf16 2>&1)" \
-	'^heddle: plan: machine.ini has no flops_bf16: bf16 is priced at the peak of fp32, 1\.0 GFLOP/s$'
+	'^heddle: plan: machine.ini has no flops_bf16: bf16 is counted at the peak of fp32, 1\.0 GFLOP/s$'
 unlike "in fp32 nothing is said" "$(heddle plan p.ini --machine machine.ini --ranks 1 2>&1)" 'no flops_bf16'
 machine memory=80
 is "80 bytes of memory: refused" "$(heddle plan p.ini --machine machine.ini --ranks 1 2>&1)" \

@@ -131,7 +131,7 @@ is "a step takes what goes down and what comes back" \
 sed -i 's/^host_link.*/host_link_bandwidth = 1e30/; s/^host_memory.*/host_memory_bandwidth = 1000/' machine.ini
 is "and the update, at the rate of the host's memory: 28 bytes a parameter" \
 	"$(step $host | awk -v b=$((28 * params)) '{ d = $1 * 1000 / b - 1; print (d < 0.01 && d > -1e-6) }')" 1
-like "plan names both memories" "$(heddle plan tiny.ini --ranks 1 --machine machine.ini $fp32 $host)" 'in host memory of a rank: .* go there and .* come back'
+like "plan names both memories" "$(heddle plan tiny.ini --ranks 1 --machine machine.ini $fp32 $host)" 'in host memory of a rank: .* are copied there and .* back'
 
 # -- where it means nothing -------------------------------------------------------------------------------------------------
 heddle train tiny.ini $tiny --set train.device=cpu --set train.hash_every=1 --set log.metrics=c1.jsonl $fp32 >c1.out 2>&1

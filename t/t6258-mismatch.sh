@@ -59,10 +59,10 @@ done
 # Data: as many tokens, and more of them.
 tr a-z b-za <text.txt >b/text.txt
 apart 2 train tiny.ini --set dp.size=2
-ends "another text" 'rank 1.* has other data than rank 0.*: as many tokens, but others$'
+ends "another text" 'rank 1.* has different data from rank 0.*: the same number of tokens, but different ones$'
 head -c 15000 text.txt >b/text.txt
 apart 2 train tiny.ini --set dp.size=2
-ends "a shorter text" 'rank 1.* has other data than rank 0.*: to train on and to validate with 13500 and 1500 tokens there, [0-9]+ and [0-9]+ tokens here$'
+ends "a shorter text" 'rank 1.* has different data from rank 0.*: for training and validation 13500 and 1500 tokens there, [0-9]+ and [0-9]+ tokens here$'
 cp text.txt b
 
 apart 2 train mine.ini

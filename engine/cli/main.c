@@ -48,12 +48,13 @@ static const struct hd_flag plan_flags[] = {
 	{ "machine", "FILE|NAME", "INI of the machine, or the name of an installed one" },
 	{ "style", "FILE|NAME", "predict heddle (default), or another framework with the same layout" },
 	{ "memory", "SIZE", "memory of a rank, e.g. 80G (default: from the machine's file)" },
-	{ "slow", "RANK=FACTOR", "let that rank compute FACTOR times as long: how long do the others wait?" },
+	{ "slow", "RANK=FACTOR", "let that rank take FACTOR times as long to compute: how long do the others wait?" },
 	{ "search", NULL, "find the fastest layout of the model on that many ranks" },
 	{ "top", "K", "with --search: print the K best (default 10)" },
 	{ "out", "FILE", "with --search: write the best as an INI" },
 	{ "tries", "N",
-	  "with --search: plan N layouts completely, and then some near the best (default 200, fewer of large models; 0: no limit)" },
+	  "with --search: plan N layouts completely, and then some near the best (default 200, fewer for large "
+	  "models; 0: no limit)" },
 	{ "html", "FILE", "draw the plan, and the result of --search, as a page for a browser" },
 	{ "times", "FILE", "with --html: a trace (log.trace), whose last step is drawn below the planned one" },
 	{ "space", "FILE|NAME", "with --search: INI of the search space, or the name of an installed one" },
@@ -65,10 +66,11 @@ static const struct hd_flag machine_flags[] = {
 };
 static const struct hd_flag bench_flags[] = {
 	{ "steps", "K", "timed steps (default 5)" },
-	{ "generate", NULL, "time generation instead: a prompt, then tokens, beside the bound of reading the weights" },
+	{ "generate", NULL,
+	  "time generation instead: a prompt, then tokens, compared with the limit that reading the weights sets" },
 	{ "batch", "N", "with --generate: texts generated together (default 1)" },
 	{ "json", NULL, "one line of JSON" },
-	{ "products", NULL, "also time the matmuls of the step alone, a bound of the step" },
+	{ "products", NULL, "also time the matmuls of the step alone, a lower bound for the step" },
 	{ "bound", NULL, "also time each of these matmuls with the best implementation and layout known here" },
 	{ "profile", NULL, "then print where the time goes: each kind of kernel, its rates, and the possible gain" },
 };
@@ -119,7 +121,7 @@ static const struct hd_flag conform_flags[] = {
 	{ "layouts", "N", "random layouts for each family of models (default 12)" },
 	{ "seed", "S", "seed of the random layouts (default 1)" },
 	{ "no-runs", NULL, "leave out the check that needs mpirun: resuming in another layout" },
-	{ "limit", "S", "processor seconds that one check may take, or sleep (default 20)" },
+	{ "limit", "S", "seconds of processor time, or of sleep, that one check may take (default 20)" },
 	{ "from", "K", "number of the first random layout (default 0)" },
 	{ "json", NULL, "one line of JSON" },
 };

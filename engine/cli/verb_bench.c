@@ -172,8 +172,9 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 		printf("the step's matmuls alone: %.4f s = %.0f%% of the step\n", b->products_median,
 		       100 * b->products_median / b->middle.seconds);
 	if (j->world.rank == 0 && !json && b->bound[0] > 0)
-		printf("bound: by the best known implementation of each matmul they take %.4f s, or %.0f tokens/s, of which the "
-		       "step reaches %.0f%%. In any layout of the operands %.4f s, or %.0f tokens/s: %.0f%%\n",
+		printf("bound: with the best known implementation of each matmul they take %.4f s, or %.0f tokens/s, "
+		       "of which the step reaches %.0f%%. With the best layout of the operands %.4f s, or %.0f tokens/s: "
+		       "%.0f%%\n",
 		       b->bound[0], tokens / b->bound[0], 100 * b->bound[0] / b->middle.seconds, b->bound[1],
 		       tokens / b->bound[1], 100 * b->bound[1] / b->middle.seconds);
 	free(line);
@@ -187,7 +188,7 @@ static int find_bound(struct hd_job *j, struct bench_state *b, struct hd_err *er
 		b->bound[any] = hd_comm_max(mine);
 		if (hd_comm_max(mine > 0 ? 0 : 1) > 0)
 			return hd_err_set(err, HD_ENOTSUP,
-					  "bench: --bound: device %s cannot tell what its products could take",
+					  "bench: --bound: device %s cannot tell how long its matmuls need at best",
 					  j->device->name);
 	}
 	return HD_OK;
@@ -268,7 +269,7 @@ static int bench_generation(struct hd_job *j, struct hd_conf *conf, struct hd_cl
 	if (!err->code)
 		hd_cli_int(c, "steps", 1, 100000, 32, &b.tokens, err);
 	if (!err->code && t.seq < 3)
-		hd_err_set(err, HD_EINVAL, "bench: train.seq = %lld leaves no room for a prompt and tokens behind it",
+		hd_err_set(err, HD_EINVAL, "bench: train.seq = %lld leaves no room for a prompt and tokens after it",
 			   (long long)t.seq);
 	HD_TRY(hd_comm_agree(err));
 	b.tokens = b.tokens < t.seq / 2 ? b.tokens : t.seq / 2;
@@ -289,11 +290,11 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 {
 	if (hd_cli_has(c, "batch") && !hd_cli_has(c, "generate"))
 		return hd_err_set(err, HD_EINVAL,
-				  "bench: --batch: only with --generate; of training it is train.global_batch");
+				  "bench: --batch works only with --generate; for training, set train.global_batch");
 	if (hd_cli_has(c, "generate") &&
 	    (hd_cli_has(c, "products") || hd_cli_has(c, "profile") || hd_cli_has(c, "bound")))
 		return hd_err_set(err, HD_EINVAL,
-				  "bench: --generate: not together with --products, --profile or --bound");
+				  "bench: --generate cannot be combined with --products, --profile or --bound");
 	return HD_OK;
 }
 

@@ -253,7 +253,7 @@ static void print_servers(const struct servers *s, int exact)
 
 	if (!s->n)
 		return;
-	printf("%lld rank%s of servers, the most on rank %lld: no parameters, memory ", (long long)s->n,
+	printf("%lld server rank%s, the largest is rank %lld: no parameters, memory ", (long long)s->n,
 	       hd_plural(s->n, "s"), (long long)s->most.rank);
 	if (exact) {
 		printf("%.1f MB (masters and states %.1f, within a step %.1f)\n",
@@ -384,7 +384,7 @@ static void print_data(struct hd_conf *conf, int looked)
 	const char *train = hd_section_str(hd_conf_section(conf, NULL, "data"), "train");
 
 	if (!looked && strcmp(train, "none") != 0)
-		printf("note: data.train = %s is not here, so no file of the run is checked\n", train);
+		printf("note: data.train = %s does not exist here, so no file of the run is checked\n", train);
 }
 
 /* Checks that the weights of model.load fit, unless the run continues from a checkpoint and does not read them. */

@@ -24,7 +24,7 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 	if (!hd_cli_str(c, "data", NULL) && !hd_cli_str(c, "choices", NULL))
 		hd_err_set(err, HD_EINVAL, "eval: --data FILE or --choices FILE must be given");
 	else if (!err->code && hd_cli_has(c, "no-special-tokens") && !hd_cli_str(c, "choices", NULL))
-		hd_err_set(err, HD_EINVAL, "eval: --no-special-tokens: with --data none are added");
+		hd_err_set(err, HD_EINVAL, "eval: --no-special-tokens does nothing with --data, which adds none");
 	else if (!err->code && hd_cli_str(c, "data", NULL))
 		hd_data_open_file(j->conf, hd_cli_str(c, "data", ""), t.seq, hd_section_int(m, "vocab"), &j->data, err);
 	if (j->data)
@@ -55,7 +55,7 @@ static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct
 		return no_number(j, err);
 	if (left)
 		hd_log(HD_LOG_INFO,
-		       "eval: the last %lld of %lld tokens are left out: they are no window of train.seq = %lld",
+		       "eval: the last %lld of %lld tokens are left out: they do not fill a window of train.seq = %lld",
 		       (long long)left, (long long)hd_data_tokens(j->data, 1), (long long)seq);
 	json_object_set_new(o, "loss", hd_json_number(loss));
 	json_object_set_new(o, "perplexity", hd_json_number(exp(loss)));
@@ -163,8 +163,8 @@ static int check_experts(const struct hd_cli *c, struct hd_job *j, struct hd_err
 	if (!hd_cli_has(c, "choices") || !m->experts || !(m->capacity_factor > 0))
 		return HD_OK;
 	return hd_err_set(err, HD_EINVAL,
-			  "eval: --choices asks experts without a limit, --data those of the checkpoint "
-			  "(model.capacity_factor = %g): one at a time",
+			  "eval: --choices uses experts without a capacity limit, --data with the checkpoint's "
+			  "(model.capacity_factor = %g): give one of the two",
 			  m->capacity_factor);
 }
 

@@ -177,14 +177,15 @@ static int check_views(const struct hd_cli *c, struct hd_err *err)
 
 	for (size_t i = 0; after && i < HD_LEN(of_programs); i++)
 		if (hd_cli_has(c, of_programs[i]))
-			return hd_err_set(err, HD_EINVAL,
-					  "explain: --after prints the nodes of a plan, and takes no --%s",
-					  of_programs[i]);
+			return hd_err_set(
+				err, HD_EINVAL,
+				"explain: --after prints the nodes of a plan and cannot be combined with --%s",
+				of_programs[i]);
 	for (size_t i = 0; i < HD_LEN(tables); i++)
 		for (size_t k = 0; hd_cli_has(c, tables[i]) && k < HD_LEN(others); k++)
 			if (strcmp(tables[i], others[k]) && hd_cli_has(c, others[k]))
-				return hd_err_set(err, HD_EINVAL, "explain: --%s and --%s: one of the two", tables[i],
-						  others[k]);
+				return hd_err_set(err, HD_EINVAL, "explain: --%s and --%s: give one of the two",
+						  tables[i], others[k]);
 	if (hd_cli_has(c, "times") && !hd_cli_has(c, "schedule"))
 		return hd_err_set(err, HD_EINVAL, "explain: --times needs --schedule");
 	return HD_OK;

@@ -102,7 +102,7 @@ static int read_prompts(struct hd_job *j, const struct hd_cli *c, const struct h
 		free(where);
 	}
 	if (!err->code && !out->n)
-		hd_err_set(err, HD_EINVAL, "%s: there is no prompt in it", path);
+		hd_err_set(err, HD_EINVAL, "%s: it contains no prompt", path);
 	free(line);
 	fclose(f);
 	return err->code;
@@ -187,14 +187,17 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 	static const char *const of_draws[] = { "tokens", "temperature", "top-k", "top-p", "seed", "ignore-eos" };
 
 	if (hd_cli_has(c, "prompt") && hd_cli_has(c, "prompts"))
-		return hd_err_set(err, HD_EINVAL, "generate: --prompt and --prompts: one of the two");
+		return hd_err_set(err, HD_EINVAL, "generate: --prompt and --prompts: give one of the two");
 	if (hd_cli_has(c, "ids") && hd_cli_has(c, "no-special-tokens"))
-		return hd_err_set(err, HD_EINVAL, "generate: --no-special-tokens: with --ids none are added");
+		return hd_err_set(err, HD_EINVAL,
+				  "generate: --no-special-tokens does nothing with --ids, which adds none");
 	if (hd_cli_has(c, "ids") && hd_cli_has(c, "tokenizer"))
-		return hd_err_set(err, HD_EINVAL, "generate: --tokenizer: with --ids no text is read or written");
+		return hd_err_set(err, HD_EINVAL,
+				  "generate: --tokenizer does nothing with --ids: no text is read or written");
 	for (size_t i = 0; hd_cli_has(c, "logits") && i < HD_LEN(of_draws); i++)
 		if (hd_cli_has(c, of_draws[i]))
-			return hd_err_set(err, HD_EINVAL, "generate: --%s: with --logits nothing is generated",
+			return hd_err_set(err, HD_EINVAL,
+					  "generate: --%s does nothing with --logits: no text is generated",
 					  of_draws[i]);
 	return HD_OK;
 }
@@ -217,9 +220,9 @@ static int read_sampling(const struct hd_cli *c, int64_t *tokens, struct hd_samp
 	HD_TRY(hd_cli_int(c, "top-k", 0, 1000000, 0, &s->top_k, err));
 	HD_TRY(hd_cli_num(c, "top-p", 0, 1, 1, &s->top_p, err));
 	HD_TRY(hd_cli_int(c, "seed", 0, INT64_MAX, 1, &s->seed, err));
-	return s->top_p > 0
-		       ? HD_OK
-		       : hd_err_set(err, HD_EINVAL, "generate: --top-p: 0 leaves no token; it is above 0, at most 1");
+	return s->top_p > 0 ? HD_OK
+			    : hd_err_set(err, HD_EINVAL,
+					 "generate: --top-p: 0 leaves no token; it must be above 0 and at most 1");
 }
 
 /* Warns of prompts of which the model reads only the end. */
@@ -231,12 +234,12 @@ static void warn_of_cuts(const struct prompts *p, int64_t longest, int64_t seq)
 		n += (int64_t)p->all[i].n > seq;
 	if (p->n > 1 && n)
 		hd_log(HD_LOG_WARN,
-		       "generate: prompts of up to %lld tokens, and the model reads the last train.seq = %lld; cut: %zu "
-		       "of %zu",
+		       "generate: prompts have up to %lld tokens, but the model reads only the last train.seq = "
+		       "%lld; cut: %zu of %zu",
 		       (long long)longest, (long long)seq, n, p->n);
 	else if (n)
 		hd_log(HD_LOG_WARN,
-		       "generate: the prompt has %lld tokens, and the model reads the last train.seq = %lld",
+		       "generate: the prompt has %lld tokens, but the model reads only the last train.seq = %lld",
 		       (long long)longest, (long long)seq);
 }
 

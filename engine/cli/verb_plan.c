@@ -135,17 +135,18 @@ static void print_servers(const struct hd_prediction *r)
 
 	if (!s->n)
 		return;
-	printf("%lld rank%s of servers: at most %s (rank %lld), kernels %s, its link %s; ", (long long)s->n,
+	printf("%lld server rank%s: at most %s (rank %lld), kernels %s, its link %s; ", (long long)s->n,
 	       hd_plural(s->n, "s"), hd_human_bytes(s->memory).text, (long long)s->rank,
 	       hd_human_seconds(s->compute).text, hd_human_seconds(s->link).text);
-	printf("to its workers one sends within its node %s, to other nodes %s\n",
+	printf("a server sends to its workers %s within its node and %s to other nodes\n",
 	       hd_human_bytes(s->sent[HD_LINK_NODE]).text, hd_human_bytes(s->sent[HD_LINK_NETWORK]).text);
 }
 
 static void print_slow(const struct hd_machine *m, const struct hd_prediction *r, double alike)
 {
 	if (m->slow > 0)
-		printf("rank %lld computes %.4g times as long: a step takes %s instead of %s, as all wait for it\n",
+		printf("rank %lld takes %.4g times as long to compute: a step takes %s instead of %s, as all ranks "
+		       "wait for it\n",
 		       (long long)m->slow_rank, m->slow, hd_human_step(r->step).text, hd_human_step(alike).text);
 }
 
@@ -175,7 +176,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	printf("step %s: %s tokens/s, %s a rank, %.1f%% of the peak\n", hd_human_step(r->step).text,
 	       hd_human_count(tokens(p) / r->step).text, hd_human_rate(flops / (double)p->ranks).text,
 	       100 * flops / peak(p, m));
-	printf("with what is recomputed: %s a rank, %.1f%% of the peak; %s in all\n",
+	printf("including recomputation: %s a rank, %.1f%% of the peak; %s in all\n",
 	       hd_human_rate(all / (double)p->ranks).text, 100 * all / peak(p, m), hd_human_rate(all).text);
 	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (%.3f of its busy time)\n",
 	       hd_human_seconds(t.compute).text, hd_human_seconds(t.exposed).text, hd_human_seconds(t.hidden).text,
@@ -185,7 +186,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	print_memory(p, m, t.memory);
 	fputs(hd_memory_is_largest(p) ? hd_memory_is_largest_text : "", stdout);
 	if (t.host > 0)
-		printf("in host memory of a rank: %s; in a step %s go there and %s come back\n",
+		printf("in host memory of a rank: %s; in a step %s are copied there and %s back\n",
 		       hd_human_bytes(t.host).text, hd_human_bytes(t.moved[1]).text, hd_human_bytes(t.moved[0]).text);
 	printf("sent in a step by the rank that sends most: within its node %s, to other nodes %s\n",
 	       hd_human_bytes(t.sent[HD_LINK_NODE]).text, hd_human_bytes(t.sent[HD_LINK_NETWORK]).text);
@@ -330,16 +331,17 @@ static int read_slow(struct hd_cli *c, struct hd_plan *p, struct hd_machine *m, 
 	m->slow = *end == '=' ? strtod(end + 1, &after) : 0;
 	if (end == text || *end != '=' || after == end + 1 || *after || !(m->slow >= 1 && m->slow <= 1e6) ||
 	    m->slow_rank < 0 || m->slow_rank >= p->ranks)
-		return hd_err_set(err, HD_EINVAL,
-				  "plan: --slow %s is not RANK=FACTOR, of a rank from 0 to %lld and 1 or more", text,
-				  (long long)p->ranks - 1);
+		return hd_err_set(
+			err, HD_EINVAL,
+			"plan: --slow %s is not RANK=FACTOR, with a rank from 0 to %lld and a factor of 1 or more",
+			text, (long long)p->ranks - 1);
 	return HD_OK;
 }
 
 static void note_quick(const struct hd_machine *m)
 {
 	if (m->rates && m->rates->quick)
-		hd_log(HD_LOG_INFO, "plan: %s was measured with --quick, of few and small sizes: for a trial only",
+		hd_log(HD_LOG_INFO, "plan: %s was measured with --quick, at few and small sizes: for a trial only",
 		       m->name);
 }
 
@@ -351,9 +353,10 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	double without = 0;
 
 	if (hd_cli_has(c, "times") && (!hd_cli_has(c, "html") || hd_cli_has(c, "search")))
-		return hd_err_set(err, HD_EINVAL, "plan: --times needs --html, and no --search");
+		return hd_err_set(err, HD_EINVAL, "plan: --times needs --html and cannot be combined with --search");
 	if (hd_cli_has(c, "slow") && hd_cli_has(c, "search"))
-		return hd_err_set(err, HD_EINVAL, "plan: --search takes all ranks as alike, and --slow names one");
+		return hd_err_set(err, HD_EINVAL,
+				  "plan: --search treats all ranks alike, so it cannot be combined with --slow");
 	HD_TRY(read_machine(c, &m, err));
 	note_quick(&m);
 	c->device_memory = !hd_machine_is_host(&m);

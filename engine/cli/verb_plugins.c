@@ -64,7 +64,8 @@ static void print_one(FILE *out, const struct hd_plugin_entry *e)
 
 	fprintf(out, "%s %s, ABI %u.%u, %s\n", e->name, e->version, e->abi_major, e->abi_minor, e->path);
 	if (e->approximate)
-		fprintf(out, "approximate: trains another model than one rank does, except with %s\n", e->approximate);
+		fprintf(out, "approximate: does not train the same model as one rank, except with %s\n",
+			e->approximate);
 	for (size_t i = 0; e->families && e->families[i]; i++)
 		fprintf(out, "model family: %s\n", e->families[i]->name);
 	hd_keys_print(out, &keys);

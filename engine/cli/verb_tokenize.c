@@ -50,8 +50,8 @@ static int parse_ids(const char *path, char *text, int64_t vocab, struct hd_ids 
 		if (*end)
 			return hd_err_set(err, HD_EINVAL, "%s: '%.40s' is not an id", path, word);
 		if (id < 0 || id >= vocab)
-			return hd_err_set(err, HD_EINVAL, "%s: id %s at place %zu is not in a vocabulary of %lld", path,
-					  word, ids->n + 1, (long long)vocab);
+			return hd_err_set(err, HD_EINVAL, "%s: id %s at position %zu is not in a vocabulary of %lld",
+					  path, word, ids->n + 1, (long long)vocab);
 		hd_ids_add(ids, (int32_t)id);
 	}
 	return HD_OK;
@@ -91,7 +91,7 @@ static int find_begin(const struct hd_tokenizer *t, int32_t *id, struct hd_err *
 	*id = hd_tokenizer_begin(t);
 	if (*id < 0)
 		return hd_err_set(err, HD_EINVAL,
-				  "%s: which token begins a text? tokenizer_config.json beside it must have bos_token",
+				  "%s: which token begins a text? tokenizer_config.json next to it must have bos_token",
 				  hd_tokenizer_path(t));
 	return HD_OK;
 }
@@ -102,7 +102,8 @@ static int find_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *er
 
 	HD_TRY(hd_tokenizer_end(t, id, &guessed, err));
 	if (guessed)
-		hd_log(HD_LOG_INFO, "tokenize: no file beside %s has eos_token; %s, id %d, is put after each document",
+		hd_log(HD_LOG_INFO,
+		       "tokenize: no file next to %s has eos_token; %s, id %d, is appended to each document",
 		       hd_tokenizer_path(t), guessed, *id);
 	return HD_OK;
 }
@@ -147,7 +148,8 @@ static int tokenize(struct hd_cli *c, struct hd_tokenizer **t, struct hd_err *er
 	if (!name)
 		return hd_err_set(err, HD_EINVAL, "tokenize: --tokenizer DIR must be given");
 	if (!!ids + !!text + hd_cli_has(c, "out") > 1 || ((ids || text) && c->nwords))
-		return hd_err_set(err, HD_EINVAL, "tokenize: one of --out PREFIX FILE..., --ids FILE and --text FILE");
+		return hd_err_set(err, HD_EINVAL,
+				  "tokenize: give one of --out PREFIX FILE..., --ids FILE and --text FILE");
 	HD_TRY(hd_tokenizer_open(name, t, err));
 	return ids ? print_ids(*t, ids, err) : text ? print_text(*t, text, err) : write_corpus(c, *t, err);
 }

@@ -68,10 +68,10 @@ static void refuse_start(int rank, char *text, const char *first, struct hd_err 
 
 	first_difference(text, zero, &theirs, &ours);
 	if (theirs && ours && !strncmp(ours, "heddle ", 7))
-		hd_err_set(err, HD_EINVAL, "%s runs another build of heddle than %s: %s there, %s here", who, other,
+		hd_err_set(err, HD_EINVAL, "%s runs a different build of heddle from %s: %s there, %s here", who, other,
 			   theirs + 7, ours + 7);
 	else
-		hd_err_set(err, HD_EINVAL, "%s has another INI than %s: '%s' there, '%s' here", who, other,
+		hd_err_set(err, HD_EINVAL, "%s has a different INI from %s: '%s' there, '%s' here", who, other,
 			   theirs ? theirs : "", ours ? ours : "");
 	free(zero);
 	free(who);
@@ -100,10 +100,11 @@ static void refuse_data(int rank, char *theirs, const char *ours, struct hd_err 
 	size_t a = strcspn(theirs, "\n"), b = strcspn(ours, "\n");
 
 	if (a == b && !strncmp(theirs, ours, a))
-		hd_err_set(err, HD_EINVAL, "%s has other data than %s: as many tokens, but others", who, other);
+		hd_err_set(err, HD_EINVAL,
+			   "%s has different data from %s: the same number of tokens, but different ones", who, other);
 	else
 		hd_err_set(err, HD_EINVAL,
-			   "%s has other data than %s: to train on and to validate with %.*s there, %.*s here", who,
+			   "%s has different data from %s: for training and validation %.*s there, %.*s here", who,
 			   other, (int)a, theirs, (int)b, ours);
 	free(who);
 	free(other);

@@ -109,7 +109,7 @@ int hd_cli_end(int rc)
 	errno = 0;
 	if ((!fflush(stdout) && !ferror(stdout)) || rc)
 		return rc;
-	hd_log(HD_LOG_ERROR, "standard output: not all could be written%s%s", errno ? ": " : "",
+	hd_log(HD_LOG_ERROR, "standard output could not be written completely%s%s", errno ? ": " : "",
 	       errno ? strerror(errno) : "");
 	return 1;
 }
@@ -217,7 +217,7 @@ int hd_memory_is_largest(const struct hd_plan *p)
 void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype)
 {
 	if (dtype == HD_DTYPE_BF16 && m->bf16_is_fp32)
-		hd_log(HD_LOG_WARN, "plan: %s has no flops_bf16: bf16 is priced at the peak of fp32, %s", m->name,
+		hd_log(HD_LOG_WARN, "plan: %s has no flops_bf16: bf16 is counted at the peak of fp32, %s", m->name,
 		       hd_human_rate(m->flops_fp32).text);
 }
 
@@ -349,7 +349,7 @@ int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char
 				  verb, (long long)vocab);
 	return hd_err_set(
 		err, HD_EINVAL,
-		"%s: the model's vocab of %lld is not one of bytes, and there is no tokenizer.json in %s: put it "
+		"%s: the model's vocab of %lld is not that of bytes, and there is no tokenizer.json in %s: put it "
 		"there, or give --tokenizer DIR%s%s",
 		verb, (long long)vocab, c->positional, strcmp(verb, "generate") ? "" : ", or the prompt as ids (--ids)",
 		hd_tokenizer_advice(c->positional));

@@ -191,7 +191,7 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 		return argc > 2 && !out->verb ? HD_EINVAL : 0;
 	}
 	if (*first == '-')
-		return hd_err_set(err, HD_EINVAL, "a command goes first, not %s; see heddle --help", first);
+		return hd_err_set(err, HD_EINVAL, "a verb comes first, not %s; see heddle --help", first);
 	out->verb = verb_find(first, verbs, nverbs, err);
 	if (!out->verb)
 		return HD_EINVAL;

@@ -46,11 +46,11 @@ static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s
 	       (long long)s->parameters, (double)hd_stage_line_bytes(s) / 1e6, (double)s->persistent / 1e6,
 	       (double)s->transient / 1e6);
 	if (s->snapshot)
-		printf(", copy while it is saved %.1f", (double)s->snapshot / 1e6);
+		printf(", copy during a save %.1f", (double)s->snapshot / 1e6);
 	if (s->scratch)
 		printf(", scratch of kernels %.1f", (double)s->scratch / 1e6);
 	if (s->communicators)
-		printf(", %lld communicator%s of NCCL some %.0f", (long long)s->communicators,
+		printf(", %lld NCCL communicator%s about %.0f", (long long)s->communicators,
 		       hd_plural(s->communicators, "s"), (double)buffers(s) / 1e6);
 	printf(")");
 	if (s->host)
@@ -103,11 +103,11 @@ static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, 
 	printf(" (parameters and state %s, within a step ", hd_human_bytes((double)state).text);
 	print_between(least, most);
 	if (s[from].snapshot)
-		printf(", copy while it is saved %s", hd_human_bytes((double)s[from].snapshot).text);
+		printf(", copy during a save %s", hd_human_bytes((double)s[from].snapshot).text);
 	if (s[from].scratch)
 		printf(", scratch of kernels %s", hd_human_bytes((double)s[from].scratch).text);
 	if (s[from].communicators)
-		printf(", %lld communicator%s of NCCL some %s", (long long)s[from].communicators,
+		printf(", %lld NCCL communicator%s about %s", (long long)s[from].communicators,
 		       hd_plural(s[from].communicators, "s"), hd_human_bytes((double)buffers(&s[from])).text);
 	printf(")");
 	if (s[from].host)

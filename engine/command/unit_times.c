@@ -83,13 +83,12 @@ static int fill(const struct hd_plan *p, const char *path, const double *m, stru
 		const double *x = m + 3 * i;
 
 		if (x[0] < 0 || x[1] < 0)
-			return hd_err_set(err, HD_EINVAL, "%s: part %lld of the model has no units %s in it", path,
+			return hd_err_set(err, HD_EINVAL, "%s: part %lld of the model has no %s units", path,
 					  (long long)i, x[0] < 0 ? "F" : "B");
 		if (p->separate_w && x[2] < 0)
 			return hd_err_set(
 				err, HD_EINVAL,
-				"%s has no units W, and this order has: trace a layout whose weight gradients "
-				"are apart",
+				"%s has no W units, but this order has: trace a layout with separate weight gradients",
 				path);
 		t->f[i] = x[0];
 		t->b[i] = x[1] + (!p->separate_w && x[2] > 0 ? x[2] : 0);

@@ -176,7 +176,8 @@ static int warn_of_no_turn(const struct hd_plan *p)
 
 	if ((int64_t)(p->model.rotary_fraction * (double)p->model.head_dim) >= 2)
 		return 0;
-	snprintf(why, sizeof(why), "with model.rotary_fraction = %g: no pair of dims turns", p->model.rotary_fraction);
+	snprintf(why, sizeof(why), "with model.rotary_fraction = %g: no pair of dims is rotated",
+		 p->model.rotary_fraction);
 	warn(p->conf, &all);
 	return 1;
 }
@@ -253,7 +254,7 @@ static void warn_of_window(const struct hd_plan *p)
 	static const struct idle none = { "model", { "window_layers", "rope_theta_window" }, "without model.window" },
 				 all = { "model",
 					 { "window", "rope_theta_window" },
-					 "with model.window_layers of f alone" };
+					 "with model.window_layers that has only f" };
 	const struct hd_model *m = &p->model;
 	char why[160];
 	const struct idle late = { "model", { "window", "window_layers", "rope_theta_window" }, why },

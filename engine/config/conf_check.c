@@ -21,7 +21,7 @@ static const char *slip(const char *value)
 	size_t n = strlen(value);
 
 	if (strstr(value, " #") || strstr(value, "\t#"))
-		return " (a comment behind a value begins with ;)";
+		return " (a comment after a value begins with ;)";
 	if (n > 1 && strchr("\"'", value[0]) && value[n - 1] == value[0])
 		return " (values are written without quotes)";
 	return "";

@@ -21,12 +21,12 @@ static const char *point_of(char *text, struct hd_size_curve *c, int alone)
 	if (colon) {
 		*colon = 0;
 		if (hd_word_num(hd_parse_trim(text), &size) < 0 || size <= 0)
-			return "has a size that is no number above 0";
+			return "has a size that is not a positive number";
 	}
 	if (hd_word_num(hd_parse_trim(colon ? colon + 1 : text), &value) < 0 || value <= 0 || value > 1)
 		return "has a value that is not above 0 and at most 1";
 	if (c->n && size <= c->size[c->n - 1])
-		return "has sizes that do not grow";
+		return "has sizes that do not increase";
 	c->size[c->n] = size;
 	c->value[c->n++] = value;
 	return NULL;

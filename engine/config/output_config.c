@@ -14,7 +14,7 @@ static const struct hd_option checkpoint[] = {
 	{ "gradients", HD_OPT_BOOL, 0, "no", NULL,
 	  "also save the gradients of the last step (heddle/gradients.safetensors)" },
 	{ "async", HD_OPT_BOOL, 0, "no", NULL,
-	  "training waits for a copy in memory only, which is written while it goes on" },
+	  "training waits only for a copy in memory, which is written while training continues" },
 };
 const struct hd_key_table hd_checkpoint_keys = { checkpoint, HD_LEN(checkpoint), sizeof(checkpoint[0]) };
 
@@ -25,7 +25,7 @@ static const struct hd_option logging[] = {
 	{ "trace", HD_OPT_STR, 0, "", NULL, "file for a Chrome/Perfetto trace" },
 	{ "trace_steps", HD_OPT_STR, 0, "2-4", NULL, "steps that are traced" },
 	{ "machine", HD_OPT_STR, 0, "", NULL,
-	  "machine file (heddle machine): after the last step, what it predicts beside what was measured" },
+	  "machine file (heddle machine): after the last step, compares what it predicts with what was measured" },
 	{ "sample", HD_OPT_INT, 0, "0", "0..1000000",
 	  "tokens of text generated after the last step (0: none; with sample_every: 200)" },
 	{ "sample_every", HD_OPT_INT, 0, "0", "0..", "steps between such texts (0: after the last step only)" },
@@ -59,7 +59,7 @@ static int trace_steps(struct hd_conf *c, struct hd_log_config *l, struct hd_err
 		b = a;
 	if (n < 1 || t[read] || a < 1 || b < a || strspn(t, "0123456789-") != strlen(t))
 		return hd_section_fail(c, l->section, "trace_steps", err, HD_EINVAL,
-				       "'%s' is neither a step, from 1, nor FIRST-LAST", t);
+				       "'%s' is neither a step (from 1) nor FIRST-LAST", t);
 	l->trace_from = a;
 	l->trace_to = b;
 	return HD_OK;

@@ -33,7 +33,7 @@ int hd_ramp_read(struct hd_conf *c, struct hd_section *t, struct hd_ramp *r, str
 	HD_TRY(three(c, t, text, x, err));
 	if (x[0] > r->full || (r->full - x[0]) % x[1])
 		return hd_section_fail(c, t, "global_batch_ramp", err, HD_EDIVIDE,
-				       "from %lld in steps of %lld one does not come to global_batch = %lld",
+				       "from %lld in steps of %lld the ramp does not reach global_batch = %lld",
 				       (long long)x[0], (long long)x[1], (long long)r->full);
 	r->start = x[0], r->step = x[1], r->tokens = x[2];
 	r->steps = (r->full - r->start) / r->step;

@@ -242,7 +242,7 @@ char *hd_unknown_key_hint(const char *section, const char *key, const char *cons
 	else if (least)
 		hint = hd_format("the nearest is %s%s%s", least, *all ? "; " : "", all);
 	else
-		hint = hd_strdup(*all ? all : "none is like it");
+		hint = hd_strdup(*all ? all : "none is similar");
 	free(ours);
 	return hint;
 }
