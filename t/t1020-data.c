@@ -286,23 +286,21 @@ static void refused(void)
 	is_str(try_open("train = none/*.txt", 2, 0, 1), "x.ini:2: [data] train: none/*.txt: no file matches",
 	       "a pattern");
 	is_str(try_open("train = 1.txt,,2.txt", 2, 0, 1),
-	       "x.ini:2: [data] train: '1.txt,,2.txt' has an empty name of a "
-	       "file",
-	       "an empty name");
+	       "x.ini:2: [data] train: '1.txt,,2.txt' has an empty file name", "an empty name");
 	is_str(try_open("train = a.txt", 900, 0, 1),
 	       "x.ini:2: [data] train: 900 tokens without the validation split, "
 	       "fewer than train.seq + 1 = 901",
 	       "short for training");
 	is_str(try_open("train = a.txt", 100, 0, 1),
 	       "x.ini:1: [data] valid_fraction: 0.1 of 1000 tokens is 100, fewer than "
-	       "train.seq + 1 = 101; 0 is for no validation",
+	       "train.seq + 1 = 101; 0 means no validation",
 	       "short for validation");
 	is_str(try_open("train = a.txt\nvalid = 1.txt", 3, 0, 1),
 	       "x.ini:3: [data] valid: 3 tokens, fewer than train.seq "
 	       "+ 1 = 4",
 	       "short file for validation");
 	is_str(try_open("train = a.txt\nvalid = 1.txt\nvalid_fraction = 0.5", 3, 0, 1),
-	       "x.ini:4: [data] valid_fraction: not together with valid = 1.txt", "two splits");
+	       "x.ini:4: [data] valid_fraction: cannot be combined with valid = 1.txt", "two splits");
 	is_str(try_open("train = a.txt\ntokenizer = .", 3, 0, 1),
 	       "x.ini:3: [data] tokenizer: ./tokenizer.json: model is without a type; known: BPE",
 	       "text with a tokenizer of another kind");
@@ -345,7 +343,7 @@ static void texts(void)
 	put("p.bin", plain, sizeof(plain));
 	setenv("XDG_CACHE_HOME", "cache", 1);
 	is_str(try_open("train = t.txt\nvalid_fraction = 0", 2, 300, 1),
-	       "x.ini:1: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not one of bytes. Give the DIR "
+	       "x.ini:1: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not that of bytes. Give the DIR "
 	       "of its tokenizer.json, or byte if bytes are meant",
 	       "bytes for a model that has other tokens");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 300, 1), "", "if they are meant");
@@ -359,7 +357,7 @@ static void texts(void)
 	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 2 && ids[1] == 2 && ids[2] == 1 && ids[3] == 2,
 	   "its ids");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = .", 2, 2, 1),
-	       "x.ini:4: [data] tokenizer: . has 3 tokens, and the model's vocab is 2", "a model with fewer tokens");
+	       "x.ini:4: [data] tokenizer: . has 3 tokens, but the model's vocab is 2", "a model with fewer tokens");
 	is_str(try_open("train = t.jsonl\nvalid_fraction = 0\ntokenizer = .\norder = sequential", 4, 0, 1), "",
 	       "JSONL");
 	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 2 && ids[1] == 1 && ids[3] == 0, "the text in it");
@@ -377,7 +375,7 @@ static void texts(void)
 	       "Ids without a head");
 	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[1] == 300 && ids[2] == 65535, "of 16 bits");
 	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint32", 2, 0, 1),
-	       "x.ini:2: [data] train: p.bin: 10 bytes are no whole number of ids of 4 bytes", "a broken one");
+	       "x.ini:2: [data] train: p.bin: 10 bytes are not a multiple of the 4 bytes of an id", "a broken one");
 	if (system("rm -rf cache t.jsonl"))
 		note("files are left");
 }

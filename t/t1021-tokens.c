@@ -47,7 +47,7 @@ static void llmc_files(void)
 	is_str(err.text, "g.bin: token 2 has id 65535, which is not in a vocab of 50257", "is named");
 	put("h.bin", file, sizeof(file) - 1);
 	is_str(try_open("h.bin"),
-	       "h.bin: 1033 bytes, its header says 5 "
+	       "h.bin: has 1033 bytes, but its header says 5 "
 	       "tokens, which need 1034",
 	       "truncated");
 	wide[256] = 100000;
@@ -61,8 +61,8 @@ static void llmc_files(void)
 	put("n.bin", "none", 5);
 	is_str(try_open("n.bin"),
 	       "n.bin: neither llm.c's (it begins with "
-	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx beside it). "
-	       "Ids without a head: [data] format = uint16 or uint32",
+	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx next to it). "
+	       "For ids without a header, set [data] format = uint16 or uint32",
 	       "neither");
 }
 
@@ -110,17 +110,17 @@ static void megatron_files(void)
 	is_str(try_open("m.idx"), "", "by its .idx");
 	is_str(try_open("m"), "", "by its name");
 	is_str(try_open("m, a.txt"),
-	       "a.txt is text and m holds ids of a "
+	       "a.txt is text, but m contains ids of a "
 	       "tokenizer",
 	       "with text");
 	put("m.idx", idx, n - 1);
 	is_str(try_open("m"),
-	       "m.idx: 93 bytes, its header says 3 sequences "
+	       "m.idx: has 93 bytes, but its header says 3 sequences "
 	       "and 3 boundaries, which need 94",
 	       "truncated index");
 	put("m.idx", idx, 20);
 	is_str(try_open("m"),
-	       "m.idx: not a Megatron index (20 bytes, its header "
+	       "m.idx: not a Megatron index (20 bytes, but its header "
 	       "needs 34)",
 	       "truncated header");
 	write_megatron(idx, 8, lengths, moved, 3, swapped, 4);
@@ -135,13 +135,13 @@ static void megatron_files(void)
 	lengths[2] = 8;
 	write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	is_str(try_open("m"),
-	       "m.bin: 40 bytes, m.idx puts sequence 2, 8 tokens, "
+	       "m.bin: has 40 bytes, but m.idx puts sequence 2, of 8 tokens, "
 	       "at byte 26",
 	       "truncated data");
 	write_megatron(idx, 7, lengths, places, 3, docs, 3);
-	is_str(try_open("m"), "m.idx: type 7 is not one of ids (1 to 5 and 8 are)", "floats");
+	is_str(try_open("m"), "m.idx: type 7 is not a type of ids (1 to 5 and 8 are)", "floats");
 	write_megatron(idx, 200, lengths, places, 3, docs, 3);
-	is_str(try_open("m"), "m.idx: type 200 is not one of ids (1 to 5 and 8 are)", "no type at all");
+	is_str(try_open("m"), "m.idx: type 200 is not a type of ids (1 to 5 and 8 are)", "no type at all");
 }
 
 static void damaged_megatron_files(void)
@@ -152,21 +152,25 @@ static void damaged_megatron_files(void)
 	uint64_t many = (uint64_t)1 << 61;
 	size_t n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 
-	is_str(try_open("m"), "m.bin: 40 bytes, m.idx puts sequence 2, -7 tokens, at byte 26", "a negative length");
+	is_str(try_open("m"), "m.bin: has 40 bytes, but m.idx puts sequence 2, of -7 tokens, at byte 26",
+	       "a negative length");
 	lengths[2] = 7;
 	write_megatron(idx, 8, lengths, far, 3, docs, 3);
-	is_str(try_open("m"), "m.bin: 40 bytes, m.idx puts sequence 2, 7 tokens, at byte 41", "a place behind the end");
+	is_str(try_open("m"), "m.bin: has 40 bytes, but m.idx puts sequence 2, of 7 tokens, at byte 41",
+	       "a place behind the end");
 	write_megatron(idx, 8, lengths, places, 3, back, 4);
 	is_str(try_open("m"), "m.idx: document 1 is sequences 2 to 1 of 3", "a document that ends before it begins");
 	n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	memcpy(idx + 18, &many, 8);
 	put("m.idx", idx, n);
-	ok(strstr(try_open("m"), "m.idx: 94 bytes, its header says 2305843009213693952 sequences and 3 boundaries, "),
+	ok(strstr(try_open("m"),
+		  "m.idx: has 94 bytes, but its header says 2305843009213693952 sequences and 3 boundaries, "),
 	   "sequences whose bytes overflow");
 	n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	memcpy(idx + 26, &many, 8);
 	put("m.idx", idx, n);
-	ok(strstr(try_open("m"), "m.idx: 94 bytes, its header says 3 sequences and 2305843009213693952 boundaries, "),
+	ok(strstr(try_open("m"),
+		  "m.idx: has 94 bytes, but its header says 3 sequences and 2305843009213693952 boundaries, "),
 	   "or boundaries");
 	idx[0] = 'N';
 	put("m.idx", idx, n);

@@ -121,11 +121,11 @@ static void of_files(void)
 	for (int i = 0; i < 10; i++)
 		bad += seen['a' + i] != 1;
 	is_int(bad, 0, "then of b each once");
-	is_str(open_data(&d, "", "3"), "x.ini:4: [data] weights: 1 numbers, and train has 2 names", "too few");
-	is_str(open_data(&d, "", "3, 0"), "x.ini:4: [data] weights: '0' is not a number above 0, at most 1000000",
+	is_str(open_data(&d, "", "3"), "x.ini:4: [data] weights: 1 numbers, but train has 2 names", "too few");
+	is_str(open_data(&d, "", "3, 0"), "x.ini:4: [data] weights: '0' is not a number above 0 and at most 1000000",
 	       "zero");
 	is_str(open_data(&d, "", "1, 0.0000000001"),
-	       "x.ini:4: [data] weights: 0.0000000001 has more than 9 digits behind the point", "too fine");
+	       "x.ini:4: [data] weights: 0.0000000001 has more than 9 digits after the point", "too fine");
 	hd_data_close(d);
 }
 

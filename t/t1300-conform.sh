@@ -78,7 +78,7 @@ like "... is said" "$(cat "$tmp/.ok")" 'table\.ini: no section names the plugin 
 table table "" wide 2 '"h"'
 says "an empty version" '^#   the version is empty' 1 ./table.so --only 'name and'
 table ta+ble 1 wide 2 '"h"'
-says "a name that an INI does not take" '^#   name "ta\+ble": letters, digits, _ and - are all that an INI takes' 1 ./ta+ble.so --only 'name and'
+says "a name that an INI does not take" '^#   name "ta\+ble": an INI takes only letters, digits, _ and -' 1 ./ta+ble.so --only 'name and'
 table table 1 Wide 2 '"h"'
 says "a key in capitals" '^#   option Wide: keys have small letters' 1 ./table.so --only 'options have'
 table table 1 wide 2 '""'
@@ -104,9 +104,9 @@ diloco 's/^//'
 ! whole_sweep || says "diloco passes" '^# diloco .* [1-9][0-9]* passed, 0 failed' 0 ./diloco.so --layouts 1 --no-runs
 says "... and is resumed" '^ok 1 - resumes: a checkpoint of gpt2: diloco 2, read into gpt2: diloco 4$' 0 ./diloco.so --only 'larger layout'
 diloco 's|"a - b / %lld"|"a - b / (%lld + 1)"|'
-says "... a wrong mean of members" 'behind an update .* differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
+says "... a wrong mean of members" 'after an update .* differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
 diloco 's|s->g->initial(p, mine, HD_INITIAL_PARAMETER, 0);||'
-says "... weights that begin as others than the parameter" '^#   loss behind|differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
+says "... weights that begin as others than the parameter" '^#   loss after|differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
 
 # What is approximate is compared with its serial definition too: the mistakes that the exact setting does not see.
 changed() { # FOLDER NAME sed-command: NAME.so with this change, which there must be
@@ -119,7 +119,7 @@ serial() { # NAME FOLDER PLUGIN sed-command PATTERN [LAYOUT [SIZE]]
 	says "$1: is right when it is exact" ' 1 passed, 0 failed' 0 "./$3.so" --only "equals one rank, gpt2: ${6:-$3 4}"
 	says "$1: and is not what it says" "$5" 1 "./$3.so" --only "serial definition, gpt2: $3${7- 2}"
 }
-apart='^#   parameter .* behind step [0-9] differs from that of the serial definition by '
+apart='^#   parameter .* after step [0-9] differs from that of the serial definition by '
 for each in powersgd/powersgd diloco/diloco sparse-sums/sparse_sums int8-boundary/int8_boundary; do
 	changed "${each%/*}" "${each#*/}" 's/^//'
 	says "${each#*/} trains what its serial definition says" ' [1-9] passed, 0 failed, 0 skipped' 0 "./${each#*/}.so" --only 'serial definition'
@@ -141,10 +141,10 @@ serial "8 bits that arrive by another step" int8-boundary int8_boundary '0,/"a \
 changed powersgd powersgd 's/^//'
 says "powersgd beside replicas: the factors of each are its own" ' 1 passed, 0 failed' 0 ./powersgd.so --only 'equals one rank, mixtral: powersgd 2, dp 2'
 changed powersgd powersgd '/own_factor(s, p, q, x);/d'
-says "... and no copies" '^#   element 0 of x.*experts.w1.weight\. is .* after an update, and both are copies of one value' 1 ./powersgd.so \
+says "... and no copies" '^#   element 0 of x.*experts.w1.weight\. is .* after an update, but both are copies of one value' 1 ./powersgd.so \
 	--only 'equals one rank, mixtral: powersgd 2, dp 2'
 changed diloco diloco 's/"every=2 outer_lr=0.7 momentum=0.9"/"every=1 outer_lr=1 momentum=0"/; s/\(EVERY\|OUTER_LR\) [0-9.]*$/\1 1/; s/\(MOMENTUM\) 0.9$/\1 0/'
-says "a definition of the exact setting alone is refused" 'trains as one rank without the plugin does .*defines nothing approximate' 1 ./diloco.so \
+says "a definition of the exact setting alone is refused" 'trains like one rank without the plugin .*defines nothing approximate' 1 ./diloco.so \
 	--only 'serial definition, gpt2: diloco 2'
 changed powersgd powersgd '0,/return HD_OK;/s//return s->rank == 4 ? HD_EINVAL : HD_OK;/'
 says "what makes it exact does not show that its defaults are refused" ' 1 passed, 0 failed' 0 ./powersgd.so --only 'equals one rank, gpt2: powersgd 4'
@@ -216,7 +216,7 @@ says "a warning is a comment" '^#   warning: \[strategy x\] rule: no op is of ki
 is "... once" "$(grep -c warning: out)" 1
 says "... and in JSON" '"warnings": \["\[strategy x\] rule: no op is of kind atention' 0 ./replicas.so --only "$two" --json
 wrong '-DW_LATE="late"'
-says "a state that is wrong from the second step on" "^#   gradient of ln_f\.bias differs from one rank's by .* in step 2, behind updates with a learning rate of 0" \
+says "a state that is wrong from the second step on" "^#   gradient of ln_f\.bias differs from one rank's by .* in step 2, after updates with a learning rate of 0" \
 	1 ./replicas.so --only "$two"
 wrong -DW_AFTER
 says "what would wait for itself" '^#   .*after: comm of .* would wait for itself' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 2'
@@ -263,7 +263,7 @@ says "... and each that was is named" "^ok 1 - .* # SKIP refused: .*no size is g
 	--layouts 1 --only 'drawn 0, gpt2'
 says "a plugin that is always refused has shown nothing" '^not ok .* is accepted somewhere' 1 ./replicas.so --layouts 0 --no-runs
 like "... and says why, and what can be given" "$(tr '\n' ' ' <out)" \
-	'every layout was refused: nothing was tried. Most often, [0-9]* times: .*no size is good .* heddle conform PLUGIN CONF'
+	'every layout was refused, so nothing was tested. The most frequent reason, [0-9]* times: .*no size is good .* heddle conform PLUGIN CONF'
 fails "a plugin that is none" heddle conform ./absent.so
 like "... is an error" "$(cat "$tmp/.ok")" 'heddle: no plugin file'
 printf '[strategy d]\nplugin = dp\nsync = server\n' >keys.ini

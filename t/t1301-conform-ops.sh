@@ -18,7 +18,7 @@ fault "an input that is written" 'product of \(batch,seq,mlp\): it writes input 
 fault "what is left over by fours" 'product of .*: element [0-9]* of [0-9]* of output 0 is not written' '-DW_RUN=n = n / 4 * 4'
 fault "results that are added to what is there" 'product of .*: element 0 .*It depends on what was in memory' \
 	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] += x[i]; return 0'
-fault "a state of the kernel's own" 'product of .*: element 0 of .* when the same inputs come again' '-DW_RUN=static int again' \
+fault "a state of the kernel's own" 'product of .*: element 0 of .* when it runs again with the same inputs' '-DW_RUN=static int again' \
 	'-DW_LAST=y[0] += again++'
 fault "a result that may not stand in place of an input" 'product of .*: in place of input 0, as the op allows, element' -DW_PLACE=0 \
 	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] = x[i]; for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i]; return 0'
@@ -29,18 +29,18 @@ wrong -DW_SCRATCH=64 '-DW_LAST=((float *)a->scratch)[0] = 1; y[0] += 0 * ((float
 says "... and was written first" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
 fault "a kernel that fails" 'product of .*: kernel product of \[x\] failed with code 3' '-DW_RUN=return 3'
 fault "a kernel that is never launched" 'product of .*: element 0 of [0-9]* of output 0 is not written' '-DW_RECORD=return HD_OK'
-fault "a result that depends on threads" 'product of .*: element 0 of .* with 1 thread, and .* with 2: results may not depend on threads' \
+fault "a result that depends on threads" 'product of .*: element 0 of .* with 1 thread, and .* with 2: results must not depend on the number of threads' \
 	'-DW_LAST=y[0] += a->threads == 2'
 wrong -DW_LINEAR=3
 says "an op that is linear in each of its inputs" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
-fault "... and is not linear in all together" 'product of .*: its .linear is 0xf*, and output 0 is not linear in all inputs' '-DW_LINEAR=~0ull'
-fault "... or not in one of them" 'product of .*: its .linear is 0x3, and output 0 is not linear in input 1: f\(a \+ b\) - f\(a\)' -DW_LINEAR=3 \
+fault "... and is not linear in all together" 'product of .*: its .linear is 0xf*, but output 0 is not linear in all inputs' '-DW_LINEAR=~0ull'
+fault "... or not in one of them" 'product of .*: its .linear is 0x3, but output 0 is not linear in input 1: f\(a \+ b\) - f\(a\)' -DW_LINEAR=3 \
 	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] = x[i] * z[i] * z[i]; return 0'
 fault "... because of the step" 'its results depend on the step' -DW_LINEAR=3 '-DW_LAST=y[0] += a->step->step'
 fault "an op without outputs" '.*product: slot shape says 0 outputs' '-DW_NOUT=0'
 wrong -DW_REF_ALONE
 says "kernels for ref alone" '^#   it has no kernels for the cpu' 1 --only "keep to their operands, gpt2 on cpu"
-fault "memory that each run keeps" 'product of .*: each run keeps [0-9]* bytes more' '-DW_LAST=static void *volatile kept; kept = malloc(100)'
+fault "memory that each run keeps" 'product of .*: each run leaves [0-9]* more bytes allocated' '-DW_LAST=static void *volatile kept; kept = malloc(100)'
 fault "memory that each prepare keeps" 'each time that its kernels are prepared and released, [0-9]* bytes stay' \
 	'-DW_PREPARED=static void *volatile kept; kept = malloc(100000)'
 wrong '-DW_LAST=static void *kept; kept = kept ? kept : malloc(100)'
@@ -91,7 +91,7 @@ wrong '-DW_KIND="norm"' '-DW_VJP="a * b * 0.9999"'
 says "... and a wrong one" 'gradient of .* is .*; the finite difference of the loss is' 1 --only 'slopes of the loss, mixtral'
 wrong '-DW_RECORD=if (getpid() % 2) return a->launch(r, "map", n->ins, 2, n->outs, 1, "a * b * 1.5")' -include unistd.h
 for i in 1 2 3 4 5 6; do heddle conform ./product.so --only "$mistake" --no-runs; done >out 2>&1
-like "a kernel that each process chooses for itself" "$(cat out)" 'slot record launches other kernels, or with other attributes'
+like "a kernel that each process chooses for itself" "$(cat out)" 'slot record launches different kernels, or different attributes'
 
 # In a run the process ends, and says whose kernel it was.
 printf '[plugin product]\nfile = ./product.so\n' >>tiny.ini

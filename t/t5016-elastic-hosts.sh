@@ -37,7 +37,7 @@ power_off h2
 until_true said ': dp 2$' 1
 tap_result $? "a host is lost: the ranks of the other go on"
 like "it is named" "$(cat out)" '^heddle: run: host h2 does not answer'
-like "and its ranks are counted" "$(cat out)" '^heddle: run: of 4 ranks some are lost; 2 are left'
+like "and its ranks are counted" "$(cat out)" '^heddle: run: some of 4 ranks are lost; 2 are left'
 is "from a checkpoint" "$(grep -c '^heddle: resumed from out-run/step-' out)" 1
 more_steps 20
 tap_result $? "they make steps"

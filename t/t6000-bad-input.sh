@@ -247,7 +247,7 @@ done <<'END'
 --set data.weights: '0' is not a number above 0|check tiny.ini --set data.weights=0
 --set data.weights: '1e7' is not a number above 0|check tiny.ini --set data.weights=1e7
 --set data.weights: 1e-12 has more than 9 digits|check tiny.ini --set data.weights=1e-12
---set data.weights: 2 numbers, and train has 1|check tiny.ini --set data.weights=1,2
+--set data.weights: 2 numbers, but train has 1|check tiny.ini --set data.weights=1,2
 bench: --generate cannot be combined with|bench tiny.ini --generate --profile
 bench: --generate cannot be combined with|bench tiny.ini --generate --products
 bench: --generate cannot be combined with|bench tiny.ini --generate --bound

@@ -283,6 +283,6 @@ for n in 1 2; do
 	end
 	is "data that became shorter, $n: the status" "$rc" 1
 	is "data that became shorter, $n: the file and both sizes" "$(printf '%s\n' "$said" | sort -u | grep -v ' is gone: ')" \
-		"heddle: short.txt: had $(wc -c <text.txt) bytes when it was opened, and has 4096 now"
+		"heddle: short.txt: had $(wc -c <text.txt) bytes when it was opened, but has 4096 now"
 done
 done_testing

@@ -55,7 +55,7 @@ done
 
 # Data.
 no 'data\.tokenizer: none\.json: no model\.vocab in it|none\.json: no model\.vocab in it' train tiny.ini --set data.train="$ids" --set data.tokenizer=none.json
-no 'data\.train: some files are text, others ids of a tokenizer' train tiny.ini --set data.train="text.txt,$ids" --set data.weights=1,1
+no 'data\.train: some files are text, others are ids of a tokenizer' train tiny.ini --set data.train="text.txt,$ids" --set data.weights=1,1
 no 'data\.valid: .*text, but train is ids of a tokenizer' train tiny.ini --set model.vocab=70000 --set data.train="$ids" --set data.valid=text.txt
 no 'data\.valid: .*ids of a tokenizer, but train is text' train tiny.ini --set data.valid="$ids"
 no 'data\.train: .*nowhere: No such file' train tiny.ini --set data.train="text.txt,nowhere" --set data.weights=1,1
@@ -63,7 +63,7 @@ perl -e 'print pack "l256", 20240520, 1, 0' >nothing.bin
 no 'nothing\.bin.*no tokens' train tiny.ini --set data.train=nothing.bin
 printf 'ab' >m.bin
 perl -e 'print "MMIDIDX\0\0", pack "QCQQ", 2, 8, 0, 1' >m.idx
-no 'm\.idx: version 2 of a Megatron index, 1 is known' train tiny.ini --set data.train=m.idx
+no 'm\.idx: version 2 of a Megatron index; only version 1 is known' train tiny.ini --set data.train=m.idx
 
 # Checkpoints.
 ok "a checkpoint" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=1 --set log.metrics=m.jsonl
@@ -93,10 +93,10 @@ done
 no 'nowhere: No such file' generate ck --prompts nowhere
 no 'empty: it contains no prompt' generate ck --prompts empty
 no 'nowhere: No such file' eval ck --choices nowhere
-no 'empty: there is no question in it' eval ck --choices empty
+no 'empty: it contains no question' eval ck --choices empty
 for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.' '{"prompt": "a", "choices": ["b"]}|.answer. is not the index of a choice' \
 	'{"prompt": "a", "choices": ["b"], "answer": 1}|.answer. is not the index' '{"prompt": "a", "choices": ["b"], "answer": -1}|.answer. is not' \
-	'{"prompt": "a", "choices": [1], "answer": 0}|a choice is not a text' '{"prompt": |q\.jsonl:1: '; do
+	'{"prompt": "a", "choices": [1], "answer": 0}|a choice is not a string' '{"prompt": |q\.jsonl:1: '; do
 	printf '%s\n' "${each%|*}" >q.jsonl
 	no "q\\.jsonl:1: .*${each#*|}|q\\.jsonl:1: " eval ck --choices q.jsonl
 done

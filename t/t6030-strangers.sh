@@ -27,7 +27,7 @@ for file in config.json model.safetensors heddle/conf.ini; do
 	fresh
 	mv theirs/$file elsewhere/secret
 	ln -s "$tmp/elsewhere/secret" theirs/$file
-	refused "a link from $file" "theirs/$file: leads to .*/elsewhere/secret, which is outside of theirs" eval theirs --data text.txt
+	refused "a link from $file" "theirs/$file: leads to .*/elsewhere/secret, which is outside theirs" eval theirs --data text.txt
 done
 fresh
 mv theirs/model.safetensors theirs/heddle/weights

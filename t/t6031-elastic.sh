@@ -47,7 +47,7 @@ like "four" "$(cat out)" '^4 |: dp 4'
 kill -KILL "$(ranks_below | sed -n 2p)"
 wait_for ': dp 3$' 1
 tap_result $? "a rank is lost: three go on"
-like "and that is said" "$(cat out)" '^heddle: run: of 4 ranks some are lost; 3 are left'
+like "and that is said" "$(cat out)" '^heddle: run: some of 4 ranks are lost; 3 are left'
 is "from a checkpoint" "$(grep -c '^heddle: resumed from out-run/step-' out)" 1
 wait_for_steps 60
 tap_result $? "they make steps"
@@ -99,7 +99,7 @@ status "a host that does not answer" 0 'run: host nowhere does not answer' --ran
 	--set checkpoint.dir=h --set train.steps=2
 like "its slots are not there" "$(cat out)" '^heddle: run: 2 ranks'
 printf 'localhost max_slots=4 slots = 3 username=me // there\n' >hostfile
-status "max_slots is not slots, and blanks may stand around =" 1 'run: 3 ranks are left, and --ranks asks for 4 at least' --ranks 4:4 \
+status "max_slots is not slots, and blanks may stand around =" 1 'run: 3 ranks are left, but --ranks asks for at least 4' --ranks 4:4 \
 	--hostfile hostfile --probe ./probe --set checkpoint.dir=i
 host_line() {			# LINE PATTERN
 	printf '\n%s\n' "$1" >hostfile
@@ -111,11 +111,11 @@ host_line 'localhost slots=2x' 'hostfile:2: slots = 2x is not a number from 0 to
 host_line 'localhost slots=2 count=2' 'hostfile:2: count is given twice'
 host_line 'localhost slots=3 max-slots=2' 'hostfile:2: max_slots = 2 is less than slots = 3'
 printf 'localhost slots=2\nnowhere slots=2\n' >hostfile
-status "too few hosts" 1 'run: 2 ranks are left, and --ranks asks for 3 at least' --ranks 3:4 --hostfile hostfile --probe ./probe \
+status "too few hosts" 1 'run: 2 ranks are left, but --ranks asks for at least 3' --ranks 3:4 --hostfile hostfile --probe ./probe \
 	--set checkpoint.dir=i
 status "no hostfile" 1 'nohosts: ' --ranks 1:4 --hostfile nohosts --set checkpoint.dir=i
 echo '-oProxyCommand=x' >hostfile
-status "a host that would be an option" 1 "hostfile: '-oProxyCommand=x' is no name of a host" --ranks 1:4 --hostfile hostfile \
+status "a host that would be an option" 1 "hostfile: '-oProxyCommand=x' is not the name of a host" --ranks 1:4 --hostfile hostfile \
 	--probe ./probe --set checkpoint.dir=i
 
 # A rank that dies each time, before anything is saved.
@@ -134,6 +134,6 @@ END
 ok "a rank that dies" ${CC:-cc} -shared -fPIC -o dies.so dies.c
 status "ranks that die each time" 1 'run: no checkpoint was made in 1 restart' --ranks 2:4 --restarts 1 \
 	--mpirun "-x LD_PRELOAD=$tmp/dies.so" --set checkpoint.dir=e
-like "which were fewer each time" "$(cat out)" 'of 3 ranks some are lost|run: 3 ranks'
+like "which were fewer each time" "$(cat out)" 'some of 3 ranks are lost|run: 3 ranks'
 fi
 done_testing

@@ -60,9 +60,9 @@ mpirun_ends() {			# HOW: what is said of 2 ranks
 	grep '^heddle: run: ' out | tr '\n' ' '
 }
 is "mpirun itself is killed: no rank is lost" "$(mpirun_ends 'kill -KILL $$')" \
-	'heddle: run: 2 ranks heddle: run: signal 9 ended mpirun, and no rank is lost: 2 again heddle: run: 2 ranks '
+	'heddle: run: 2 ranks heddle: run: signal 9 ended mpirun, but no rank is lost: starting 2 again heddle: run: 2 ranks '
 like "a rank is lost" "$(mpirun_ends 'exit 3')" \
-	'^heddle: run: 2 ranks heddle: run: of 2 ranks some are lost; 1 is left \(kill -USR2 [0-9]+: 2 again\) heddle: run: 1 rank $'
+	'^heddle: run: 2 ranks heddle: run: some of 2 ranks are lost; 1 is left \(kill -USR2 [0-9]+: 2 again\) heddle: run: 1 rank $'
 mpirun_ends 'echo "$*" >given; exit 1' >/dev/null
 is "it is told how to bind" "$(grep -o 'bind-to [a-z]*' given)" "bind-to none"
 printf '#!/bin/sh\necho "$*" >given\n' >ours/mpirun

@@ -71,14 +71,14 @@ ok "... and reads prompts" heddle generate three --prompt ab --tokens 2
 ok "... and text" heddle eval three --data ab.txt
 ok "... which another run goes on with" heddle train tiny.ini --set data.train=ab.txt --set model.load=three --set train.steps=1
 fails "a tokenizer of more tokens than the model" heddle generate ck --prompt a --tokenizer big.json
-like "... is refused with both" "$(cat "$tmp/.ok")" 'generate: big\.json has 300 tokens, and the model.s vocab is 256'
+like "... is refused with both" "$(cat "$tmp/.ok")" 'generate: big\.json has 300 tokens, but the model.s vocab is 256'
 unlike "its own tokenizer is no other one" "$(heddle generate three --prompt ab --tokens 1 --tokenizer t.json 2>&1)" 'instead of'
 printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}}' >two.json
 like "another one than its own: a warning with both" "$(heddle generate three --prompt ab --tokens 1 --tokenizer two.json 2>&1)" \
 	'generate: --tokenizer two\.json: another file, with 2 ids, instead of the 3 of three/step-00000001/tokenizer\.json$'
 like "... of eval too" "$(heddle eval three --data ab.txt --tokenizer two.json 2>&1)" 'eval: --tokenizer two\.json: another file, with 2 ids'
 fails "eval with a tokenizer of more tokens than the model" heddle eval three --data ab.txt --tokenizer big.json
-like "... is refused with both" "$(cat "$tmp/.ok")" 'big\.json has 300 tokens, and the model.s vocab is 3$'
+like "... is refused with both" "$(cat "$tmp/.ok")" 'big\.json has 300 tokens, but the model.s vocab is 3$'
 rm three/step-*/tokenizer.json t.json
 fails "a vocabulary that is no bytes" heddle eval three --data ab.txt --tokenizer byte
 like "... has too few" "$(cat "$tmp/.ok")" 'the vocabulary has 3 entries, and text as bytes needs 256|vocab'

@@ -36,6 +36,6 @@ like "text, for a checkpoint of ids" "$want" '^loss [0-9.]+ '
 is "ids by the checkpoint's format" "$(as uint16 --data ids.bin)" "$want"
 is "... with an ending of no meaning" "$(as uint16 --data ids.u16)" "$want"
 is "JSONL by its name, for a checkpoint of ids" "$(as uint16 --data docs.jsonl)" "$want"
-like "of an unknown kind" "$(as text --data ids.bin)" 'Ids without a head: \[data\] format = uint16 or uint32$'
+like "of an unknown kind" "$(as text --data ids.bin)" 'For ids without a header, set \[data\] format = uint16 or uint32$'
 is "... which --set says" "$(as text --data ids.bin --set data.format=uint16)" "$(as text --data plain.txt)"
 done_testing

@@ -120,7 +120,7 @@ is "prompts of questions that fit" "$(grep -c 'reads the last' long.err)" 0
 printf '{"prompt": "%s", "choices": ["a", "bc"], "answer": 0}\n' abcdabcdabcdabcd >long.jsonl
 heddle eval four --choices long.jsonl >out 2>long.err || tap_comment <long.err
 is "prompts of questions" "$(grep 'reads the last' long.err)" \
-	"heddle: long.jsonl: prompts and answers of up to 18 tokens, and the model reads the last train.seq + 1 = 17; cut: 1 of 2"
+	"heddle: long.jsonl: prompts and answers have up to 18 tokens, but the model reads only the last train.seq + 1 = 17; cut: 1 of 2"
 
 # -- what says nothing
 refused() {

@@ -124,7 +124,7 @@ field() { awk -v n="$1" '{ print $n }' "$2"; }
 refusal() { heddle "$@" 2>&1 >/dev/null | grep '^heddle: '; }
 rm hf/tokenizer.json
 like "text for a model whose tokenizer is not there" "$(refusal train on.ini --set checkpoint.dir=x)" \
-	"text.txt is text, and the model's vocab of 454 is not one of bytes. Give the DIR of its tokenizer.json, or byte if"
+	"text.txt is text, and the model's vocab of 454 is not that of bytes. Give the DIR of its tokenizer.json, or byte if"
 ok "bytes, if that is said" heddle train on.ini --set checkpoint.dir=bytes --set data.tokenizer=byte
 fails "then no tokenizer is kept" test -e bytes/step-00000002/tokenizer.json
 like "generate without a tokenizer" "$(refusal generate hf --prompt a)" \
@@ -137,7 +137,7 @@ heddle eval ck --data ids.bin >ck.out
 near "with one: the loss" "$(field 2 hf.out)" "$(field 2 ck.out)" 1e-5
 is "of as many tokens" "$(field 6 hf.out)" "$(field 6 ck.out)"
 like "a model with fewer tokens" "$(refusal train bpe.ini --set model.vocab=300 --set checkpoint.dir=y)" \
-	'has 454 tokens, and the model.s vocab is 300'
+	'has 454 tokens, but the model.s vocab is 300'
 ok "with vocab given the data need not be there" heddle check bpe.ini --set model.vocab=64 --set data.train=none \
 	--set data.tokenizer=byte
 ok "nor a tokenizer be named" heddle check on.ini --set data.train=none

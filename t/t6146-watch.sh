@@ -58,7 +58,7 @@ if [ -w /dev/full ]; then
 	fails "metrics to a full disk are no success, as a trace is none" heddle train tiny.ini --set train.steps=3 --set log.metrics=/dev/full --set checkpoint.dir=whole
 	is "... but the run goes on, with one warning" "$(grep -c 'heddle: log\.metrics: /dev/full: .*; the run goes on' "$tmp/.ok")" 1
 	is "... says it again at its end" "$(messages <"$tmp/.ok" | tail -1)" \
-		"heddle: log.metrics: /dev/full: No space left on device; it has nothing of the last 4 steps or saves"
+		"heddle: log.metrics: /dev/full: No space left on device; the last 4 steps or saves are missing"
 	ok "... and is saved" test -s whole/latest
 	fails "a trace to a full disk is no success" heddle train tiny.ini --set train.steps=3 --set log.trace=/dev/full
 	like "... and says so" "$(cat "$tmp/.ok")" 'heddle: log\.trace: /dev/full: No space left on device'

@@ -140,7 +140,7 @@ if [ "$(nproc)" -gt 1 ]; then
 		! grep -q 'moved the cores' run.txt || break
 	done
 	ok 'cores that were elsewhere when the file was measured are named' \
-		grep -Eq "far.ini: a core handed a cache line to another in 1000000 ns .* in [0-9]+ ns now.* less long than predicted" run.txt
+		grep -Eq "far.ini: handing a cache line from one core to another took 1000000 ns .* takes [0-9]+ ns now.* less long than predicted" run.txt
 else
 	skip 'one core: none is far from another'
 fi

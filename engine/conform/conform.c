@@ -89,7 +89,7 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	j.plugin = e;
 	if (rc >= 0 && !e->is_strategy && !e->families && !e->optimizer)
 		rc = hd_err_set(err, HD_ENOTSUP,
-				"plugin %s: it has kernels only, and no slots: there is nothing to try", e->path);
+				"plugin %s: it has only kernels and no slots, so there is nothing to test", e->path);
 	if (rc >= 0 && o->conf)
 		rc = keys_of_conf(&j, err);
 	if (rc < 0) {

@@ -49,8 +49,8 @@ static void unsaid(const struct hd_model *m, struct outcome *o)
 			hd_knob_text(m, k, value);
 			hd_append(&text, "%s%s = %s", text ? ", " : "", k->key, value);
 		}
-	outcome_set(o, JUDGED_WRONG, "its own keys of config.json cannot say a model of its defaults: %s",
-		    text ? text : "two keys of ours that are one there differ, or a choice has no word");
+	outcome_set(o, JUDGED_WRONG, "its keys of config.json cannot describe a model with its defaults: %s",
+		    text ? text : "two of our keys that are one key there differ, or a choice has no word there");
 	free(text);
 }
 
@@ -72,7 +72,7 @@ static void config(struct judge *j, const struct judge_task *t, struct outcome *
 	if (p && strcmp(type ? type : "", p->model.family->model_type))
 		unsaid(&p->model, o);
 	else if (p && !(model = hd_hf_read(config, p->model.family, "config.json", &err)))
-		outcome_set(o, JUDGED_WRONG, "a written config.json is not read again: %s", err.text);
+		outcome_set(o, JUDGED_WRONG, "a written config.json cannot be read back: %s", err.text);
 	if (model) {
 		again = ini_again(model, ini);
 		q = planned(again, &other, o);
@@ -123,7 +123,7 @@ static void judge_weight(const struct stored_weight *all, size_t n, size_t i, st
 			continue;
 		filled += all[k].rows * all[k].cols;
 		if (k < i && (r->at[0] == x->at[0] || columns(x) != columns(r) || x->shape[0] != r->shape[0]))
-			outcome_set(o, JUDGED_WRONG, "weights %s and %s are at one place of %s", all[k].name,
+			outcome_set(o, JUDGED_WRONG, "weights %s and %s are at the same place of %s", all[k].name,
 				    all[i].name, r->name);
 	}
 	if (o->verdict == JUDGED_OK && filled != r->shape[0] * columns(r))

@@ -279,8 +279,8 @@ static void say_nothing_accepted(struct judge *j, FILE *out)
 		if (json_integer_value(n) > count)
 			most = reason, count = json_integer_value(n);
 	outcome_set(&o, JUDGED_WRONG,
-		    "every layout was refused: nothing was tried. Most often, %lld times: %s\n"
-		    "what the plugin needs in its section can be given: heddle conform PLUGIN CONF",
+		    "every layout was refused, so nothing was tested. The most frequent reason, %lld times: %s\n"
+		    "Keys that the plugin needs in its section can be given in an INI: heddle conform PLUGIN CONF",
 		    (long long)count, most ? most : "(no reason)");
 	tap_result(j, out, "is accepted somewhere", &o);
 	free(o.why);
@@ -297,7 +297,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 
 	fflush(out);
 	if (pipe(fd) || (pid = fork()) < 0) {
-		outcome_set(&o, JUDGED_WRONG, "no child process: %s", strerror(errno));
+		outcome_set(&o, JUDGED_WRONG, "no child process can be started: %s", strerror(errno));
 		tap_result(j, out, j->tasks[from].name, &o);
 		return j->n;
 	}

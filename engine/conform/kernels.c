@@ -138,16 +138,16 @@ static void compare_runs(const struct hd_trial *a, const struct hd_trial *b, str
 			      hd_trial_number(y, a->out[k].at, at));
 		else if (b->threads)
 			wrong(o, n,
-			      "element %lld of %lld of output %u is %.17g with 1 thread, and %.17g with %d: results may not "
-			      "depend on threads",
+			      "element %lld of %lld of output %u is %.17g with 1 thread, and %.17g with %d: results "
+			      "must not depend on the number of threads",
 			      (long long)at, all, k, hd_trial_number(y, a->out[k].at, at),
 			      hd_trial_number(y, b->out[k].at, at), b->threads);
 		else if (is_filled(a, k, at) && is_filled(b, k, at))
 			wrong(o, n, "element %lld of %lld of output %u is not written", (long long)at, all, k);
 		else
 			wrong(o, n,
-			      "element %lld of %lld of output %u is %g, and %g when the same inputs come again. It depends on "
-			      "what was in memory, or on earlier runs",
+			      "element %lld of %lld of output %u is %g, but %g when it runs again with the same "
+			      "inputs. It depends on what was in memory, or on earlier runs",
 			      (long long)at, all, k, hd_trial_number(y, a->out[k].at, at),
 			      hd_trial_number(y, b->out[k].at, at));
 	}
@@ -276,8 +276,8 @@ static void compare_sums(const struct hd_trial t[3], uint64_t mixed, struct outc
 		}
 		if (off > LINEAR_BOUND * most)
 			wrong(o, n,
-			      "its .linear is %#llx, and output %u is not linear in %s %d: f(a + b) - f(a) - f(b) is %.3g; the "
-			      "largest is %.3g",
+			      "its .linear is %#llx, but output %u is not linear in %s %d: f(a + b) - f(a) - f(b) is "
+			      "%.3g; the largest is %.3g",
 			      (unsigned long long)n->v.op->linear, k, ~mixed ? "input" : "all inputs, from",
 			      ~mixed ? __builtin_ctzll(mixed) : 0, off, most);
 	}
@@ -319,7 +319,7 @@ static void try_linear_in(const struct device_plan *b, const struct node *n, uin
 
 		o->why = NULL;
 		outcome_set(o, JUDGED_WRONG,
-			    "%s\nits results depend on the step: the same inputs give others in step 2", why);
+			    "%s\nits results depend on the step: the same inputs give different ones in step 2", why);
 		free(why);
 	}
 	for (int k = 0; k < 3; k++)
@@ -356,7 +356,7 @@ static void judge_run_memory(const struct device_plan *b, const struct node *n, 
 		hd_trial_release(&t);
 	}
 	if (o->verdict == JUDGED_OK && least > 0 && least < INT64_MAX)
-		wrong(o, n, "each run keeps %lld bytes more: is something never freed?", (long long)least);
+		wrong(o, n, "each run leaves %lld more bytes allocated: is something never freed?", (long long)least);
 }
 
 /* Prepares all kernels again. A growth below this bound may be due to the plan, which keeps the records too. */
@@ -375,11 +375,10 @@ static void judge_prepared_memory(struct device_plan *b, struct outcome *o)
 		least = i >= FIRST_TIMES && grown < least ? grown : least;
 	}
 	if (!err.code && least >= LEAST_KEPT && least < INT64_MAX)
-		outcome_set(
-			o, JUDGED_WRONG,
-			"each time that its kernels are prepared and released, %lld bytes stay: slot release must free what "
-			"prepare made without alloc",
-			(long long)least);
+		outcome_set(o, JUDGED_WRONG,
+			    "each time that its kernels are prepared and released, %lld bytes stay allocated: slot "
+			    "release must free what prepare made without alloc",
+			    (long long)least);
 }
 
 /* -- the check --------------------------------------------------------------------------------------------------- */
@@ -437,8 +436,8 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 	if (open_device(ini, place, &b, &err) < 0 && !b.planned)
 		outcome_refused(j, &err, o);
 	else if (err.code && place == ON_CPU && !computes_on_cpu(j))
-		outcome_set(o, JUDGED_WRONG, "it has no kernels for the cpu, so nobody can train with it there: %s",
-			    err.text);
+		outcome_set(o, JUDGED_WRONG,
+			    "it has no kernels for the cpu, so it cannot be used for training there: %s", err.text);
 	else if (err.code)
 		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text);
 	else if (place != ON_REF && open_device(ini, ON_REF, &exact, &none) < 0)

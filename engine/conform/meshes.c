@@ -73,7 +73,7 @@ static void plan(const struct judge *j, const char *ini, int role, struct told *
 	t->refused = !p;
 	t->hash = p ? p->hash : 0;
 	if (p && programs(p, &t->recorded, &err) < 0)
-		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and a program is not: %s", err.text);
+		outcome_set(o, JUDGED_WRONG, "the plan is accepted, but a program is not: %s", err.text);
 	else if (p && !role)
 		outcome_constant(j, p, o);
 	else if (!p && outcome_refused(j, &err, o))
@@ -136,14 +136,14 @@ static void twice(const struct judge *j, const char *ini, int role, struct outco
 	if (o->verdict == JUDGED_OK && a.hash == b.hash && a.recorded != b.recorded)
 		outcome_set(
 			o, JUDGED_WRONG,
-			"planned twice for %s, slot record launches other kernels, or with other attributes: the ranks "
-			"would compute different things",
+			"when planned twice for %s, slot record launches different kernels, or different attributes: "
+			"the ranks would not compute the same",
 			roles[role]);
 	if (o->verdict == JUDGED_OK && (a.refused != b.refused || a.hash != b.hash || strcmp(a.text, b.text)))
-		outcome_set(
-			o, JUDGED_WRONG,
-			"planned twice for %s, it differs (%s%016llx, then %s%016llx): the ranks' plans would differ",
-			roles[role], a.text, (unsigned long long)a.hash, b.text, (unsigned long long)b.hash);
+		outcome_set(o, JUDGED_WRONG,
+			    "when planned twice for %s, the plan differs (%s%016llx, then %s%016llx): the ranks' plans "
+			    "would differ",
+			    roles[role], a.text, (unsigned long long)a.hash, b.text, (unsigned long long)b.hash);
 }
 
 static void meshes(struct judge *j, const struct judge_task *t, struct outcome *o)
@@ -193,10 +193,9 @@ static void shards(struct judge *j, const struct judge_task *t, struct outcome *
 	if (!accepted)
 		outcome_set(o, JUDGED_SKIPPED, "no layout of 2 members is accepted");
 	else if (!busy)
-		outcome_set(
-			o, JUDGED_WRONG,
-			"nothing is sharded along its axis in any family of models, so its members all compute the same. "
-			"Do its rules spell dims as the models do?");
+		outcome_set(o, JUDGED_WRONG,
+			    "nothing is sharded along its axis in any family of models, so all its members compute the "
+			    "same. Do its rules spell dims as the models do?");
 }
 
 void meshes_add(struct judge *j)

@@ -49,7 +49,7 @@ static struct hd_inprocess *begin(const struct judge *j, const struct layout *l,
 	int planned;
 
 	if (hd_inprocess_open(ini, 0, &r, &planned, &err) < 0 && planned)
-		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
+		outcome_set(o, JUDGED_WRONG, "the plan is accepted, but its program is not: %s", err.text);
 	else if (!r)
 		outcome_refused(j, &err, o);
 	else
@@ -186,7 +186,7 @@ static void judge_change(const struct hd_inprocess *r, double **was, struct outc
 		if (now && !is_frozen(t) && !(change > 0) && largest_of(r, t) > NOISE * scale)
 			outcome_set(o, JUDGED_WRONG, "with a learning rate of 1e-4, %s does not change", t->v.name);
 		else if (isinf(change))
-			outcome_set(o, JUDGED_WRONG, "%s is not finite behind a step", t->v.name);
+			outcome_set(o, JUDGED_WRONG, "%s is not finite after a step", t->v.name);
 		free(now);
 	}
 }
@@ -212,11 +212,10 @@ static void obeys(struct judge *j, const struct judge_task *t, struct outcome *o
 		if (o->verdict == JUDGED_OK && step(r, 2, -1, o)) {
 			after = hd_inprocess_scalar(r, r->plan->loss, 0);
 			if (!(after < before))
-				outcome_set(
-					o, JUDGED_WRONG,
-					"a step with a learning rate of 1e-4 takes the loss of its own samples from %.12g to "
-					"%.12g",
-					before, after);
+				outcome_set(o, JUDGED_WRONG,
+					    "a step with a learning rate of 1e-4 does not reduce the loss of its own "
+					    "samples: from %.12g to %.12g",
+					    before, after);
 		}
 	}
 	free_values(was, n);
@@ -275,9 +274,8 @@ static void compare(const struct comparing *c, struct hd_inprocess *one, struct 
 					off = isnan(apart) ? INFINITY : apart;
 			}
 			if (off > c->tolerance * moved)
-				outcome_set(o, JUDGED_WRONG,
-					    "%s behind step %d %s by %.3g, and the largest change is %.3g", t->v.name,
-					    STEPS, c->off, off, moved);
+				outcome_set(o, JUDGED_WRONG, "%s after step %d %s by %.3g; the largest change is %.3g",
+					    t->v.name, STEPS, c->off, off, moved);
 			free(a), free(b);
 		}
 }
@@ -351,11 +349,10 @@ static void decays(struct judge *j, const struct judge_task *t, struct outcome *
 			free(a), free(b);
 		}
 		if (!differs)
-			outcome_set(
-				o, JUDGED_WRONG,
-				"train.weight_decay = " DECAY " is accepted and does nothing: a step leads to the same "
-				"parameters as with 0. Use hd_update.weight_decay, or refuse another value than 0 in slot "
-				"update");
+			outcome_set(o, JUDGED_WRONG,
+				    "train.weight_decay = " DECAY
+				    " is accepted but does nothing: a step leads to the same parameters as with 0. Use "
+				    "hd_update.weight_decay, or refuse values other than 0 in slot update");
 	}
 	hd_inprocess_close(one);
 	hd_inprocess_close(r);
@@ -422,8 +419,8 @@ static void judge_finite(const struct judge_task *t, const struct hd_inprocess *
 			if (!isfinite(x[k]))
 				outcome_set(
 					o, JUDGED_WRONG,
-					"%s is not finite behind step %lld in %s, and it is in double: does a product or a "
-					"square underflow to 0, or overflow?",
+					"%s is not finite after step %lld in %s, but it is in double: does a product "
+					"or a square underflow to 0, or overflow?",
 					p->v.name, (long long)number, precision_name(t));
 		free(x);
 	}
@@ -439,7 +436,7 @@ static struct hd_inprocess *begin_low(const struct judge *j, const struct judge_
 	if (hd_device_cpu()->open(1, &err) >= 0)
 		hd_inprocess_open_on(ini, hd_device_cpu(), t->number ? HD_DTYPE_BF16 : 0, &r, &planned, &err);
 	if (!r && planned)
-		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
+		outcome_set(o, JUDGED_WRONG, "the plan is accepted, but its program is not: %s", err.text);
 	else if (!r)
 		outcome_refused(j, &err, o);
 	free(ini);
@@ -451,9 +448,9 @@ static void precise(struct judge *j, const struct judge_task *t, struct outcome 
 	const struct comparing c = {
 		.tolerance = TOLERANCE_FP32,
 		.unit = 2 * STEPS * UNIT_FP32,
-		.off = t->number ? "differs in bf16 with fp32 masters from double, which had the same "
-				   "gradients,"
-				 : "differs in fp32 from double, which had the same gradients,"
+		.off = t->number
+			       ? "differs, in bf16 with fp32 masters, from the result in double with the same gradients"
+			       : "differs, in fp32, from the result in double with the same gradients"
 	};
 	struct low_precision low = { .r = begin_low(j, t, o) };
 	struct hd_inprocess *exact = low.r ? begin(j, t->layout, o) : NULL;

@@ -133,10 +133,11 @@ static int index_of(const struct hd_losses *x, int step)
 static void compare_value(struct outcome *o, const char *what, int step, double one, double b, double bound)
 {
 	if (o->verdict == JUDGED_OK && !(fabs(b / one - 1) <= bound))
-		outcome_set(o, JUDGED_WRONG,
-			    "%s of step %d is %.9g, and %.9g of one rank that was not interrupted: it differs by %.3g, "
-			    "and %.3g is rounding",
-			    what, step, b, one, fabs(b / one - 1), bound);
+		outcome_set(
+			o, JUDGED_WRONG,
+			"%s of step %d is %.9g, but %.9g on one rank that was not interrupted: they differ by %.3g, "
+			"and rounding explains %.3g",
+			what, step, b, one, fabs(b / one - 1), bound);
 }
 
 static void compare(const char *dir, int64_t terms, int apart, struct outcome *o)
@@ -190,14 +191,14 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
 	hd_launch_hold(); /* until the directory is removed */
 	if (!mkdtemp(dir)) {
-		outcome_set(o, JUDGED_SKIPPED, "%s: no such directory can be made: %s", dir, strerror(errno));
+		outcome_set(o, JUDGED_SKIPPED, "%s: the directory cannot be created: %s", dir, strerror(errno));
 	} else {
 		if (runs(j, dir, one, a, b, &apart, &err) < 0)
 			outcome_set(o, JUDGED_WRONG, "%s", err.text);
 		else if (hd_inprocess_open(one, 1, &r, &planned, &err) >= 0)
 			compare(dir, layout_terms(r->plan), apart, o);
 		if (hd_dir_remove(dir, &removed) < 0)
-			outcome_set(o, JUDGED_WRONG, "%s is still there", dir);
+			outcome_set(o, JUDGED_WRONG, "%s could not be removed", dir);
 	}
 	hd_launch_let();
 	hd_inprocess_close(r);

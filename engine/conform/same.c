@@ -172,11 +172,10 @@ static void judge_apart(struct judge *j, struct hd_inprocess *one, struct hd_inp
 	if (compare_updated(one, r, &w, &err) < 0)
 		outcome_set(o, JUDGED_WRONG, "%s", err.text);
 	else if (w.off > bound)
-		outcome_set(
-			o, JUDGED_WRONG,
-			"%s behind an update (gradients are members' own here) differs from one rank's by %.3g; rounding "
-			"explains %.3g (%lld sums in double)",
-			w.where, w.off, bound, (long long)layout_terms(r->plan));
+		outcome_set(o, JUDGED_WRONG,
+			    "%s after an update (each member has its own gradients here) differs from one rank's by "
+			    "%.3g; rounding explains %.3g (%lld sums in double)",
+			    w.where, w.off, bound, (long long)layout_terms(r->plan));
 	forget_one(j); /* its weights have changed */
 }
 
@@ -212,8 +211,7 @@ static void compare_step(struct hd_inprocess *one, struct hd_inprocess *r, int s
 	if (w.off <= bound)
 		return;
 	first = first_difference(one, r, bound, largest(one));
-	why = step ? hd_format(" in step %d, behind updates with a learning rate of 0; %.3g is allowed", step + 1,
-			       bound)
+	why = step ? hd_format(" in step %d, after updates with a learning rate of 0; %.3g is allowed", step + 1, bound)
 		   : hd_format("; rounding explains %.3g (%lld sums in double)", bound,
 			       (long long)layout_terms(r->plan));
 	outcome_set(o, JUDGED_WRONG, "%s differs from one rank's by %.3g%s%s%s", w.where, w.off, why, first ? "\n" : "",
@@ -291,7 +289,7 @@ static int same_or_refused(struct judge *j, const struct layout *l, struct outco
 	if (o->compared)
 		judge_run(j, l, r, o);
 	else if (planned)
-		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
+		outcome_set(o, JUDGED_WRONG, "the plan is accepted, but its program is not: %s", err.text);
 	else
 		refused = outcome_refused(j, &err, o);
 	hd_inprocess_close(r);

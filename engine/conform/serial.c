@@ -121,10 +121,11 @@ static int judge_step(const struct apart *a, int64_t step, struct outcome *o)
 
 	if (a->off <= bound)
 		return 0;
-	outcome_set(o, JUDGED_WRONG,
-		    "%s behind step %lld differs from that of the serial definition by %.3g; %.3g is allowed "
-		    "(the largest change of a parameter is %.3g)",
-		    a->where, (long long)step, a->off, bound, a->moved);
+	outcome_set(
+		o, JUDGED_WRONG,
+		"%s after step %lld differs from that of the serial definition by %.3g; %.3g is allowed (the largest "
+		"change of a parameter is %.3g)",
+		a->where, (long long)step, a->off, bound, a->moved);
 	return 1;
 }
 
@@ -275,8 +276,8 @@ static void differs_from_plain(const struct judge *j, const struct layout *l, st
 	if (j->plugin->serial->update && off_plain_of(j, l, size == LEAST ? MOST : LEAST, o) > BOUND * moved)
 		return;
 	outcome_set(o, JUDGED_WRONG,
-		    "the serial definition trains as one rank without the plugin does (parameters differ by %.3g "
-		    "after %d steps%s), so it defines nothing approximate",
+		    "the serial definition trains like one rank without the plugin (parameters differ by %.3g after %d "
+		    "steps%s), so it defines nothing approximate",
 		    off, STEPS, j->plugin->serial->update ? ", with 2 members and with 4" : "");
 }
 
@@ -288,7 +289,7 @@ static void compare(struct judge *j, const struct layout *l, struct hd_inprocess
 	struct apart a = { 0 };
 
 	if (r->plan->batch % members || layout_batch(l) % members)
-		outcome_set(o, JUDGED_SKIPPED, "%lld members do not share %lld sequences of a micro-batch",
+		outcome_set(o, JUDGED_SKIPPED, "%lld members do not divide the %lld sequences of a micro-batch",
 			    (long long)members, (long long)r->plan->batch);
 	else if (both_ran(open_one(j, l, r->plan, members == 1, members, &one, &err), &err, o)) {
 		if (j->plugin->serial->update)

@@ -19,7 +19,7 @@ static void names(struct judge *j, const struct judge_task *t, struct outcome *o
 		outcome_set(o, JUDGED_WRONG, "the version is empty");
 	for (const char *c = j->plugin->name; *c; c++)
 		if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
-			outcome_set(o, JUDGED_WRONG, "name \"%s\": letters, digits, _ and - are all that an INI takes",
+			outcome_set(o, JUDGED_WRONG, "name \"%s\": an INI takes only letters, digits, _ and -",
 				    j->plugin->name);
 }
 

@@ -120,8 +120,8 @@ static void warn_of_experts(struct judge *j, FILE *out)
 		j->warned++;
 		tap_warnings(
 			j, out,
-			hd_format("none of the %d layouts of %s was compared with one rank, so nothing is known of "
-				  "its experts: each was refused, with model.capacity_factor too",
+			hd_format("none of the %d layouts of %s was compared with one rank, so its experts were not "
+				  "tested: each was refused, even with model.capacity_factor",
 				  j->tried[f], family_name(j, f)));
 	}
 }

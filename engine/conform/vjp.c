@@ -148,7 +148,7 @@ static void differences(struct hd_inprocess *r, const char *ops, struct outcome 
 		if (gradients[i] && worst_of(r, params[i], gradients[i], scale, value) > 1)
 			outcome_set(o, JUDGED_WRONG,
 				    "the gradient of %s is %.9g; the finite difference of the loss is %.9g\n"
-				    "it is the first that is wrong in the order of backward; %s%s",
+				    "it is the first wrong one in the order of backward; %s%s",
 				    params[i]->v.name, value[1], value[0],
 				    ops ? "the plugin's ops are " : "the plugin changes the graph in slot rewrite",
 				    ops ? ops : "");

@@ -30,12 +30,13 @@ static const struct hd_option options[] = {
 	{ "weights", HD_OPT_STR, 0, "", NULL, "one number for each name in train: its share of the samples" },
 	{ "valid", HD_OPT_STR, 0, "", NULL, "validation sets, comma separated, each evaluated by itself" },
 	{ "valid_fraction", HD_OPT_NUM, 0, "0.1", "0..0.99",
-	  "without valid: this tail of train is the validation split; 0: there is none" },
+	  "without valid: this fraction at the end of train is the validation split; 0: no validation" },
 	{ "tokenizer", HD_OPT_STR, 0, "byte", NULL,
-	  "tokenizer.json, or a directory with it: of text, or of what made the ids; byte: bytes are ids, with any vocab" },
+	  "tokenizer.json, or a directory that contains it, for text or for files of its ids; byte: bytes are ids, "
+	  "with any vocab" },
 	{ "format", HD_OPT_CHOICE, 0, "auto", "auto|text|jsonl|uint16|uint32|megatron|llmc",
-	  "of the files; auto: by their names; uint16 and uint32: ids and nothing else" },
-	{ "field", HD_OPT_STR, 0, "text", NULL, "of JSONL: which field has the text" },
+	  "of the files; auto: judged by their names; uint16 and uint32: ids and nothing else" },
+	{ "field", HD_OPT_STR, 0, "text", NULL, "for JSONL: the field that has the text" },
 	{ "order", HD_OPT_CHOICE, 0, "random", "random|sequential", "of the samples of an epoch" },
 };
 const struct hd_key_table hd_data_keys = { options, HD_LEN(options), sizeof(options[0]) };
@@ -115,11 +116,11 @@ static int check_bytes(struct hd_conf *c, struct hd_section *s, const char *what
 		return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL,
 				       "%s is text, whose bytes need a vocab of 256, and the model's has %lld", what,
 				       (long long)vocab);
-	return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL,
-			       "%s is text, and the model's vocab of %lld is not one of bytes. Give the DIR of its "
-			       "tokenizer.json, or byte if bytes are meant%s",
-			       what, (long long)vocab,
-			       hd_tokenizer_advice(hd_section_str(hd_conf_section(c, NULL, "model"), "load")));
+	return hd_section_fail(
+		c, s, "tokenizer", err, HD_EINVAL,
+		"%s is text, and the model's vocab of %lld is not that of bytes. Give the DIR of its tokenizer.json, "
+		"or byte if bytes are meant%s",
+		what, (long long)vocab, hd_tokenizer_advice(hd_section_str(hd_conf_section(c, NULL, "model"), "load")));
 }
 
 int hd_data_text_tokenizer(struct hd_conf *c, const char *what, int64_t vocab, struct hd_tokenizer **out,
@@ -140,7 +141,7 @@ int hd_data_text_tokenizer(struct hd_conf *c, const char *what, int64_t vocab, s
 		return HD_OK;
 	hd_tokenizer_close(*out);
 	*out = NULL;
-	return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL, "%s has %lld tokens, and the model's vocab is %lld",
+	return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL, "%s has %lld tokens, but the model's vocab is %lld",
 			       hd_section_str(s, "tokenizer"), (long long)have, (long long)vocab);
 }
 
@@ -218,7 +219,7 @@ static int open_sources(struct hd_data *d, struct hd_conf *c, struct hd_section 
 		d->vocab = !known && vocab > d->vocab ? vocab : d->vocab;
 		if (d->sources[i].tokens->text != d->sources[0].tokens->text)
 			rc = hd_section_fail(c, s, "train", err, HD_EINVAL,
-					     "some files are text, others ids of a tokenizer");
+					     "some files are text, others are ids of a tokenizer");
 	}
 	return rc;
 }
@@ -303,7 +304,8 @@ static int open_splits(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	const char *valid = hd_section_str(s, "valid");
 
 	if (*valid && hd_section_has(s, "valid_fraction"))
-		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL, "not together with valid = %s", valid);
+		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL, "cannot be combined with valid = %s",
+				       valid);
 	HD_TRY(open_sources(d, c, s, err));
 	if (*valid)
 		return open_sets(d, c, s, err);
@@ -342,11 +344,10 @@ static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *
 					       "%s%s%lld tokens, fewer than train.seq + 1 = %lld",
 					       d->nvalid > 1 ? v->name : "", d->nvalid > 1 ? ": " : "", (long long)v->n,
 					       need);
-		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL,
-				       "%s of %lld tokens is %lld, fewer than train.seq + 1 = "
-				       "%lld; 0 is for no validation",
-				       hd_section_str(s, "valid_fraction"), (long long)v->tokens->n, (long long)v->n,
-				       need);
+		return hd_section_fail(
+			c, s, "valid_fraction", err, HD_EINVAL,
+			"%s of %lld tokens is %lld, fewer than train.seq + 1 = %lld; 0 means no validation",
+			hd_section_str(s, "valid_fraction"), (long long)v->tokens->n, (long long)v->n, need);
 	}
 	return 0;
 }

@@ -38,21 +38,22 @@ static int read_head(struct index *x, struct hd_err *err)
 
 	if (x->idx.bytes < HEAD || memcmp(p, "MMIDIDX\0", 9))
 		return hd_err_set(err, HD_EINVAL, "%s: not a Megatron index (%zu bytes%s)", path, x->idx.bytes,
-				  x->idx.bytes < HEAD ? ", its header needs 34" : " that do not begin with MMIDIDX");
+				  x->idx.bytes < HEAD ? ", but its header needs 34"
+						      : " that do not begin with MMIDIDX");
 	if (word_at(p + 9, 0) != 1)
-		return hd_err_set(err, HD_EINVAL, "%s: version %llu of a Megatron index, 1 is known", path,
+		return hd_err_set(err, HD_EINVAL, "%s: version %llu of a Megatron index; only version 1 is known", path,
 				  (unsigned long long)word_at(p + 9, 0));
 	x->type = p[17] < HD_LEN(types) ? types[p[17]] : -1;
 	if (x->type < 0)
-		return hd_err_set(err, HD_EINVAL, "%s: type %d is not one of ids (1 to 5 and 8 are)", path, p[17]);
+		return hd_err_set(err, HD_EINVAL, "%s: type %d is not a type of ids (1 to 5 and 8 are)", path, p[17]);
 	n = word_at(p + 18, 0);
 	d = word_at(p + 18, 1);
 	if (n > x->idx.bytes || d > x->idx.bytes || HEAD + 12 * n + 8 * d > x->idx.bytes)
-		return hd_err_set(err, HD_EINVAL,
-				  "%s: %zu bytes, its header says %llu sequences and %llu "
-				  "boundaries, which need %llu",
-				  path, x->idx.bytes, (unsigned long long)n, (unsigned long long)d,
-				  (unsigned long long)(HEAD + 12 * n + 8 * d));
+		return hd_err_set(
+			err, HD_EINVAL,
+			"%s: has %zu bytes, but its header says %llu sequences and %llu boundaries, which need %llu",
+			path, x->idx.bytes, (unsigned long long)n, (unsigned long long)d,
+			(unsigned long long)(HEAD + 12 * n + 8 * d));
 	x->sequences = (int64_t)n;
 	x->boundaries = (int64_t)d;
 	x->lengths = p + HEAD;
@@ -72,8 +73,9 @@ static int append(struct hd_tokens *t, const struct index *x, int64_t from, int6
 		place = word_at(x->places, s);
 		if (n < 0 || place > x->bin.bytes || (uint64_t)n * width > x->bin.bytes - place)
 			return hd_err_set(err, HD_EINVAL,
-					  "%s: %zu bytes, %s puts sequence %lld, %d tokens, at byte %llu", x->bin.path,
-					  x->bin.bytes, x->idx.path, (long long)s, n, (unsigned long long)place);
+					  "%s: has %zu bytes, but %s puts sequence %lld, of %d tokens, at byte %llu",
+					  x->bin.path, x->bin.bytes, x->idx.path, (long long)s, n,
+					  (unsigned long long)place);
 		hd_tokens_append(t, &x->bin, place, n, x->type);
 	}
 	return 0;

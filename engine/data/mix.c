@@ -50,10 +50,10 @@ static int one_weight(const char *word, int64_t *out, struct hd_err *err)
 	double x, whole;
 
 	if (hd_word_num(word, &x) || !(x > 0) || x > 1e6)
-		return hd_err_set(err, HD_EINVAL, "'%.40s' is not a number above 0, at most 1000000", word);
+		return hd_err_set(err, HD_EINVAL, "'%.40s' is not a number above 0 and at most 1000000", word);
 	whole = round(x * SCALE);
 	if (whole < 1 || fabs(whole - x * SCALE) > 1e-3 * fmax(1, x))
-		return hd_err_set(err, HD_EINVAL, "%.40s has more than 9 digits behind the point", word);
+		return hd_err_set(err, HD_EINVAL, "%.40s has more than 9 digits after the point", word);
 	*out = (int64_t)whole;
 	return HD_OK;
 }
@@ -65,7 +65,7 @@ int hd_mix_read(const char *text, size_t n, struct hd_mix *out, struct hd_err *e
 
 	hd_names_split(&words, text);
 	if (words.n != n)
-		hd_err_set(err, HD_EINVAL, "%zu numbers, and train has %zu names", words.n, n);
+		hd_err_set(err, HD_EINVAL, "%zu numbers, but train has %zu names", words.n, n);
 	out->weights = hd_alloc(words.n * sizeof(*out->weights));
 	out->n = words.n;
 	for (size_t i = 0; i < words.n && !err->code; i++)

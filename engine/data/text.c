@@ -113,7 +113,7 @@ static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, 
 	if (rc >= 0) {
 		lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 		if (lock < 0 || flock(lock, LOCK_EX))
-			rc = hd_err_set(err, HD_EIO, "%s: %s; ids of text are kept there (XDG_CACHE_HOME)", name,
+			rc = hd_err_set(err, HD_EIO, "%s: %s; the ids of text are cached there (XDG_CACHE_HOME)", name,
 					strerror(errno));
 	}
 	if (rc >= 0 && access(idx, F_OK)) {

@@ -86,8 +86,8 @@ static int open_plain(struct hd_tokens *t, const char *path, int type, struct hd
 
 	HD_TRY(hd_tokens_map(t, path, &m, err));
 	if (m.bytes % (size_t)width)
-		return hd_err_set(err, HD_EINVAL, "%s: %zu bytes are no whole number of ids of %d bytes", path, m.bytes,
-				  width);
+		return hd_err_set(err, HD_EINVAL, "%s: %zu bytes are not a multiple of the %d bytes of an id", path,
+				  m.bytes, width);
 	hd_tokens_append(t, &m, 0, (int64_t)m.bytes / width, type);
 	return 0;
 }
@@ -108,18 +108,18 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 	for (i = 0; i < HD_LEN(known) && head[0] != known[i].magic; i++)
 		;
 	if (i == HD_LEN(known))
-		return hd_err_set(err, HD_EINVAL,
-				  "%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
-				  " nor Megatron's (there is no .idx beside it). "
-				  "Ids without a head: [data] format = uint16 or uint32",
-				  path, head[0]);
+		return hd_err_set(
+			err, HD_EINVAL,
+			"%s: neither llm.c's (it begins with %u, not 20240520 or 20240801) nor Megatron's (there is "
+			"no .idx next to it). For ids without a header, set [data] format = uint16 or uint32",
+			path, head[0]);
 	if (head[1] != known[i].version)
-		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known", path, head[1],
-				  known[i].version);
+		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file; only version %u is known", path,
+				  head[1], known[i].version);
 	body = (size_t)head[2] * (size_t)hd_ids_width(known[i].type);
 	if (m.bytes != 1024 + body)
-		return hd_err_set(err, HD_EINVAL, "%s: %zu bytes, its header says %u tokens, which need %zu", path,
-				  m.bytes, head[2], 1024 + body);
+		return hd_err_set(err, HD_EINVAL, "%s: has %zu bytes, but its header says %u tokens, which need %zu",
+				  path, m.bytes, head[2], 1024 + body);
 	m.head = 1024;
 	hd_tokens_append(t, &m, 1024, head[2], known[i].type);
 	t->vocab = t->vocab > known[i].vocab ? t->vocab : known[i].vocab;
@@ -230,7 +230,7 @@ static int find(const char *files, struct hd_files *out, struct hd_err *err)
 	while (!rc && (one = strsep(&next, ","))) {
 		one = hd_parse_trim(one);
 		rc = *one ? find_one(one, out, err)
-			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file", files);
+			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty file name", files);
 	}
 	free(copy);
 	return rc;
@@ -243,7 +243,7 @@ static int open_all(struct hd_tokens *t, const struct hd_files *f, const struct 
 
 	for (size_t i = 1; i < f->n; i++)
 		if (is_text(f->all[i].path, how) != text)
-			return hd_err_set(err, HD_EINVAL, "%s is text and %s holds ids of a tokenizer",
+			return hd_err_set(err, HD_EINVAL, "%s is text, but %s contains ids of a tokenizer",
 					  f->all[text ? 0 : i].path, f->all[text ? i : 0].path);
 	if (text)
 		return hd_text_open(t, f, how, err);

@@ -67,7 +67,7 @@ int hd_child_run(const char *command, int grows, struct hd_child_asked *asked, s
 	int status, told = 0;
 
 	if (pid < 0) {
-		hd_err_set(err, HD_EIO, "run: no process can be started: %s", strerror(errno));
+		hd_err_set(err, HD_EIO, "run: cannot start a process: %s", strerror(errno));
 		return -1;
 	}
 	if (!pid)

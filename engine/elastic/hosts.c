@@ -123,7 +123,7 @@ static int read_line(struct hostfile *f, char *line, struct hd_err *err)
 	if (sscanf(line, "%255s%n", name, &end) != 1)
 		return HD_OK;
 	if (!is_name(name))
-		return hd_err_set(err, HD_EINVAL, "%s: '%s' is no name of a host", f->path, name);
+		return hd_err_set(err, HD_EINVAL, "%s: '%s' is not the name of a host", f->path, name);
 	if (read_keys(f, line + end, &k, err) >= 0)
 		keep(f, name, &k);
 	free(k.others);

@@ -105,7 +105,7 @@ static int open_run(struct elastic *e, struct hd_err *err)
 	e->dir = k.dir;
 	if (!*k.dir)
 		return hd_section_fail(e->conf, k.section, "dir", err, HD_EINVAL,
-				       "is not given, and run goes on from the checkpoints that are there");
+				       "is not given, but run resumes from the checkpoints in it");
 	e->at_first = last_save(e);
 	e->given = hd_section_has(k.section, "resume") && strcmp(k.resume, "auto");
 	return e->given ? hd_checkpoint_choose(e->conf, &e->chosen, err) : HD_OK;
@@ -213,10 +213,10 @@ static int64_t fits(struct elastic *e, struct hd_err *err)
 		n--;
 	unlink(file);
 	if (n < e->least && e->left < e->least)
-		hd_err_set(err, HD_EIO, "run: %lld rank%s are left, and --ranks asks for %lld at least",
+		hd_err_set(err, HD_EIO, "run: %lld rank%s are left, but --ranks asks for at least %lld",
 			   (long long)e->left, hd_plural(e->left, "s"), (long long)e->least);
 	else if (n < e->least)
-		hd_err_set(err, HD_EINVAL, "run: no number of ranks from %lld to %lld fits; of %lld: %s",
+		hd_err_set(err, HD_EINVAL, "run: no number of ranks from %lld to %lld fits; with %lld: %s",
 			   (long long)e->least, (long long)e->left, (long long)e->left, why ? why : "check fails");
 	free(file);
 	free(why);
@@ -253,13 +253,13 @@ static void say_again(const struct elastic *e, int status, int64_t ranks)
 				       : hd_strdup("");
 
 	if (e->left < ranks)
-		hd_log(HD_LOG_WARN, "run: of %lld ranks some are lost; %lld %s left%s", (long long)ranks,
+		hd_log(HD_LOG_WARN, "run: some of %lld ranks are lost; %lld %s left%s", (long long)ranks,
 		       (long long)e->left, e->left == 1 ? "is" : "are", more);
 	else if (WIFSIGNALED(status))
-		hd_log(HD_LOG_WARN, "run: signal %d ended mpirun, and no rank is lost: %lld again%s", WTERMSIG(status),
-		       (long long)ranks, more);
+		hd_log(HD_LOG_WARN, "run: signal %d ended mpirun, but no rank is lost: starting %lld again%s",
+		       WTERMSIG(status), (long long)ranks, more);
 	else
-		hd_log(HD_LOG_WARN, "run: a host is lost, and the others have room: %lld ranks again%s",
+		hd_log(HD_LOG_WARN, "run: a host is lost, but the others have room: starting %lld ranks again%s",
 		       (long long)ranks, more);
 	free(more);
 }

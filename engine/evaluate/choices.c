@@ -58,7 +58,7 @@ static int keep_the_end(struct choice_reader *r, struct hd_answer *a)
 
 	if (n - a->first > r->seq)
 		return hd_err_set(r->err, HD_EINVAL,
-				  "%s:%lld: an answer has %lld tokens, and the model reads train.seq = %lld", r->path,
+				  "%s:%lld: an answer has %lld tokens, but the model reads train.seq = %lld", r->path,
 				  (long long)r->line, (long long)(n - a->first), (long long)r->seq);
 	if (over <= 0)
 		return HD_OK;
@@ -81,7 +81,7 @@ static int read_answer(struct choice_reader *r, const char *prompt, const char *
 	a->first = (int64_t)before.n;
 	a->bytes = (int64_t)strlen(text);
 	if (rc >= 0 && !a->first)
-		rc = bad(r, "the prompt has no token, and an answer is judged by what is before it");
+		rc = bad(r, "the prompt has no token, but an answer is scored given what is before it");
 	else if (rc >= 0 && ((int64_t)a->ids.n <= a->first || !a->bytes))
 		rc = bad(r, "an answer has no token of its own");
 	if (rc >= 0)
@@ -102,14 +102,14 @@ static int read_question(struct choice_reader *r, const json_t *o, struct hd_que
 	if (!n)
 		return bad(r, "no list \"choices\"");
 	if (!json_is_integer(right) || json_integer_value(right) < 0 || json_integer_value(right) >= (json_int_t)n)
-		return bad(r, "\"answer\" is not the index of a choice, from 0");
+		return bad(r, "\"answer\" is not the index of a choice (from 0)");
 	q->answers = hd_alloc(n * sizeof(*q->answers));
 	q->right = json_integer_value(right);
 	for (size_t i = 0; i < n; i++) {
 		const char *text = json_string_value(json_array_get(choices, i));
 
 		if (!text)
-			return bad(r, "a choice is not a text");
+			return bad(r, "a choice is not a string");
 		q->n++;
 		HD_TRY(read_answer(r, prompt, text, &q->answers[i]));
 	}
@@ -138,8 +138,8 @@ static void warn_of_cuts(const struct choice_reader *r, int64_t answers)
 {
 	if (r->cut)
 		hd_log(HD_LOG_WARN,
-		       "%s: prompts and answers of up to %lld tokens, and the model reads the last train.seq + 1 = %lld; "
-		       "cut: %lld of %lld",
+		       "%s: prompts and answers have up to %lld tokens, but the model reads only the last train.seq "
+		       "+ 1 = %lld; cut: %lld of %lld",
 		       r->path, (long long)r->longest, (long long)r->seq + 1, (long long)r->cut, (long long)answers);
 }
 
@@ -161,7 +161,7 @@ int hd_choices_read(const char *path, const struct hd_tokenizer *t, int special,
 		read_line(&r, line, (size_t)n, out);
 	}
 	if (!err->code && !out->n)
-		hd_err_set(err, HD_EINVAL, "%s: there is no question in it", path);
+		hd_err_set(err, HD_EINVAL, "%s: it contains no question", path);
 	if (!err->code)
 		warn_of_cuts(&r, out->answers);
 	if (f)

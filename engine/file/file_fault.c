@@ -35,11 +35,11 @@ int hd_file_fault(const void *at)
 	if (!stat(m->path, &st) && (size_t)st.st_size < m->bytes) {
 		hd_handler_add(&line, ": had ");
 		hd_handler_add_number(&line, m->bytes);
-		hd_handler_add(&line, " bytes when it was opened, and has ");
+		hd_handler_add(&line, " bytes when it was opened, but has ");
 		hd_handler_add_number(&line, (uint64_t)st.st_size);
 		hd_handler_add(&line, " now");
 	} else {
-		hd_handler_add(&line, ": cannot be read: its disk or network fails, or it was made shorter");
+		hd_handler_add(&line, ": cannot be read: its disk or network has failed, or it was truncated");
 	}
 	return hd_handler_write(&line);
 }

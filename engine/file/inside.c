@@ -35,8 +35,8 @@ static int check(const char *path, const char *dir, struct hd_err *err)
 	if (!real || !home || stat(real, &st))
 		; /* does not exist */
 	else if (!is_below(real, home) && !is_below(real, blobs))
-		hd_err_set(err, HD_EIO, "%s: leads to %s, which is outside of %s; put the file itself there", path,
-			   real, dir);
+		hd_err_set(err, HD_EIO, "%s: leads to %s, which is outside %s; put the file itself there", path, real,
+			   dir);
 	else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		hd_err_set(err, HD_EIO, "%s: is not a regular file", path);
 	free(real);

@@ -48,7 +48,7 @@ int hd_log_file_add(struct hd_log_file *f, const void *piece, size_t bytes, stru
 		if (n <= 0) {
 			fail(f, err);
 			if (before >= 0 && ftruncate(f->fd, before))
-				hd_log(HD_LOG_WARN, "%s: ends within a line", f->path);
+				hd_log(HD_LOG_WARN, "%s: ends in the middle of a line", f->path);
 			return err->code;
 		}
 		at += n;
@@ -82,16 +82,16 @@ void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why)
 	if (why->code)
 		s->why = *why;
 	if (why->code && !s->lost++)
-		hd_log(HD_LOG_WARN, "%s: %s; the run goes on without what belongs there", s->key, why->text);
+		hd_log(HD_LOG_WARN, "%s: %s; the run continues without writing to it", s->key, why->text);
 	if (!why->code && s->lost) {
-		hd_log(HD_LOG_WARN, "%s: is written again; of %lld steps or saves it has nothing", s->key, s->lost);
+		hd_log(HD_LOG_WARN, "%s: is written again; %lld steps or saves are missing", s->key, s->lost);
 		s->lost = 0;
 	}
 }
 
 int hd_log_file_whole(const struct hd_log_state *s, struct hd_err *err)
 {
-	return s->lost ? hd_err_set(err, s->why.code, "%s: %s; it has nothing of the last %lld steps or saves", s->key,
+	return s->lost ? hd_err_set(err, s->why.code, "%s: %s; the last %lld steps or saves are missing", s->key,
 				    s->why.text, s->lost)
 		       : HD_OK;
 }

@@ -103,7 +103,7 @@ static void print(const struct both_times *p, const char *machine)
 {
 	int most = largest(p);
 
-	printf("a step as %s has it, and as it was:\n%-20s %12s %12s\n", machine, "", "predicted", "measured");
+	printf("a step, as predicted by %s and as measured:\n%-20s %12s %12s\n", machine, "", "predicted", "measured");
 	for (int k = 0; k < PARTS; k++)
 		if (p->predicted[k] > 0 || p->measured[k] > 0)
 			printf("%-20s %12s %12s\n", name_of(k), hd_human_seconds(p->predicted[k]).text,
@@ -155,8 +155,8 @@ static void say_if_moved(const struct hd_job *j, const struct hd_machine *m)
 	now = hd_bench_exchange(j);
 	if (j->world.rank == 0 && hd_bench_cores_moved(then, now))
 		hd_log(HD_LOG_INFO,
-		       "%s: a core handed a cache line to another in %.0f ns when this was measured, and does in %.0f ns now. "
-		       "The host has moved the cores; a rank's threads take %s than predicted",
+		       "%s: handing a cache line from one core to another took %.0f ns when this was measured, and "
+		       "takes %.0f ns now. The host has moved the cores; a rank's threads take %s than predicted",
 		       m->name, 1e9 * then, 1e9 * now, now > then ? "longer" : "less long");
 }
 

@@ -38,7 +38,7 @@ static char *compare(const struct hd_inprocess *r, const struct tensor *t, int a
 		return NULL;
 	hd_slice_runs(r->program[a], t, compare_run, &c);
 	return c.at < 0 ? NULL
-			: hd_format("element %lld of %s is %.17g on rank %d and %.17g on rank %d after an update, and "
+			: hd_format("element %lld of %s is %.17g on rank %d and %.17g on rank %d after an update, but "
 				    "both are copies of one value. Do the members add in different orders?",
 				    (long long)c.at, t->v.name, c.is, a, c.other, b);
 }
