@@ -110,14 +110,14 @@ static void reading(void)
 	BAD(h->query(p, NULL), "query: the feature is NULL");
 	BAD(h->dim(p, NULL), "dim: the name is NULL");
 	BAD(h->axis_next(p, (void *)far), "axis_next: the axis before is not an axis");
-	BAD(h->block_next(p, (void *)far), "block_next: the block is no block of this plan");
+	BAD(h->block_next(p, (void *)far), "block_next: the block is not a block of this plan");
 	BAD(g->updated(p, far), "updated: the leaf is not a tensor");
-	BAD(g->updated(p, act), "is no leaf");
+	BAD(g->updated(p, act), "is not a leaf");
 	BAD(h->opt_int(p, NULL), "opt_int: the plugin declares no option (NULL)");
 	BAD(h->opt_str(p, "nothing"), "opt_str: the plugin declares no option nothing");
 	BAD(h->alloc(p, (size_t)1 << 40), "alloc: 1099511627776 bytes, more than 68719476736");
-	BAD(h->fail(p, 5, "five"), "five (fail: code 5 is none, from HD_EINVAL");
-	BAD(h->fail(p, -999, "%d", 9), "9 (fail: code -999 is none");
+	BAD(h->fail(p, 5, "five"), "five (fail: 5 is not one of the codes from HD_EINVAL");
+	BAD(h->fail(p, -999, "%d", 9), "9 (fail: -999 is not one of the codes");
 }
 
 /* -- layout ---------------------------------------------------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ static void storage(void)
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &low), "storage: place.index is -1, axis dp has 2 coordinates");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &high), "storage: place.index is 2, axis dp has 2 coordinates");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &nowhere), "storage: place.dim is NULL");
-	BAD(STORAGE(.leaf = w, .axis = dp, .place = &strange), "storage: place.dim is no dim of this plan");
+	BAD(STORAGE(.leaf = w, .axis = dp, .place = &strange), "storage: place.dim is not a dim of this plan");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &other), "storage: sharded along batch, which (");
 	BAD(STORAGE(.leaf = act, .axis = dp, .place = &whole), "in each step and has no storage of its own");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &whole, .reserved = 3), "storage: reserved is 3, it must be 0");
@@ -293,7 +293,7 @@ static void building_in_a_step(void)
 
 	cursor_at(HD_UNIT_S | HD_UNIT_U | HD_UNIT_G);
 	BAD(g->node(p, g->op(p, "gelu"), x, 1, "%s", ""),
-	    "is made once a micro-batch, and is read where nodes run once a step");
+	    "is computed once a micro-batch, but is read where nodes run once a step");
 	BAD(g->einsum(p, x, 1, act->dims, 1), "einsum: (");
 	BAD(g->cast(p, act, HD_DTYPE_BF16), "cast: (");
 	BAD(g->chunk(p, act, act->dims[0], 1, &first), "chunk: (");
@@ -365,8 +365,9 @@ static void communication(void)
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_REDUCE_SCATTER), "does not have the dim that is sharded");
 	BAD(COMM(.group = workers, .x = w, .dim = batch, .kind = HD_COMM_ALL_GATHER), "comm: the new dim batch has");
 	BAD(COMM(.group = workers, .x = full, .kind = HD_COMM_ALL_GATHER),
-	    "has 8 dims, and one a member must be added");
-	BAD(COMM(.group = workers, .x = full, .kind = HD_COMM_GATHER), "has 8 dims, and one a member must be added");
+	    "has 8 dims, and a dim over the members must be added");
+	BAD(COMM(.group = workers, .x = full, .kind = HD_COMM_GATHER),
+	    "has 8 dims, and a dim over the members must be added");
 	BAD(COMM(.group = workers, .x = full, .dim = wide[0], .kind = HD_COMM_REDUCE_SCATTER), "has 8 dims, and one a");
 	BAD(COMM(.group = workers, .x = full, .dim = wide[0], .kind = HD_COMM_SCATTER), "has 8 dims, and one a member");
 	BAD(COMM(.group = servers, .x = w, .kind = HD_COMM_SHIFT), "comm: shift in a group with spare members");
@@ -404,7 +405,7 @@ static void changing(void)
 	ok(s && like[2] && dead, "a state and values for it");
 	N(dead->node)->dead = 1;
 	BAD(g->replace(p, dead, w), "replace: the old tensor (");
-	BAD(hd_cursor(g, p, dead->node, NULL), "cursor: the anchor, map, is not part of the program any more");
+	BAD(hd_cursor(g, p, dead->node, NULL), "cursor: the anchor, map, is no longer part of the program");
 	N(dead->node)->dead = 0;
 	BAD(g->replace(p, far, w), "replace: the old tensor is not a tensor");
 	BAD(g->replace(p, w, act), "is not like (");
@@ -422,44 +423,44 @@ static void changing(void)
 	is_int(g->replace(p, w, w), 0, "a tensor in place of itself");
 	BAD(STATE(.name = "", .like = w, .dtype = w->dtype), "state: the name is empty");
 	BAD(STATE(.name = "x", .like = far, .dtype = w->dtype), "state: the tensor to be like is not a tensor");
-	BAD(STATE(.name = "x", .like = w, .dtype = 77), "state: x has dtype 0x4d, which is none that a state can have");
+	BAD(STATE(.name = "x", .like = w, .dtype = 77), "state: x has dtype 0x4d, which a state cannot have");
 	BAD(g->state(p, NULL), "state: the arguments are NULL");
 	BAD(g->assign(p, far, w), "assign: the state is not a tensor");
 	BAD(g->assign(p, s, far), "assign: the value is not a tensor");
-	BAD(g->assign(p, act, w), "is no state of this section");
-	BAD(g->assign(p, s, act), "and the value (");
-	BAD(g->assign(p, s, other_parameter()), "and the value (");
-	BAD(g->assign(p, s, half), "elements on a rank and the value");
+	BAD(g->assign(p, act, w), "is not a state of this section");
+	BAD(g->assign(p, s, act), ", but the value is (");
+	BAD(g->assign(p, s, other_parameter()), ", but the value is (");
+	BAD(g->assign(p, s, half), "elements on a rank, but the value has");
 	clear();
 	is_int(g->assign(p, s, like[0]), 0, "a value for a state");
 	BAD(g->assign(p, s, w), "assign: b.s.");
-	BAD(g->assign(p, s, like[1]), "is assigned already");
+	BAD(g->assign(p, s, like[1]), "is already assigned");
 	N(like[1]->node)->period = N(like[2]->node)->period = 2;
 	clear();
 	is_int(g->assign(p, s, like[1]), 0, "another one in some steps");
-	BAD(g->assign(p, s, like[2]), "is assigned already");
+	BAD(g->assign(p, s, like[2]), "is already assigned");
 	N(like[1]->node)->period = N(like[2]->node)->period = 0;
 	p->slot.inst = 1;
-	BAD(g->assign(p, s, like[2]), "is no state of this section");
-	BAD(g->initial(p, s, HD_INITIAL_VALUE, 0), "is no state of this section");
+	BAD(g->assign(p, s, like[2]), "is not a state of this section");
+	BAD(g->initial(p, s, HD_INITIAL_VALUE, 0), "is not a state of this section");
 	p->slot.inst = 0;
 	BAD(g->initial(p, far, HD_INITIAL_VALUE, 0), "initial: the state is not a tensor");
-	BAD(g->initial(p, w, HD_INITIAL_VALUE, 0), "is no state of this section");
-	BAD(g->initial(p, act, HD_INITIAL_VALUE, 0), "is no state of this section");
-	BAD(g->initial(p, s, 9, 0), "is none of the 3 ways to begin");
+	BAD(g->initial(p, w, HD_INITIAL_VALUE, 0), "is not a state of this section");
+	BAD(g->initial(p, act, HD_INITIAL_VALUE, 0), "is not a state of this section");
+	BAD(g->initial(p, s, 9, 0), "is not one of the 3 ways to begin");
 	clear();
 	s = STATE(.name = "free", .like = g->scalar(p, HD_SCALAR_STEP, NULL), .dtype = p->master_dtype);
 	BAD(g->initial(p, s, HD_INITIAL_PARAMETER, 0), "cannot begin as a parameter (none)");
 	BAD(g->own(p, far, dp, HD_RESHARD_ZERO), "own: the state is not a tensor");
 	BAD(g->own(p, s, (void *)far, HD_RESHARD_ZERO), "own: the axis is not an axis");
-	BAD(g->own(p, w, dp, HD_RESHARD_ZERO), "is no state in slot lower");
+	BAD(g->own(p, w, dp, HD_RESHARD_ZERO), "is not a state in slot lower");
 	BAD(g->local(p, far, dp), "local: the tensor is not a tensor");
 	BAD(g->local(p, w, (void *)far), "local: the axis is not an axis");
 	BAD(g->every(p, 0), "every: 0 steps, at least 1");
-	BAD(g->every(p, 2), "every: 2 steps: nodes of a micro-batch run in each");
+	BAD(g->every(p, 2), "every: 2 steps: nodes of a micro-batch run in every step");
 	in("update");
-	BAD(g->local(p, w, dp), "is no term of a sum along dp in slot lower");
-	BAD(g->own(p, s, dp, HD_RESHARD_ZERO), "is no state in slot lower");
+	BAD(g->local(p, w, dp), "is not a term of a sum along dp in slot lower");
+	BAD(g->own(p, s, dp, HD_RESHARD_ZERO), "is not a state in slot lower");
 	in("lower");
 }
 
@@ -479,8 +480,8 @@ static void numbers(void)
 	BAD(g->constant(p, dims, 99, 1), "constant: 99 dims, not 0 to 8");
 	BAD(g->constant(p, NULL, 2, 1), "constant: 2 dims at NULL, not 0 to 8");
 	BAD(g->constant(p, &none, 1, 1), "constant: the dim is not a dim");
-	BAD(g->iota(p, dims, 2, batch), "iota: batch is none of its 2 dims");
-	BAD(g->iota(p, dims, 2, NULL), "iota: NULL is none of its 2 dims");
+	BAD(g->iota(p, dims, 2, batch), "iota: batch is not one of its 2 dims");
+	BAD(g->iota(p, dims, 2, NULL), "iota: NULL is not one of its 2 dims");
 	BAD(g->iota(p, NULL, 2, batch), "iota: 2 dims at NULL");
 	BAD(g->random(p, NULL, 2, "r", 0), "random: 2 dims at NULL");
 	BAD(g->random(p, dims, 2, NULL, 0), "random: the name is NULL");

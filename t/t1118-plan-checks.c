@@ -106,8 +106,8 @@ static void shapes(void)
 	SHAPE(s.local[1] = -1, "odd: output 0: -1 elements of batch");
 	SHAPE(s.local[0] = (int64_t)1 << 41, "odd: output 0: 2199023255552 elements of embed");
 	SHAPE(s.dims[1] = embed, "odd: output 0: dims 0 and 1 are both embed");
-	SHAPE(s.dims[1] = (const void *)p, "odd: output 0: dim 1 is no dim of this plan");
-	SHAPE(s.dtype = 77, "odd: output 0 has dtype 0x4d, which is none");
+	SHAPE(s.dims[1] = (const void *)p, "odd: output 0: dim 1 is not a dim of this plan");
+	SHAPE(s.dtype = 77, "odd: output 0 has dtype 0x4d, which is not a dtype");
 	SHAPE(s.space = HD_SPACE_HOST, "odd: output 0 has space 1; it and the reserved words must be 0");
 	for (int i = 0; i < 3; i++)
 		SHAPE(s.reserved[i] = 1, "odd: output 0 has space 0; it and the reserved words must be 0");
@@ -163,13 +163,13 @@ static void rules(void)
 
 	a->v.n = 3;
 	said(hd_rule_add(p, "seq", a, NULL, HD_RULE_PAD | HD_RULE_ZIGZAG),
-	     "3: zigzag order is of twice as many pieces, and 6 do not divide train.seq = 4",
+	     "3: zigzag order needs twice as many pieces, but 6 do not divide train.seq = 4",
 	     "zigzag of a sequence that is no multiple");
 	said(hd_rule_add(p, "embed", a, NULL, 0), "3 does not divide model.embed = 8", "a size that divides nothing");
 	said(hd_rule_add(p, "seq", a, NULL, 0), "3 does not divide train.seq = 4", "or not the sequence");
 	is_int(hd_rule_add(p, "embed", a, NULL, HD_RULE_IF_DIVIDES), HD_OK, "which may be left out");
 	is_int(hd_rule_add(p, "nothing", a, NULL, 0), HD_OK, "a rule for a dim that the model lacks is none");
-	said(hd_deal_layers(p, a), "layers are dealt to pp already", "layers on two axes");
+	said(hd_deal_layers(p, a), "layers are already dealt to pp", "layers on two axes");
 	a->v.n = 2;
 }
 
@@ -204,7 +204,7 @@ static void operands_that_are_null(struct tensor *x, struct group *g)
 }
 
 /* In slot lower a plugin says first where its nodes belong: whatever makes one comes back with nothing, and with that message. */
-#define OUT_OF_PLACE(call) REFUSED(call, "cursor must say first where new nodes belong")
+#define OUT_OF_PLACE(call) REFUSED(call, "cursor must first say where new nodes belong")
 
 static int gives_gradient(struct node *n)
 {

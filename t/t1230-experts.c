@@ -476,18 +476,19 @@ static void refusals(void)
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = topk\nexperts_per_token = 5\n", 1);
 	ok(!p && strstr(gt_why(), "5 is more than model.experts = 4"), "more choices than experts are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 16\ncapacity_factor = 1\n", 1);
-	ok(!p && strstr(gt_why(), "is a capacity of no token"), "experts without capacity are refused");
+	ok(!p && strstr(gt_why(), "is a capacity of less than one token"), "experts without capacity are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
 	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a limit of less than nothing is refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\nrouter_groups = 3\n", 1);
-	ok(!p && strstr(gt_why(), "model.experts = 8 are not so many groups"), "groups that are not equal are refused");
+	ok(!p && strstr(gt_why(), "model.experts = 8 cannot be divided into that many groups"),
+	   "groups that are not equal are refused");
 	p = plan(NULL, HD_DTYPE_F32,
 		 "family = glm4_moe\nexperts = 8\nrouter_groups = 4\nrouter_best_groups = 1\nexperts_per_token = 3\n",
 		 1);
 	ok(!p && strstr(gt_why(), "3 is more than the 2 experts of router_best_groups = 1"),
 	   "more choices than the groups have are refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = mixtral\nrouter_bias_rate = 0.1\n", 1);
-	ok(!p && strstr(gt_why(), "only router = sigmoid has it, and here it is topk"), "a bias of top k is refused");
+	ok(!p && strstr(gt_why(), "only router = sigmoid has it, but here it is topk"), "a bias of top k is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = sigmoid\n", 1);
 	ok(!p && strstr(gt_why(), "the family gpt2 does not have sigmoid"), "sigmoids of gpt2 are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nmoe_every = 3\n", 1);
@@ -498,11 +499,12 @@ static void refusals(void)
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 8000\n", 1);
 	ok(!p && strstr(gt_why(), "8000 does not divide the"), "a group of more than a step is refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = mixtral\nexperts = 4\nrouter = gshard\ngate_scale = 2\n", 1);
-	ok(!p && strstr(gt_why(), "2, and gates of router = gshard have no factor"), "a factor of gates is refused");
+	ok(!p && strstr(gt_why(), "2, but gates of router = gshard have no factor"), "a factor of gates is refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\nrouter_groups = 2\nrouter_best_groups = 3\n", 1);
 	ok(!p && strstr(gt_why(), "3 is more than model.router_groups = 2"), "more groups than there are, are refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 4\nrouter_groups = 4\n", 1);
-	ok(!p && strstr(gt_why(), "model.experts = 4 are not so many groups of two"), "groups of one are refused");
+	ok(!p && strstr(gt_why(), "model.experts = 4 cannot be divided into that many groups of two"),
+	   "groups of one are refused");
 }
 
 /* -- movements ------------------------------------------------------------------------------------------------------------ */

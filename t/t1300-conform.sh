@@ -197,7 +197,7 @@ done
 wrong -DW_NEIGHBOUR
 says "the node of a neighbour is lowered" "$first" 1 ./replicas.so --only "$two"
 wrong -DW_MICRO
-says "one micro-batch is read in sync: no layout makes it right" '^#   .* is made once a micro-batch, and is read where' 1 ./replicas.so --only 'gpt2: replicas 4'
+says "one micro-batch is read in sync: no layout makes it right" '^#   .* is computed once a micro-batch, but is read where' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_THIRD
 says "a factor that is wrong with 3 members alone" "$first" 1 ./replicas.so --only 'equals one rank, gpt2: replicas 3'
 wrong '-DW_DIM="bacth"'

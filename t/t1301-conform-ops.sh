@@ -71,8 +71,8 @@ fails_in() { # NAME PATTERN -D...: each layout is refused, so it is a mistake of
 	wrong "$@"
 	says "$name" "^#   .*$pattern" 1 --only "$mistake"
 }
-fails_in "a slot shape that fails without a text" 'product: slot shape failed with code -3 and no text \(slot shape of plugin product\)' -DW_SHAPED=-3
-fails_in "a slot vjp that does" 'product: slot vjp failed with code -1 and no text \(slot vjp of plugin product\)' -DW_VJP_FAILS
+fails_in "a slot shape that fails without a text" 'product: slot shape failed with code -3 and no message \(slot shape of plugin product\)' -DW_SHAPED=-3
+fails_in "a slot vjp that does" 'product: slot vjp failed with code -1 and no message \(slot vjp of plugin product\)' -DW_VJP_FAILS
 fails_in "a slot vjp that is forgotten" '\[plugin x\]: product is not differentiable, but a gradient is needed' -DW_NO_VJP
 says "... as the check against one rank says too" '^#   .*product is not differentiable' 1 --only 'equals one rank, gpt2: product, dp 2'
 fails_in "a slot record that is" '\[plugin x\]: op product of \(batch,seq,mlp\) has no record and was not lowered' -DW_NO_RECORD
@@ -80,8 +80,8 @@ fails_in "an op that reads a later layer" 'layout:[0-9]*: \[plugin x\] .*product
 	-DW_LATER
 # A [plugin] has no axes, whatever ends it.
 fails_in "a crash in slot shape" 'a crash: .*SIGSEGV\) in slot shape of \[plugin x\]' '-DW_SHAPED=*(volatile int *)8'
-fails_in "a slot rewrite that returns no status" 'slot rewrite returned 3, which is no status' -DW_REWRITTEN=3
-fails_in "... or fails without a text" 'slot rewrite failed with code -77 and no text' -DW_REWRITTEN=-77
+fails_in "a slot rewrite that returns no status" 'slot rewrite returned 3, which is not a status' -DW_REWRITTEN=3
+fails_in "... or fails without a text" 'slot rewrite failed with code -77 and no message' -DW_REWRITTEN=-77
 wrong '-DW_VJP="a * b * 0.99"'
 says "a gradient that is wrong in the second input alone" 'gradient of .* is .*; the finite difference of the loss is' 1 --only 'slopes of the loss, gpt2'
 # Gradients of a router have its auxiliary losses, which the loss of a step has not.

@@ -29,6 +29,6 @@ fault "digits that only double has" '.* after step 3 differs, in fp32, from the 
 like "... also beside bf16" "$(cat out)" '#   .* differs, in bf16 with fp32 masters, from the result in double'
 fault "a state of a constant type" '.*\[plugin x\]: map: the output is f32, it must be f64 \(of a node that plugin descent made, with .*mean' -DW_DTYPE=HD_DTYPE_F32
 fault "no value" '.*update of .*: the new value is missing \(slot update of plugin descent\)' -DW_NULL
-fault "a failure without a text" '.*slot update failed with code -3 and no text' -DW_UPDATED=-3
+fault "a failure without a text" '.*slot update failed with code -3 and no message' -DW_UPDATED=-3
 fault "a state that is never assigned" '.*mean\..* is read but never assigned' -DW_UNASSIGNED
 done_testing

@@ -275,13 +275,13 @@ static void test_values(void)
 	WRONG((family.v.defaults = defaults, defaults[0].key = "nothing"), "default nothing = : no key of [model]");
 	WRONG((family.v.defaults = defaults, defaults[0].key = "norm"), "default norm has no value");
 	WRONG((family.v.defaults = defaults, defaults[0] = (struct hd_family_value){ "layers", "4" }),
-	      "default layers = 4: it is each model's own");
+	      "default layers = 4: each model sets it itself");
 	WRONG((family.v.defaults = defaults, defaults[0] = (struct hd_family_value){ "window_layers", "" }),
-	      "default window_layers = : it is letters w and f");
+	      "default window_layers = : it must be letters w and f");
 	WRONG((family.v.defaults = defaults, defaults[0] = (struct hd_family_value){ "norm", "after\n]" }),
 	      "default norm = after?]: ");
 	WRONG((family.v.defaults = defaults, defaults[0] = defaults[1] = (struct hd_family_value){ "norm", "after" }),
-	      "default norm = after: it is after already");
+	      "default norm = after: it is already after");
 }
 
 #define KEY(...) \
@@ -292,24 +292,24 @@ static void test_values(void)
 
 static void test_keys(void)
 {
-	WRONG(keys[4].ours = "mlp", "keys: none says model.max_seq");
+	WRONG(keys[4].ours = "mlp", "keys: no key gives model.max_seq");
 	WRONG(KEY("", "norm"), "keys: an entry's name is empty");
-	WRONG(KEY("n", "nrom"), "key n: no key of [model] that is a knob has the name nrom");
+	WRONG(KEY("n", "nrom"), "key n: no adjustable key of [model] has the name nrom");
 	WRONG(KEY("n", "norm", NULL, NULL, 8), "key n: flags are 0x8, this engine knows 0x1");
-	WRONG(KEY("n", NULL, NULL, "yes"), "key n: absent \"yes\", and it is no key of [model]");
-	WRONG(KEY("n", "window", "a=b"), "key n: values \"a=b\", and model.window is no choice");
-	WRONG(KEY("n", "norm"), "key n: values are missing, and model.norm is a choice");
-	WRONG(KEY("n", "norm", ""), "key n: values are missing, and model.norm is a choice");
-	WRONG(KEY("n", "norm", "pre"), "key n: values \"pre\": \"theirs=ours\" is wanted");
-	WRONG(KEY("n", "norm", "pre=before|post"), "key n: values \"post\": \"theirs=ours\" is wanted");
-	WRONG(KEY("n", "norm", LONG "=before"), "\"theirs=ours\" is wanted");
-	WRONG(KEY("n", "norm", "pre=" LONG), "\"theirs=ours\" is wanted");
+	WRONG(KEY("n", NULL, NULL, "yes"), "key n: absent \"yes\", but it is not a key of [model]");
+	WRONG(KEY("n", "window", "a=b"), "key n: values \"a=b\", but model.window is not a choice");
+	WRONG(KEY("n", "norm"), "key n: values are missing, but model.norm is a choice");
+	WRONG(KEY("n", "norm", ""), "key n: values are missing, but model.norm is a choice");
+	WRONG(KEY("n", "norm", "pre"), "key n: values \"pre\": it must be \"theirs=ours\"");
+	WRONG(KEY("n", "norm", "pre=before|post"), "key n: values \"post\": it must be \"theirs=ours\"");
+	WRONG(KEY("n", "norm", LONG "=before"), "it must be \"theirs=ours\"");
+	WRONG(KEY("n", "norm", "pre=" LONG), "it must be \"theirs=ours\"");
 	WRONG(KEY("n", "norm", "pre=behind"), "n norm = behind: ");
-	WRONG(KEY("n", "window", NULL, "wide"), "absent window = wide: it is a whole number in digits");
+	WRONG(KEY("n", "window", NULL, "wide"), "absent window = wide: it must be a whole number in digits");
 	right();
 	for (int i = 5; i < 1099; i++)
 		KEY("n", NULL, NULL, "-"), keys[i] = keys[5];
-	wrong("keys: the list has no end within 1000", "1099 keys");
+	wrong("keys: the list has no terminator within 1000 entries", "1099 keys");
 }
 
 #define NAME(...) (family.v.names = names, names[0] = (struct hd_family_name){ __VA_ARGS__ })
@@ -320,10 +320,10 @@ static void test_weights(void)
 	WRONG(NAME(NORM, NULL), "weight " NORM " has no name");
 	WRONG(NAME(NORM, ""), "weight " NORM " has no name");
 	WRONG(NAME("model.nothing", "x"), "weight model.nothing is x: the decoder has no weight model.nothing");
-	WRONG(NAME(NORM, "x"), "weight " NORM " is x: as many * are wanted, and at most 90 bytes");
-	WRONG(NAME(NORM, "*" LONG LONG LONG), "as many * are wanted, and at most 90 bytes");
+	WRONG(NAME(NORM, "x"), "weight " NORM " is x: it must have the same number of *, and at most 90 bytes");
+	WRONG(NAME(NORM, "*" LONG LONG LONG), "it must have the same number of *, and at most 90 bytes");
 	WRONG((NAME(NORM, "a.*"), names[1] = (struct hd_family_name){ NORM, "b.*" }),
-	      "weight " NORM " is b.*, and a.* already");
+	      "weight " NORM " is b.*, but it is already a.*");
 	WRONG((NAME(NORM, "a.*"),
 	       names[1] = (struct hd_family_name){ "model.layers.*.post_attention_layernorm", "a.*" }),
 	      "weights " NORM " and model.layers.*.post_attention_layernorm are both a.*");
@@ -343,17 +343,17 @@ static void test_families(void)
 	WRONG(family.v.class_name = NULL, "class_name is missing");
 	WRONG(family.v.class_name = "", "class_name is missing");
 	WRONG(family.v.keys = NULL, "keys are missing");
-	WRONG(family.v.model_type = "llama", "model_type llama is another family's already");
-	WRONG(family.v.model_type = "heddle", "model_type heddle is another family's already");
+	WRONG(family.v.model_type = "llama", "model_type llama already belongs to another family");
+	WRONG(family.v.model_type = "heddle", "model_type heddle already belongs to another family");
 	WRONG(family.v.window = 99, "window is 99, this engine knows 0..");
-	WRONG(family.v.window_absent = -1, "window_absent is -1, it is 0 or more");
+	WRONG(family.v.window_absent = -1, "window_absent is -1, it must be 0 or more");
 	test_values();
 	test_keys();
 	test_weights();
 	right();
 	family.v.name = "llama";
 	load("[plugin g]\nfile = " SO "\n", &err);
-	said(&err, "plugin given, family llama: there is a family llama already", "the name of one that is known");
+	said(&err, "plugin given, family llama: there is already a family llama", "the name of one that is known");
 }
 
 /* What was right is there: with experts as its defaults say, each key as it is written, and a second plugin beside it. */

@@ -42,14 +42,14 @@ refused "a context shorter than a sequence" 'model\.max_seq: 8 positions are few
 
 # Sizes.
 refused "heads that do not divide" 'model\.heads: 5 does not divide model\.embed = 32' --set model.heads=5
-refused "heads that rope cannot turn" 'model\.heads: model\.embed / heads = 32 / 32 is 1, which is odd, and the rotary positions .* turn pairs' \
+refused "heads that rope cannot turn" 'model\.heads: model\.embed / heads = 32 / 32 is 1, which is odd, but the rotary positions .* rotate pairs' \
 	--set model.family=llama --set model.heads=32
 refused "an odd head_dim" 'model\.head_dim: 7 is odd' --set model.family=llama --set model.head_dim=7
 refused "one file for two logs" 'log\.trace: x\.json is the file of log\.metrics too' --set log.metrics=x.json --set log.trace=x.json
 unlike "are found by check" "$(heddle check tiny.ini --set model.family=llama --set model.heads=32 2>&1)" 'replica'
 refused "dropout of a family that has none" 'model\.dropout: the family llama has no dropout' --set model.family=llama \
 	--set model.dropout=0.1
-refused "fewer key heads of a family that has none" 'model\.kv_heads: 2, and the family gpt2 has as many as heads = 4' \
+refused "fewer key heads of a family that has none" 'model\.kv_heads: 2, but the family gpt2 has as many as heads = 4' \
 	--set model.kv_heads=2
 refused "rotary angles of a family that has none" 'model\.rope_theta: the family gpt2 has no rotary positions' \
 	--set model.rope_theta=500000
@@ -223,13 +223,13 @@ done <<'END'
 window_layers:.*must.be.letters.w window_layers=wx
 rotary_fraction:.0\.4.of.head_dim.8.is.3,.which.is.odd rotary_fraction=0.4
 rope_high:.1.is.not.more.than.rope_low.=.4 rope_scaling=llama3 rope_low=4 rope_high=1
-rope_scaling:.dynamic.needs.more.than.2.dims rope_scaling=dynamic rotary_fraction=0.25
+rope_scaling:.dynamic.needs.more.than.2.rotated.dims rope_scaling=dynamic rotary_fraction=0.25
 rope_short:.'1,x'.must.be.numbers.above.0 rope_scaling=longrope rope_short=1,x
-rope_short:.3.factors,.and.4.pairs rope_scaling=longrope rope_short=1,1,1
-rope_long:.5.factors,.and.4.pairs rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1,1
+rope_short:.3.factors,.but.4.pairs rope_scaling=longrope rope_short=1,1,1
+rope_long:.5.factors,.but.4.pairs rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1,1
 rope_long:.'0'.must.be.numbers.above.0 rope_scaling=longrope rope_short=1,1,1,1 rope_long=0
 rope_original:.20\.5.is.not.a.whole.number.of.positions rope_scaling=yarn rope_original=20.5
-rope_original:.1,.and.*how.many.positions rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1 rope_original=1
+rope_original:.1,.but.*number.of.positions rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1 rope_original=1
 END
 # Options and keys that do not go together, and words that are none: a pattern of the message, and the command.
 : >empty.csv
@@ -264,7 +264,7 @@ generate: --prompt and --prompts: give one of the two|generate nowhere --prompt 
 generate: --tokenizer does nothing with --ids: no text is read|generate nowhere --prompt 1 --ids --tokenizer t
 nowhere: no such directory|eval nowhere --data text.txt
 END
-wrong "a head of another size than its share" 'model\.head_dim: 4, and the family gpt2 has embed / heads = 8$' check tiny.ini --set model.head_dim=4
+wrong "a head of another size than its share" 'model\.head_dim: 4, but the family gpt2 has embed / heads = 8$' check tiny.ini --set model.head_dim=4
 printf '\n[%s]\n' "$long$long" | cat tiny.ini - >bad.ini
 wrong "a section with a long name" '^heddle: bad\.ini:[0-9]+: \[0+' check bad.ini
 sed 's/^\[strategy dp\]/[strategy d_p-x]/' tiny.ini >odd.ini

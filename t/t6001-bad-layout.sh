@@ -48,7 +48,7 @@ one "a plugin's name with a slip" 'no plugin "dpp" .*; there: .*; did you mean d
 { sed '/^\[strategy/,$d' tiny.ini; printf '[strategy t]\nplugin = tp\nsize = 2\n[strategy u]\nplugin = tp\nsize = 4\n'; } >twice.ini
 one "heads over two axes" 'twice\.ini:[0-9]+: \[strategy u\] size: t 2 x u 4 = 8 do not divide heads = 4, which they shard' 1 check twice.ini
 sed 's/= tp/= pp/' twice.ini >stages.ini
-one "layers over two axes" 'stages\.ini:[0-9]+: \[strategy u\]: blocks are dealt to t already \(slot rules of plugin pp\)$' 1 check stages.ini --set u.size=2
+one "layers over two axes" 'stages\.ini:[0-9]+: \[strategy u\]: blocks are already dealt to t \(slot rules of plugin pp\)$' 1 check stages.ini --set u.size=2
 
 # Experts.
 experts() { one "$1" "$2" "$3" train tiny.ini --set dp.plugin=ep --set "$4" --set "$5"; }

@@ -208,10 +208,10 @@ says "an option that is not declared" 'm\]: opt_int: the plugin declares no opti
 says "an option of another type" 'm\]: opt_num: option wide is declared with' 1 '-DOPEN=h->opt_num(p, "wide")'
 says "an option of another type, as a text" 'm\]: opt_str: option wide is declared with' 1 '-DOPEN=h->opt_str(p, "wide")'
 says "open forgets self" 'm\]: slot open left \*self NULL' 1 -DSELF=NULL
-says "a code that is none, of mesh" 'm\]: slot mesh returned 7, which is no status' 1 '-DMESH=return 7'
-says "a failure without a text, of mesh" 'm\]: slot mesh failed with code -42 and no text' 1 '-DMESH=return -42'
-says "a code that is none, of rules" 'm\]: slot rules returned 7, which is no status' 1 '-DRULES=return 7'
-says "an axis twice" 'm\]: axis: m\.wide is claimed already' 1 '-DMESH=hd_axis_new(s->h, p, "wide", 2)'
+says "a code that is none, of mesh" 'm\]: slot mesh returned 7, which is not a status' 1 '-DMESH=return 7'
+says "a failure without a text, of mesh" 'm\]: slot mesh failed with code -42 and no message' 1 '-DMESH=return -42'
+says "a code that is none, of rules" 'm\]: slot rules returned 7, which is not a status' 1 '-DRULES=return 7'
+says "an axis twice" 'm\]: axis: m\.wide is already claimed' 1 '-DMESH=hd_axis_new(s->h, p, "wide", 2)'
 says "a call out of turn" 'm\]: rule may be called in slot rules only, not in mesh' 1 \
 	'-DMESH=hd_rule(s->h, p, "batch", s->axis, NULL, 0)'
 says "a rule for no dim" 'm\]: rule: the dim is NULL' 1 -DRULES=dim=NULL
@@ -226,7 +226,7 @@ done
 says "a rule for a kind that this model has not" '^2 ranks = m.wide 2' 0 '-DRULES=hd_rule(s->h, p, "batch", s->axis, "route", 0)'
 ! printf '%s\n' "$out" | grep -q 'no op is of kind'
 tap_result $? "... is no mistake"
-says "an axis of the size of auto" 'm\]: axis: 0 members \(slot mesh' 1 '-DMESH=hd_axis_new(s->h, p, "two", size)'
+says "an axis of the size of auto" 'm\]: axis: 0 members \(for auto, slot mesh' 1 '-DMESH=hd_axis_new(s->h, p, "two", size)'
 says "no cursor" 'm\]: comm: cursor must say first' 1 '-DCURSOR=(void)0'
 says "no group" 'm\]: comm: the group is NULL' 1 '-DLOWER=hd_comm(g, p, HD_COMM_ALL_REDUCE, NULL, x, NULL, 0)'
 says "no kind" 'm\]: comm: 99 is not a kind' 1 '-DLOWER=hd_comm(g, p, 99, s->group, x, NULL, 0)'
@@ -238,7 +238,7 @@ says "replaced with what is still partial" 'm\]: replace: .* is still a partial 
 	'-DLOWER=g->replace(p, n->outs[0], g->map(p, &x, 1, "a + a"))'
 says "half lowered" 'm\]: unpack: .* has [0-9]+ elements, but the tensors' 1 \
 	'-DLOWER=y=g->pack(p, &x, 1, 2);if (!y) break;y=hd_comm(g, p, HD_COMM_REDUCE_SCATTER, s->group, y, y->dims[0], 0);g->unpack(p, y, &x, 1, &y);g->replace(p, n->outs[0], y)'
-says "a state twice" 'm\]: state: there is a state m\.e\..* already' 1 \
+says "a state twice" 'm\]: state: there is already a state m\.e\.' 1 \
 	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM);hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM)'
 # Unknown flags, enums, orders, roles, indices, sizes: each with what it is and what may be.
 says "a rule's flag that is none" 'm\]: rule: flags has the unknown bit 1024, this engine knows [0-9]+ \(slot rules of plugin mistake' 1 \
@@ -279,12 +279,12 @@ says "a chunk of no block" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'
 says "a root that is none" 'm\]: comm: the root is member 9 of 2' 1 '-DLOWER=hd_comm(g, p, HD_COMM_BROADCAST, s->group, x, NULL, 9)'
 says "a shift that is none" 'm\]: comm: a shift by 5 among 2 members' 1 '-DLOWER=hd_comm(g, p, HD_COMM_SHIFT, s->group, x, NULL, 5)'
-says "a member's own of what is no sum" 'm\]: local: \(.*\) is no term of a sum along m.wide' 1 \
+says "a member's own of what is no sum" 'm\]: local: \(.*\) is not a term of a sum along m.wide' 1 \
 	'-DLOWER=g->local(p, hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, g->local(p, x, s->axis), NULL, 0), s->axis)'
-says "a gradient that is each member's own" 'm\]: own: .* is no state in slot lower' 1 '-DLOWER=g->own(p, x, s->axis, HD_RESHARD_ZERO)'
-says "own values that are to be summed" 'm\]: own: relayout 0 of .*: values of members. own are no terms of a sum' 1 \
+says "a gradient that is each member's own" 'm\]: own: .* is not a state in slot lower' 1 '-DLOWER=g->own(p, x, s->axis, HD_RESHARD_ZERO)'
+says "own values that are to be summed" 'm\]: own: relayout 0 of .*: values that each member owns are not terms of a sum' 1 \
 	'-DLOWER=y = hd_state(g, p, "y", g->local(p, x, s->axis), HD_DTYPE_F32, HD_RESHARD_ZERO); g->own(p, y, s->axis, HD_RESHARD_SUM)'
-says "own values of what members have terms of" 'm\]: own: .* is not replicated along m.wide: members differ already' 1 \
+says "own values of what members have terms of" 'm\]: own: .* is not replicated along m.wide: its members already differ' 1 \
 	'-DLOWER=y = hd_state(g, p, "y", x, HD_DTYPE_F32, HD_RESHARD_ZERO); g->own(p, y, s->axis, HD_RESHARD_ZERO)'
 # Nodes that some members run.
 some='(struct hd_members){ .group = s->group, .from = 0, .to = 1 }'
@@ -301,8 +301,8 @@ says "what some members make, read by all" 'reads map of .* on member 1 of m.wid
 says "a choice of what is not alike" 'm\]: either: \(.*\) of [0-9]+ bytes on a rank is not like \(.*\) of [0-9]+' 1 \
 	"-DLOWER=$forward; g->either(p, &$some, y, y->node->ins[1])"
 says "a choice of no members" 'm\]: either: the members are NULL' 1 "-DLOWER=$forward; g->either(p, NULL, y, y)"
-says "a permutation that is none" 'm\]: comm: a permutation by mul = 2 among 2 members: two of them would go to one' 1 '-DLOWER=hd_comm_permute(g, p, s->group, x, 2, 0)'
-says "a sum that is permuted" 'm\]: comm: mul = 1 is of permutations, and this is all-reduce' 1 \
+says "a permutation that is none" 'm\]: comm: a permutation by mul = 2 among 2 members: two of them would send to the same one' 1 '-DLOWER=hd_comm_permute(g, p, s->group, x, 2, 0)'
+says "a sum that is permuted" 'm\]: comm: mul = 1 applies only to permutations, but this is all-reduce' 1 \
 	'-DLOWER=g->comm(p, &(struct hd_comm_args){ sizeof(struct hd_comm_args), s->group, x, NULL, 0, HD_COMM_ALL_REDUCE, 0, 1 })'
 # What a sum sends, and what goes to servers and back.
 comm() { echo "-DLOWER=g->comm(p, &(struct hd_comm_args){ sizeof(struct hd_comm_args), s->group, $1 })"; }
@@ -332,7 +332,7 @@ says "pieces of too little" 'm\]: unpack_pieces: \(.*\) has [0-9]+ elements, and
 says "pieces to nowhere" 'm\]: unpack_pieces: the array for the results is NULL' 1 \
 	"$(pieces 'y = g->pack_pieces(p, xs, ds, 1, 1); g->unpack_pieces(p, y, xs, ds, 1, 1, NULL)')"
 says "a parameter in the host's memory" \
-	'm\]: storage: space 1 of \(.*\): optimizer states and masters may be in HD_SPACE_HOST, all else is in HD_SPACE_DEVICE' 1 \
+	'm\]: storage: space 1 of \(.*\): only optimizer states and masters may be in HD_SPACE_HOST, all else is in HD_SPACE_DEVICE' 1 \
 	'-DSTORAGE=at.space = HD_SPACE_HOST; s->h->graph->storage(p, &at)'
 says "a memory that is none" 'm\]: storage: space 7 of' 1 '-DSTORAGE=at.space = 7; s->h->graph->storage(p, &at)'
 says "a position without a group" 'm\]: chunk: pos.mul is 7, and there is no group' 1 \
@@ -353,38 +353,38 @@ says "one that is assigned" '^2 ranks = m.wide 2' 0 \
 tap_result $? "... is no mistake"
 says "a state with an unknown relayout" 'm\]: state: relayout is 9, this engine knows 0 to 2' 1 \
 	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_F32, 9)'
-says "a state of bytes" 'm\]: state: e has dtype 0x20800, which is none that a state can have' 1 \
+says "a state of bytes" 'm\]: state: e has dtype 0x20800, which a state cannot have' 1 \
 	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_U8, HD_RESHARD_ZERO)'
 says "a state of no name" 'm\]: state: the name is NULL' 1 '-DLOWER=hd_state(g, p, NULL, x, HD_DTYPE_F32, HD_RESHARD_ZERO)'
-says "one number to a whole state" 'm\]: assign: m.e\..* is \(.*\) and the value \(\)' 1 \
+says "one number to a whole state" 'm\]: assign: m.e\..* is \(.*\), but the value is \(\)' 1 \
 	'-DLOWER=g->assign(p, hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_ZERO), g->einsum(p, &x, 1, NULL, 0))'
-says "another dtype to a state" 'm\]: assign: m.e\..* has dtype 0x34000 and the value 0x32000' 1 \
+says "another dtype to a state" 'm\]: assign: m.e\..* has dtype 0x34000, but the value has 0x32000' 1 \
 	'-DLOWER=g->assign(p, hd_state(g, p, "e", x, HD_DTYPE_F64, HD_RESHARD_ZERO), g->map(p, &x, 1, "a"))'
 says "a term of a sum to a state of the sum" 'm\]: assign: the value of state m.e\..* is still a partial sum on m.wide' 1 \
 	'-DLOWER=g->assign(p, hd_state(g, p, "e", n->outs[0], HD_DTYPE_F32, HD_RESHARD_SUM), g->map(p, &x, 1, "a + a"))'
 says "a sum to a state of the sum" '^2 ranks = m.wide 2' 0 \
 	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); g->replace(p, n->outs[0], y); g->assign(p, hd_state(g, p, "e", n->outs[0], HD_DTYPE_F32, HD_RESHARD_SUM), g->map(p, &y, 1, "a + a"))'
-says "two values to a state" 'm\]: assign: m.e\..* is assigned already' 1 \
+says "two values to a state" 'm\]: assign: m.e\..* is already assigned' 1 \
 	'-DLOWER=y = hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_ZERO); g->assign(p, y, g->map(p, &x, 1, "a")); g->assign(p, y, g->map(p, &x, 1, "a"))'
-says "a parameter assigned" 'm\]: assign: .* is no state of this section' 1 \
+says "a parameter assigned" 'm\]: assign: .* is not a state of this section' 1 \
 	'-DLOWER=g->assign(p, g->leaf_next(p, NULL, HD_TENSOR_PARAM), x)'
-says "what one micro-batch made, in sync" 'm\]: map: .* of einsum is made once a micro-batch, and is read where nodes run once' 1 \
+says "what one micro-batch made, in sync" 'm\]: map: .* of einsum is computed once a micro-batch, but is read where nodes run once' 1 \
 	'-DLOWER=y = first_of(p, g, HD_UNIT_F); g->map(p, &y, 1, "a")'
 says "an op without shape" 'm\]: node: op hollow has no slot shape' 1 '-DLOWER=g->node(p, &hollow, &x, 1, "%s", "")'
 says "an op of no size" 'm\]: node: size of the op is 0, not 96' 1 '-DLOWER=g->node(p, &small, &x, 1, "%s", "")'
 says "an op of the engine's name" 'm\]: node: op add has the name of an op of the engine' 1 '-DLOWER=g->node(p, &add, &x, 1, "%s", "")'
 says "no op" 'm\]: node: the op is NULL' 1 '-DLOWER=g->node(p, g->op(p, "nothing"), &x, 1, "%s", "")'
 says "an op of too few inputs" 'm\]: attention: 1 inputs, not 3 to 3' 1 '-DLOWER=g->node(p, g->op(p, "attention"), &x, 1, "%s", "")'
-says "an op that has a call" 'm\]: node: op comm is not made by name' 1 '-DLOWER=g->node(p, g->op(p, "comm"), &x, 1, "%s", "")'
+says "an op that has a call" 'm\]: node: op comm cannot be created by name' 1 '-DLOWER=g->node(p, g->op(p, "comm"), &x, 1, "%s", "")'
 says "an op of nine outputs" 'm\]: mute: slot shape says 9 outputs, more than 8' 1 '-DSHAPE=*nout = 9' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
-says "an op whose shape is no status" 'm\]: mute: slot shape returned 7, which is no status \(enum in heddle/host.h\) \(slot shape of plugin mistake' 1 \
+says "an op whose shape is no status" 'm\]: mute: slot shape returned 7, which is not a status \(enum in heddle/host.h\) \(slot shape of plugin mistake' 1 \
 	'-DSHAPE=return 7' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
-says "an op whose shape fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: mute: slot shape failed with code -3 and no text' 1 \
+says "an op whose shape fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: mute: slot shape failed with code -3 and no message' 1 \
 	'-DSHAPE=return -3' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op of a strange dtype" 'm\]: mute: output 0 has dtype 0x4d, which is none' 1 '-DSHAPE=outs[0].dtype = 77' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
-says "an op of a strange dim" 'm\]: mute: output 0: dim 0 is no dim of this plan' 1 '-DSHAPE=outs[0].dims[0] = (const void *)ins[0]' \
+says "an op of a strange dim" 'm\]: mute: output 0: dim 0 is not a dim of this plan' 1 '-DSHAPE=outs[0].dims[0] = (const void *)ins[0]' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "a memory space" 'm\]: mute: output 0 has space 1' 1 '-DSHAPE=outs[0].space = HD_SPACE_HOST' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
@@ -421,7 +421,7 @@ says "a cast to whole numbers" 'cast: output 0 has dtype i32' 1 \
 
 # Gradients and costs of an op in the model.
 says "an op in the model" '^2 ranks = m.wide 2' 0 -DBENT=bent
-says "an op in the model, without a cursor" 'm\]: bent: cursor must say first where new nodes belong \(slot rewrite of plugin mistake' 1 \
+says "an op in the model, without a cursor" 'm\]: bent: cursor must first say where new nodes belong \(slot rewrite of plugin mistake' 1 \
 	-DBENT=bent '-DANCHOR=(void)0'
 says "an op in the model, behind its readers" '^2 ranks = m.wide 2' 0 -DBENT=bent \
 	'-DANCHOR=struct hd_node *at = n; for (const struct hd_match all = { .size = sizeof(all) }; (at = g->node_next(p, mine = at, &all));); hd_cursor(g, p, mine, NULL)'
@@ -433,13 +433,13 @@ says "a gradient of nowhere" 'bent: gradient 0 is not a tensor of this plan' 1 -
 says "a gradient of other dims" 'bent: gradient 0 is \(\), and input 0 is \(' 1 -DBENT=bent '-DVJP=din[0] = g->einsum(p, dout, 1, NULL, 0)'
 says "a gradient of as many other dims" 'bent: gradient 0 is \(.*\), and input 0 is \(' 1 -DBENT=bent \
 	'-DVJP=din[0] = g->rename(p, dout[0], dout[0]->dims[2], s->h->dim_new(p, "other", dout[0]->dims[2]->n))'
-says "a vjp that fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: bent: slot vjp failed with code -42 and no text' 1 -DBENT=bent '-DVJP=return -42'
-says "a vjp that returns no status" 'm\]: bent: slot vjp returned 7, which is no status' 1 -DBENT=bent '-DVJP=return 7'
+says "a vjp that fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: bent: slot vjp failed with code -42 and no message' 1 -DBENT=bent '-DVJP=return -42'
+says "a vjp that returns no status" 'm\]: bent: slot vjp returned 7, which is not a status' 1 -DBENT=bent '-DVJP=return 7'
 says "no gradient" 'mistake.ini:[0-9]+: \[strategy m\]: loud is not differentiable, .*: the op needs a slot vjp \(slot vjp of plugin mistake' 1 \
 	-DBENT=loud
-says "a cost that fails" 'm\]: bent: slot cost failed with code -3 and no text' 1 -DBENT=bent '-DCOST=return -3'
-says "a place that returns no status" 'm\]: bent: slot place returned 7, which is no status' 1 -DBENT=bent -DPLACE=7
-says "a record that returns no status" 'm\]: bent: slot record returned 7, which is no status' 1 -DBENT=bent '-DRECORD=return 7'
+says "a cost that fails" 'm\]: bent: slot cost failed with code -3 and no message' 1 -DBENT=bent '-DCOST=return -3'
+says "a place that returns no status" 'm\]: bent: slot place returned 7, which is not a status' 1 -DBENT=bent -DPLACE=7
+says "a record that returns no status" 'm\]: bent: slot record returned 7, which is not a status' 1 -DBENT=bent '-DRECORD=return 7'
 says "a cost of less than nothing" 'bent of \(.*\): bytes is -1, not 0 to 1e30' 1 -DBENT=bent '-DCOST=c->bytes = -1'
 says "a cost without end" 'bent of \(.*\): matmul_flops is inf, not 0 to 1e30' 1 -DBENT=bent '-DCOST=c->matmul_flops = 1 / (c->bytes - 8)'
 

@@ -42,7 +42,7 @@ refused() {
 refused gemma2 's/"full_attention"/"linear_attention"/' 'layer_types is .*linear_attention.*; known: sliding_attention and full'
 refused gemma2 's/"use_cache"/"use_bidirectional_attention": true, "use_cache"/' 'use_bidirectional_attention is true.*; known: false'
 refused gemma3 's/"rope_type": "linear"/"rope_type": "proportional"/' 'rope_scaling is .*proportional.*; known: rope_type default'
-refused phi3-long 's/2\.5,/2.5, 7.0,/' '3 factors, and 2 pairs of a head turn'
+refused phi3-long 's/2\.5,/2.5, 7.0,/' '3 factors, but 2 pairs of a head are rotated'
 refused olmoe 's/"clip_qkv": null/"clip_qkv": 8.0/' 'clip_qkv is 8\.0.*; known: null'
 refused qwen3-moe 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/' 'mlp_only_layers is \[1\].*; known: \[\]'
 refused phi3 's/"model_type": "phi3"/"model_type": "phimoe"/' 'model_type is phimoe; known: gpt2, llama'

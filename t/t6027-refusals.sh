@@ -33,7 +33,7 @@ no 'foo\.bar: no section \[foo\] or \[strategy foo\]; sections: model, .*; --set
 no 'model\.norm: the family gpt2 does not have it' check tiny.ini --set model.norm=after
 { cat tiny.ini; for i in $(seq 30); do printf '[strategy s%d]\nplugin = dp\nsize = 1\n' $i; done; } >many.ini
 no 'more than 24 strategies and plugins' check many.ini
-no 'blocks are dealt to p already' check tiny.ini --ranks 2 --set dp.size=1 --set p.plugin=pp --set p.size=2 --set q.plugin=pp --set q.size=1
+no 'blocks are already dealt to p' check tiny.ini --ranks 2 --set dp.size=1 --set p.plugin=pp --set p.size=2 --set q.plugin=pp --set q.size=1
 no 'which [0-9]+ does not divide|is not a multiple of|does not divide' check tiny.ini --ranks 3 --set dp.size=1 --set cp.plugin=cp --set cp.size=3
 no 'rank 2, a server, needs [0-9.]+ KB of memory, and --memory is 650\.0 KB\. This helps: ' check tiny.ini --ranks 3 --set dp.sync=server \
 	--set dp.servers=1 --set train.micro_batch=1 --memory 650000

@@ -68,41 +68,41 @@ wrong() { # NAME SED PATTERN
 	"$heddle" check small.ini >out 2>&1
 	like "$1" "$(grep ^heddle: out)" "^heddle: small.ini:[0-9]*: \[plugin vaultgemma\] file: plugin vaultgemma, family [a-z0-9]*: $3\$"
 }
-wrong "an unknown knob" 's/{ "norm", "before" }/{ "nrom", "before" }/' 'default nrom = before: no key of \[model\] that is a knob has this name'
+wrong "an unknown knob" 's/{ "norm", "before" }/{ "nrom", "before" }/' 'default nrom = before: no adjustable key of \[model\] has this name'
 wrong "a value that is none" 's/{ "norm", "before" }/{ "norm", "behind" }/' "default norm = behind: 'behind' is not a choice; .*before, after.*"
-wrong "a yes that is none" 's/{ "norm_offset", "yes" }/{ "norm_offset", "on" }/' 'default norm_offset = on: it is yes or no'
-wrong "a size" 's/{ "norm_offset", "yes" }/{ "layers", "4" }/' "default layers = 4: it is each model's own"
-wrong "twice" 's/{ "norm_offset", "yes" }/{ "norm", "after" }/' 'default norm = after: it is before already'
-wrong "a number in words" 's/{ "norm_offset", "yes" }/{ "window", "2k" }/' 'default window = 2k: it is a whole number in digits'
-wrong "letters that are none" 's/"window_layers", "wf"/"window_layers", "wx"/' 'default window_layers = wx: it is letters w and f'
+wrong "a yes that is none" 's/{ "norm_offset", "yes" }/{ "norm_offset", "on" }/' 'default norm_offset = on: it must be yes or no'
+wrong "a size" 's/{ "norm_offset", "yes" }/{ "layers", "4" }/' "default layers = 4: each model sets it itself"
+wrong "twice" 's/{ "norm_offset", "yes" }/{ "norm", "after" }/' 'default norm = after: it is already before'
+wrong "a number in words" 's/{ "norm_offset", "yes" }/{ "window", "2k" }/' 'default window = 2k: it must be a whole number in digits'
+wrong "letters that are none" 's/"window_layers", "wf"/"window_layers", "wx"/' 'default window_layers = wx: it must be letters w and f'
 wrong "no value" 's/{ "norm_offset", "yes" }/{ "norm_offset", 0 }/' 'default norm_offset has no value'
 wrong "no model_type" '/\.model_type/d' 'model_type is missing'
-wrong "a window of less than nothing" 's/4096/-1/' 'window_absent is -1, it is 0 or more'
+wrong "a window of less than nothing" 's/4096/-1/' 'window_absent is -1, it must be 0 or more'
 wrong "a key of no name" 's/"attention_bias", "out_bias"/"", "out_bias"/' "keys: an entry's name is empty"
-wrong "words of what is no choice" 's/"query_scale", NULL/"query_scale", "a=b"/' 'key query_pre_attn_scalar: values "a=b", and model.query_scale is no choice'
-wrong "a choice without words" 's/HD_FAMILY_ACTIVATIONS/NULL/' 'key hidden_activation: values are missing, and model.activation is a choice'
-wrong "a word without ours" 's/HD_FAMILY_ACTIVATIONS/"silu"/' 'key hidden_activation: values "silu": "theirs=ours" is wanted'
-wrong "a value of no key" 's/"out_bias", NULL, "no"/NULL, NULL, "no"/' 'key attention_bias: absent "no", and it is no key of \[model\]'
+wrong "words of what is no choice" 's/"query_scale", NULL/"query_scale", "a=b"/' 'key query_pre_attn_scalar: values "a=b", but model.query_scale is not a choice'
+wrong "a choice without words" 's/HD_FAMILY_ACTIVATIONS/NULL/' 'key hidden_activation: values are missing, but model.activation is a choice'
+wrong "a word without ours" 's/HD_FAMILY_ACTIVATIONS/"silu"/' 'key hidden_activation: values "silu": it must be "theirs=ours"'
+wrong "a value of no key" 's/"out_bias", NULL, "no"/NULL, NULL, "no"/' 'key attention_bias: absent "no", but it is not a key of \[model\]'
 wrong "an absent value that is none" 's/NULL, "256"/NULL, "much"/' 'absent query_scale = much: .*much.*'
 wrong "a weight of no name" 's/"model.layers.\*.pre_feedforward_layernorm"/""/' 'weight model.layers.\*.post_attention_layernorm has no name'
 wrong "a weight of two names" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.post_attention_layernorm", "model.layers.*.b" },/' \
-	'weight .*post_attention_layernorm is model.layers.\*.b, and .*pre_feedforward_layernorm already'
+	'weight .*post_attention_layernorm is model.layers.\*.b, but it is already .*pre_feedforward_layernorm'
 wrong "two weights of one name" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.input_layernorm", "model.layers.*.pre_feedforward_layernorm" },/' \
 	'weights .*post_attention_layernorm and .*input_layernorm are both .*pre_feedforward_layernorm'
-wrong "a family of Heddle's" 's/\.name = "vaultgemma"/.name = "gemma2"/' 'there is a family gemma2 already'
-wrong "another's model_type" 's/\.model_type = "vaultgemma"/.model_type = "gemma2"/' "model_type gemma2 is another family's already"
+wrong "a family of Heddle's" 's/\.name = "vaultgemma"/.name = "gemma2"/' 'there is already a family gemma2'
+wrong "another's model_type" 's/\.model_type = "vaultgemma"/.model_type = "gemma2"/' "model_type gemma2 already belongs to another family"
 wrong "no class" '/\.class_name/d' 'class_name is missing'
 wrong "a class of no name" 's/\(\.class_name = \)"[^"]*"/\1""/' 'class_name is missing'
 wrong "no keys" '/\.keys = keys/d' 'keys are missing'
-wrong "a key without a size" 's/HD_FAMILY_KEYS_LLAMA(.*),/{ "n_layers", "layers", 0, "!", 0 },/' 'keys: none says model.embed'
-wrong "a key of nothing" 's/"query_scale", NULL/"query_size", NULL/' 'key query_pre_attn_scalar: no key of \[model\] that is a knob has the name query_size'
+wrong "a key without a size" 's/HD_FAMILY_KEYS_LLAMA(.*),/{ "n_layers", "layers", 0, "!", 0 },/' 'keys: no key gives model.embed'
+wrong "a key of nothing" 's/"query_scale", NULL/"query_size", NULL/' 'key query_pre_attn_scalar: no adjustable key of \[model\] has the name query_size'
 wrong "words that the choice does not have" 's/HD_FAMILY_ACTIVATIONS/"silu=relu"/' "hidden_activation activation = relu: 'relu' is not a choice; .*"
 wrong "a flag" 's/"50", HD_FAMILY_KEY_NULL/"50", 2/' 'key attn_logit_softcapping: flags are 0x2, this engine knows 0x1'
 wrong "a weight that is none" 's/"model.layers.\*.post_attention_layernorm"/"model.layers.*.norm"/' \
 	'weight model.layers.\*.norm is model.layers.\*.pre_feedforward_layernorm: the decoder has no weight model.layers.\*.norm'
-wrong "a star too few" 's/"model.layers.\*.pre_/"model.layers.pre_/' 'weight .* is model.layers.pre_feedforward_layernorm: as many \* are wanted.*'
+wrong "a star too few" 's/"model.layers.\*.pre_/"model.layers.pre_/' 'weight .* is model.layers.pre_feedforward_layernorm: it must have the same number of \*.*'
 wrong "two weights in one" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.norm", "model.layers.*.pre_feedforward_layernorm" },/' \
-	'weight model.norm is .*: as many \* are wanted.*'
+	'weight model.norm is .*: it must have the same number of \*.*'
 wrong "a window that nobody knows" 's/HD_FAMILY_WINDOW_TYPES/9/' 'window is 9, this engine knows 0..4'
 sed 's/\.name = "vaultgemma"/.name = "a b"/' "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c

@@ -155,7 +155,7 @@ is "refused: an optimizer of a plugin" $? 1
 like "why" "$out" "has 1 servers, but train.optimizer = muon comes from a plugin: servers update with adamw or sgd"
 out=$(heddle check muon.ini --ranks 2 --set train.optimizer=muon --set dp.offload=states 2>&1)
 is "refused: its states in host memory" $? 1
-like "why" "$out" 'dp.: storage: states in host memory are updated by adamw or sgd, and train.optimizer = muon is of a plugin'
+like "why" "$out" 'dp.: storage: states in host memory are updated by adamw or sgd, but train.optimizer = muon comes from a plugin'
 
 # A worker that stands still holds all: while it is stopped rank 0 may end the step that it is in, and no other.
 rank_of_run() {	# RANK STEPS: its process

@@ -115,9 +115,10 @@ static int returned(struct hd_plan *p, const char *of, const char *op, int rc)
 	if (p->slot.inst >= 0)
 		hd_plan_mistake(p, p->slot.inst);
 	if (rc > 0)
-		return hd_plan_fail(p, HD_EBUG, "%s%sslot %s returned %d, which is no status (enum in heddle/host.h)",
-				    of, op, p->slot.name, rc);
-	return hd_plan_fail(p, rc, "%s%sslot %s failed with code %d and no text", of, op, p->slot.name, rc);
+		return hd_plan_fail(p, HD_EBUG,
+				    "%s%sslot %s returned %d, which is not a status (enum in heddle/host.h)", of, op,
+				    p->slot.name, rc);
+	return hd_plan_fail(p, rc, "%s%sslot %s failed with code %d and no message", of, op, p->slot.name, rc);
 }
 
 int hd_slot_returned(struct hd_plan *p, int rc)

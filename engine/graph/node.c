@@ -90,7 +90,8 @@ static int check_dims(struct hd_plan *p, const struct hd_op *op, uint32_t k, con
 {
 	for (uint32_t i = 0; i < out->ndim; i++) {
 		if (hd_handle_kind(p, out->dims[i]) != HANDLE_DIM)
-			return hd_plan_fail(p, HD_EBUG, "%s: output %u: dim %u is no dim of this plan", op->name, k, i);
+			return hd_plan_fail(p, HD_EBUG, "%s: output %u: dim %u is not a dim of this plan", op->name, k,
+					    i);
 		if (out->local[i] < 0 || out->local[i] > (int64_t)1 << 40)
 			return hd_plan_fail(p, HD_EINVAL, "%s: output %u: %lld elements of %s", op->name, k,
 					    (long long)out->local[i], out->dims[i]->name);
@@ -115,8 +116,8 @@ int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, con
 			return hd_plan_fail(p, HD_EINVAL, "%s: output %u has %u dims, more than %d", op->name, k,
 					    outs[k].ndim, HD_MAX_DIMS);
 		if (!hd_dtype_known(outs[k].dtype))
-			return hd_plan_fail(p, HD_EINVAL, "%s: output %u has dtype %#x, which is none", op->name, k,
-					    outs[k].dtype);
+			return hd_plan_fail(p, HD_EINVAL, "%s: output %u has dtype %#x, which is not a dtype", op->name,
+					    k, outs[k].dtype);
 		if (outs[k].space != HD_SPACE_DEVICE || outs[k].reserved[0] || outs[k].reserved[1] ||
 		    outs[k].reserved[2])
 			return hd_plan_fail(p, HD_EINVAL,
@@ -159,7 +160,7 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 		return hd_node_new(p, op, is, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr, *attr ? " " : ""));
 	}
 	if (is_nowhere(p)) {
-		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
+		hd_plan_fail(p, HD_EBUG, "%s: cursor must first say where new nodes belong", op->name);
 		return NULL;
 	}
 	n = blank_node(p, op, is, ins, nin, attr);
@@ -170,7 +171,7 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 		rc = hd_op_slot_returned(p, op, rc);
 	hd_slot_end(p, was);
 	if (rc >= 0 && n->inst >= 0 && !nout)
-		rc = hd_plan_fail(p, HD_EINVAL, "%s: slot shape says 0 outputs: an op has one at least", op->name);
+		rc = hd_plan_fail(p, HD_EINVAL, "%s: slot shape says 0 outputs: an op needs at least one", op->name);
 	if (rc >= 0 && p->slot.inst >= 0)
 		rc = hd_shapes_check(p, op, nin, outs, nout);
 	if (rc < 0) {

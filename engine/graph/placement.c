@@ -114,8 +114,8 @@ static void refuse_pieces(struct hd_plan *p, const struct tensor *t, uint32_t i,
 	const struct axis *x = zigzag_of(p, t, i);
 
 	if (!has_section(p, x))
-		hd_plan_fail(p, HD_EDIVIDE, "(%s): %lld elements of %s on a rank do not make two pieces", t->spec,
-			     (long long)n, t->dims[i]->name);
+		hd_plan_fail(p, HD_EDIVIDE, "(%s): %lld elements of %s on a rank cannot be split into two pieces",
+			     t->spec, (long long)n, t->dims[i]->name);
 	else
 		hd_section_fail(p->conf, p->inst[x->inst].section, hd_axis_key(p, &x->v), p->err, HD_EDIVIDE,
 				"a rank has %lld of %s = %lld, which %s cannot shard in two pieces (zigzag order)",
@@ -400,7 +400,8 @@ int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w
 	if (w->kind != HD_PLACE_SHARD)
 		return HD_OK;
 	if (hd_handle_kind(p, w->dim) != HANDLE_DIM)
-		return hd_plan_fail(p, HD_EBUG, "%s: place.dim is %s", call, w->dim ? "no dim of this plan" : "NULL");
+		return hd_plan_fail(p, HD_EBUG, "%s: place.dim is %s", call,
+				    w->dim ? "not a dim of this plan" : "NULL");
 	if (of && !hd_has_dim(T(of), w->dim))
 		return hd_plan_fail(p, HD_EINVAL, "%s: sharded along %s, which (%s) does not have", call, w->dim->name,
 				    of->spec);

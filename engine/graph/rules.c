@@ -71,7 +71,7 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 	if (flags & HD_RULE_ZIGZAG && D(d)->padded % (2 * a->v.n))
 		return hd_section_fail(
 			p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err, HD_EDIVIDE,
-			"%lld: zigzag order is of twice as many pieces, and %lld do not divide train.%s = %lld",
+			"%lld: zigzag order needs twice as many pieces, but %lld do not divide train.%s = %lld",
 			(long long)a->v.n, (long long)(2 * a->v.n), name, (long long)d->n);
 	if (flags & HD_RULE_PAD)
 		D(d)->padded = padded(p, d, a);
@@ -100,7 +100,7 @@ int hd_deal_layers(struct hd_plan *p, struct axis *a)
 	int64_t layers = p->model.layers, k = -1;
 
 	if (p->stages && p->stages != a)
-		return hd_plan_fail(p, HD_ENOTSUP, "layers are dealt to %s already", p->stages->v.name);
+		return hd_plan_fail(p, HD_ENOTSUP, "layers are already dealt to %s", p->stages->v.name);
 	if (!may_be_stages(p, "rule", a))
 		return p->err->code;
 	if (a->v.n > layers)
@@ -119,7 +119,7 @@ int hd_deal_layers(struct hd_plan *p, struct axis *a)
 int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk)
 {
 	if (p->stages && p->stages != a)
-		return hd_plan_fail(p, HD_ENOTSUP, "blocks are dealt to %s already", p->stages->v.name);
+		return hd_plan_fail(p, HD_ENOTSUP, "blocks are already dealt to %s", p->stages->v.name);
 	if (!may_be_stages(p, "stage", a))
 		return p->err->code;
 	if (coord < 0 || coord >= a->v.n || chunk < 0)

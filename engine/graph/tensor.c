@@ -40,7 +40,7 @@ uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim 
 		const struct hd_dim *d = hd_dim_get(p, name, 0);
 
 		if (!d)
-			hd_plan_fail(p, HD_EBUG, "there is no dim %s, in (%s)", name, all);
+			hd_plan_fail(p, HD_EBUG, "there is no dim %s in (%s)", name, all);
 		else if (n == HD_MAX_DIMS)
 			hd_plan_fail(p, HD_EINVAL, "more than %d dims: (%s)", HD_MAX_DIMS, all);
 		free(name);

@@ -49,8 +49,8 @@ static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 	text = hd_vformat(fmt, v);
 	va_end(v);
 	if (code < HD_EIO || code > HD_EINVAL) {
-		hd_plan_fail(p, HD_EINVAL, "%s (fail: code %d is none, from HD_EINVAL %d to HD_EIO %d)", text, code,
-			     HD_EINVAL, HD_EIO);
+		hd_plan_fail(p, HD_EINVAL, "%s (fail: %d is not one of the codes from HD_EINVAL %d to HD_EIO %d)", text,
+			     code, HD_EINVAL, HD_EIO);
 		code = HD_EINVAL;
 	} else if (p->slot.inst < 0) {
 		hd_plan_fail(p, code, "%s", text);

@@ -54,7 +54,7 @@ struct hd_tensor *hd_host_iota(struct hd_plan *p, const struct hd_dim *const *di
 	while (at < ndim && dims[at] != along)
 		at++;
 	if (at == ndim)
-		return hd_plan_fail(p, HD_EINVAL, "iota: %s is none of its %u dims", along ? along->name : "NULL",
+		return hd_plan_fail(p, HD_EINVAL, "iota: %s is not one of its %u dims", along ? along->name : "NULL",
 				    ndim),
 		       NULL;
 	return hd_host_view(hd_build_made(p, "iota", dims, ndim, hd_plan_text(p, "along=%u", at)));
@@ -111,11 +111,11 @@ int hd_host_initial(struct hd_plan *p, struct hd_tensor *state, uint32_t how, do
 	if (!hd_may_build(p, "initial") || !hd_arg_tensor(p, "initial", "state", state))
 		return p->err->code;
 	if (state->node || state->what != HD_TENSOR_STATE || T(state)->inst != p->slot.inst + 1)
-		return hd_plan_fail(p, HD_EBUG, "initial: %s (%s) is no state of this section",
+		return hd_plan_fail(p, HD_EBUG, "initial: %s (%s) is not a state of this section",
 				    *state->name ? state->name : "a tensor", state->spec);
 	if (how >= HD_LEN(kinds))
-		return hd_plan_fail(p, HD_EINVAL, "initial: of %s: %u is none of the %zu ways to begin", state->name,
-				    how, HD_LEN(kinds));
+		return hd_plan_fail(p, HD_EINVAL, "initial: for %s, %u is not one of the %zu ways to begin",
+				    state->name, how, HD_LEN(kinds));
 	of = state->of ? T(state->of) : NULL;
 	if (how == HD_INITIAL_PARAMETER &&
 	    (!of || of->v.ndim != state->ndim || memcmp(of->dims, T(state)->dims, of->v.ndim * sizeof(of->dims[0]))))
@@ -159,7 +159,7 @@ struct hd_tensor *hd_host_updated(struct hd_plan *p, struct hd_tensor *leaf)
 	if (!hd_may_build(p, "updated") || !hd_arg_tensor(p, "updated", "leaf", leaf))
 		return NULL;
 	if (leaf->node)
-		return hd_plan_fail(p, HD_EBUG, "updated: (%s) is no leaf", leaf->spec), NULL;
+		return hd_plan_fail(p, HD_EBUG, "updated: (%s) is not a leaf", leaf->spec), NULL;
 	return T(leaf)->assign ? &T(leaf)->assign->v : NULL;
 }
 
@@ -172,7 +172,7 @@ int hd_host_every(struct hd_plan *p, int64_t steps)
 	if (steps < 1)
 		return hd_plan_fail(p, HD_EINVAL, "every: %lld steps, at least 1", (long long)steps);
 	if (p->cursor.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W))
-		return hd_plan_fail(p, HD_ENOTSUP, "every: %lld steps: nodes of a micro-batch run in each",
+		return hd_plan_fail(p, HD_ENOTSUP, "every: %lld steps: nodes of a micro-batch run in every step",
 				    (long long)steps);
 	was = p->cursor;
 	p->cursor = (struct cursor){ .before = was.before,
@@ -194,7 +194,7 @@ struct hd_tensor *hd_host_local(struct hd_plan *p, struct hd_tensor *x, const st
 		return NULL;
 	at = &T(x)->at.on[A(axis)->id];
 	if (!hd_in_slot(p, "lower") || at->kind != HD_PLACE_PARTIAL || at->red != HD_RED_SUM)
-		return hd_plan_fail(p, HD_EINVAL, "local: (%s) is no term of a sum along %s in slot lower", x->spec,
+		return hd_plan_fail(p, HD_EINVAL, "local: (%s) is not a term of a sum along %s in slot lower", x->spec,
 				    axis->name),
 		       NULL;
 	return hd_host_view(hd_build_local(p, T(x), A(axis)));
@@ -207,14 +207,14 @@ int hd_host_own(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis
 	if (!hd_may_build(p, "own") || !hd_arg_tensor(p, "own", "state", state) || !hd_arg_axis(p, "own", "axis", axis))
 		return p->err->code;
 	if (state->node || state->what != HD_TENSOR_STATE || !hd_in_slot(p, "lower"))
-		return hd_plan_fail(p, HD_EINVAL, "own: %s (%s) is no state in slot lower",
+		return hd_plan_fail(p, HD_EINVAL, "own: %s (%s) is not a state in slot lower",
 				    *state->name ? state->name : "a tensor", state->spec);
 	if (relayout != HD_RESHARD_ZERO && relayout != HD_RESHARD_REFUSE)
 		return hd_plan_fail(p, HD_EINVAL,
-				    "own: relayout %u of %s: values of members' own are no terms of a sum", relayout,
-				    state->name);
+				    "own: relayout %u of %s: values that each member owns are not terms of a sum",
+				    relayout, state->name);
 	if (t->at.on[A(axis)->id].kind != HD_PLACE_REPLICATED)
-		return hd_plan_fail(p, HD_EINVAL, "own: %s (%s) is not replicated along %s: members differ already",
+		return hd_plan_fail(p, HD_EINVAL, "own: %s (%s) is not replicated along %s: its members already differ",
 				    state->name, state->spec, axis->name);
 	t->own |= 1u << A(axis)->id;
 	t->on_reshard = relayout;

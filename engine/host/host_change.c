@@ -42,7 +42,7 @@ int hd_host_storage(struct hd_plan *p, const struct hd_storage_args *args)
 		return p->err->code;
 	if (!hd_host_has_home(T(x.leaf), x.leaf->what))
 		return hd_plan_fail(p, HD_EINVAL,
-				    "storage: (%s) is made by %s in each step and has no storage of its own",
+				    "storage: (%s) is computed by %s in each step and has no storage of its own",
 				    x.leaf->spec, x.leaf->node->op->name);
 	if (!hd_args_zero(p, "storage", "reserved", x.reserved) || hd_set_space(p, T(x.leaf), x.space) < 0)
 		return p->err->code;
@@ -100,10 +100,11 @@ int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tens
 				    "replace: (%s) has elements of %u bits (dtype %#x) instead of %u (dtype %#x)",
 				    with->spec, HD_BITS(with->dtype), with->dtype, HD_BITS(old->dtype), old->dtype);
 	if (unsent(old, with))
-		return hd_plan_fail(p, HD_EINVAL,
-				    "replace: (%s) is still a partial sum on %s: no communication lies between it and "
-				    "the tensor that the reshard has",
-				    with->spec, N(old->node)->reshard.axis->name);
+		return hd_plan_fail(
+			p, HD_EINVAL,
+			"replace: (%s) is still a partial sum on %s: no communication lies between it and the input "
+			"of the reshard",
+			with->spec, N(old->node)->reshard.axis->name);
 	for (uint32_t i = 0; i < old->ndim; i++)
 		if (old->local[i] != with->local[i])
 			return hd_plan_fail(p, HD_EINVAL, "replace: %s has %lld elements instead of %lld",

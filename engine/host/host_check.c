@@ -98,7 +98,7 @@ int hd_arg_node(struct hd_plan *p, const char *call, const char *what, const str
 		return 0;
 	if (!N(n)->dead)
 		return 1;
-	hd_plan_fail(p, HD_EBUG, "%s: the %s, %s, is not part of the program any more", call, what, n->op->name);
+	hd_plan_fail(p, HD_EBUG, "%s: the %s, %s, is no longer part of the program", call, what, n->op->name);
 	return 0;
 }
 
@@ -108,8 +108,8 @@ int hd_arg_tensor(struct hd_plan *p, const char *call, const char *what, const s
 		return 0;
 	if (!t->node || !N(t->node)->dead)
 		return 1;
-	hd_plan_fail(p, HD_EBUG, "%s: the %s (%s) was made by %s, which is not part of the program any more", call,
-		     what, t->spec, t->node->op->name);
+	hd_plan_fail(p, HD_EBUG, "%s: the %s (%s) was made by %s, which is no longer part of the program", call, what,
+		     t->spec, t->node->op->name);
 	return 0;
 }
 
@@ -137,7 +137,7 @@ int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b)
 	for (size_t i = 0; i < p->nblocks; i++)
 		if (b == &p->blocks[i].v)
 			return 1;
-	hd_plan_fail(p, HD_EBUG, b ? "%s: the block is no block of this plan" : "%s: the block is NULL", call);
+	hd_plan_fail(p, HD_EBUG, b ? "%s: the block is not a block of this plan" : "%s: the block is NULL", call);
 	return 0;
 }
 
@@ -199,7 +199,8 @@ static int engine_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor
 	if (s)
 		return hd_arg_tensors(p, op->name, ins, nin, s->least, s->most) && has_dims(p, s, op->name, ins, nin);
 	hd_plan_fail(p, HD_EINVAL,
-		     "node: op %s is not made by name: it has a call of its own, or is the engine's alone", op->name);
+		     "node: op %s cannot be created by name: it has a call of its own, or only the engine creates it",
+		     op->name);
 	return 0;
 }
 
@@ -215,7 +216,8 @@ static int plugin_op(struct hd_plan *p, const struct hd_op *op)
 	else if (!op->shape)
 		hd_plan_fail(p, HD_EBUG, "node: op %s has no slot shape, which is mandatory", op->name);
 	else if (hd_op_find(op->name) && hd_op_find(op->kind ? op->kind : op->name) == hd_op_find(op->name))
-		hd_plan_fail(p, HD_EBUG, "node: op %s has the name of an op of the engine: take another, and say kind",
+		hd_plan_fail(p, HD_EBUG,
+			     "node: op %s has the name of an op of the engine: use a different name, and set kind",
 			     op->name);
 	else if (HD_HAS(op, flags))
 		hd_args_flags(p, op->name, "flags", op->flags, HD_OP_CHEAP);
@@ -317,7 +319,8 @@ int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const 
 		if (!T(ins[i])->step && ins[i]->node && ins[i]->node->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)) {
 			hd_plan_fail(
 				p, HD_EINVAL,
-				"%s: (%s) of %s is made once a micro-batch, and is read where nodes run once a step",
+				"%s: (%s) of %s is computed once a micro-batch, but is read where nodes run once a "
+				"step",
 				call, ins[i]->spec, ins[i]->node->op->name);
 			return 0;
 		}
@@ -332,15 +335,17 @@ int hd_set_space(struct hd_plan *p, struct tensor *leaf, uint32_t space)
 		return HD_OK;
 	if (space != HD_SPACE_HOST || leaf->v.node ||
 	    (leaf->v.what != HD_TENSOR_STATE && leaf->v.what != HD_TENSOR_MASTER))
-		return hd_plan_fail(p, HD_ENOTSUP,
-				    "storage: space %u of (%s): optimizer states and masters may be in HD_SPACE_HOST, "
-				    "all else is in HD_SPACE_DEVICE",
-				    space, leaf->spec);
+		return hd_plan_fail(
+			p, HD_ENOTSUP,
+			"storage: space %u of (%s): only optimizer states and masters may be in HD_SPACE_HOST, all "
+			"else is in HD_SPACE_DEVICE",
+			space, leaf->spec);
 	if (p->optimizer)
-		return hd_plan_fail(p, HD_ENOTSUP,
-				    "storage: states in host memory are updated by adamw or sgd, and train.optimizer = "
-				    "%s is of a plugin",
-				    p->optimizer->name);
+		return hd_plan_fail(
+			p, HD_ENOTSUP,
+			"storage: states in host memory are updated by adamw or sgd, but train.optimizer = %s comes "
+			"from a plugin",
+			p->optimizer->name);
 	if (p->own_memory)
 		leaf->v.space = space;
 	else if (!p->noted_space++)

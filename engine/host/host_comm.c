@@ -37,24 +37,25 @@ static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
 		hd_plan_fail(p, HD_EINVAL, "comm: a shift by %lld among %lld members", (long long)a->index,
 			     (long long)n);
 	else if (a->kind == HD_COMM_PERMUTE && hd_comm_inverse(a->mul, n) < 0)
-		hd_plan_fail(p, HD_EINVAL,
-			     "comm: a permutation by mul = %lld among %lld members: two of them would go to one",
-			     (long long)a->mul, (long long)n);
+		hd_plan_fail(
+			p, HD_EINVAL,
+			"comm: a permutation by mul = %lld among %lld members: two of them would send to the same one",
+			(long long)a->mul, (long long)n);
 	else if (a->kind != HD_COMM_PERMUTE && a->mul)
-		hd_plan_fail(p, HD_EINVAL, "comm: mul = %lld is of permutations, and this is %s", (long long)a->mul,
-			     hd_comm_kind_name(a->kind));
+		hd_plan_fail(p, HD_EINVAL, "comm: mul = %lld applies only to permutations, but this is %s",
+			     (long long)a->mul, hd_comm_kind_name(a->kind));
 	else if (a->kind != HD_COMM_PERMUTE && (hd_in_slot(p, "rewrite") || hd_in_slot(p, "vjp")))
 		hd_plan_fail(p, HD_EINVAL,
-			     "comm: %s in slot %s, where nothing is placed yet: only a permutation may be",
+			     "comm: %s in slot %s, where nothing is placed yet: only a permutation is possible there",
 			     hd_comm_kind_name(a->kind), p->slot.name);
 	else if ((hd_comm_is_joined(a->kind) || a->kind == HD_COMM_GATHER) && a->dim && !hd_has_dim(T(a->x), a->dim) &&
 		 a->dim->n != n)
-		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, and there are %lld members",
+		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, but there are %lld members",
 			     a->dim->name, (long long)a->dim->n, (long long)n);
 	else if (a->x->ndim == HD_MAX_DIMS && (hd_comm_is_joined(a->kind) || a->kind == HD_COMM_GATHER ||
 					       hd_comm_is_split(a->kind) || a->kind == HD_COMM_SCATTER))
-		hd_plan_fail(p, HD_EINVAL, "comm: (%s) has %d dims, and one a member must be added", a->x->spec,
-			     HD_MAX_DIMS);
+		hd_plan_fail(p, HD_EINVAL, "comm: (%s) has %d dims, and a dim over the members must be added",
+			     a->x->spec, HD_MAX_DIMS);
 	return !p->err->code;
 }
 

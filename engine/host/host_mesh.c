@@ -42,7 +42,8 @@ static int is_claimed(struct hd_plan *p, const char *suffix)
 		    (suffix ? strlen(taken) > strlen(name) && !strcmp(taken + strlen(name) + 1, suffix)
 			    : !strcmp(taken, name)))
 			return hd_plan_fail(p, HD_EBUG,
-					    "axis: %s is claimed already; another suffix makes another axis", taken);
+					    "axis: %s is already claimed; a different suffix makes a different axis",
+					    taken);
 	}
 	return HD_OK;
 }
@@ -68,7 +69,7 @@ static const struct hd_axis *claim(struct hd_plan *p, const struct hd_axis_args 
 		return NULL;
 	if (x->n < 1)
 		return hd_plan_fail(p, HD_EINVAL,
-				    "axis: %lld members (slot mesh is given size 0 for auto, and takes left then)",
+				    "axis: %lld members (for auto, slot mesh is given size 0 and must use left)",
 				    (long long)x->n),
 		       NULL;
 	if (x->n > 1 << 24)
@@ -173,8 +174,8 @@ int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 		return hd_plan_fail(p, HD_EINVAL, "rule: flags %#x of the rule for %s contradict each other: %s",
 				    x.flags, x.dim,
 				    x.flags & HD_RULE_INNERMOST && x.flags & HD_RULE_OUTERMOST
-					    ? "the axis is innermost and outermost"
-					    : "what does not divide is padded and skipped");
+					    ? "the axis is both innermost and outermost"
+					    : "a dim that does not divide is both padded and skipped");
 	if (!strcmp(x.dim, "layer"))
 		return hd_deal_layers(p, A(x.axis));
 	return hd_rule_add(p, x.dim, A(x.axis), x.kind, x.flags);

@@ -15,11 +15,10 @@ static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args
 	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->slot.inst].name, x->name, like->of ? like->of->name : like->name);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_STATE && !strcmp(p->tensors[i]->v.name, full))
-			return hd_plan_fail(
-				       p, HD_EBUG,
-				       "state: there is a state %s already; put the parameter's name into the argument name, "
-				       "so that a checkpoint tells them apart",
-				       full),
+			return hd_plan_fail(p, HD_EBUG,
+					    "state: there is already a state %s; put the parameter's name into the "
+					    "argument name, so that a checkpoint tells them apart",
+					    full),
 			       NULL;
 	t = hd_tensor_new(p, full, HD_TENSOR_STATE, x->dtype, l->dims, l->v.ndim);
 	t->v.of = like->what == HD_TENSOR_PARAM ? like : like->of;
@@ -42,8 +41,8 @@ struct hd_tensor *hd_host_state(struct hd_plan *p, const struct hd_state_args *a
 	    !hd_arg_tensor(p, "state", "tensor to be like", x.like))
 		return NULL;
 	if (!hd_dtype_known(x.dtype) || HD_BITS(x.dtype) < 16)
-		return hd_plan_fail(p, HD_EINVAL, "state: %s has dtype %#x, which is none that a state can have",
-				    x.name, x.dtype),
+		return hd_plan_fail(p, HD_EINVAL, "state: %s has dtype %#x, which a state cannot have", x.name,
+				    x.dtype),
 		       NULL;
 	if (!hd_args_one_of(p, "state", "relayout", x.relayout, HD_RESHARD_REFUSE))
 		return NULL;
@@ -110,22 +109,22 @@ static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const st
 	const struct axis *a;
 
 	if (state->node || state->what != HD_TENSOR_STATE || t->inst != p->slot.inst + 1)
-		hd_plan_fail(p, HD_EINVAL, "assign: %s (%s) is no state of this section",
+		hd_plan_fail(p, HD_EINVAL, "assign: %s (%s) is not a state of this section",
 			     *state->name ? state->name : "a tensor", state->spec);
 	else if (t->then || (t->assign && !is_second(t, v)))
-		hd_plan_fail(p, HD_EINVAL, "assign: %s is assigned already", state->name);
+		hd_plan_fail(p, HD_EINVAL, "assign: %s is already assigned", state->name);
 	else if (state->ndim != value->ndim || memcmp(t->dims, v->dims, state->ndim * sizeof(*t->dims)))
-		hd_plan_fail(p, HD_EINVAL, "assign: %s is (%s) and the value (%s)", state->name, state->spec,
+		hd_plan_fail(p, HD_EINVAL, "assign: %s is (%s), but the value is (%s)", state->name, state->spec,
 			     value->spec);
 	else if (state->dtype != value->dtype)
-		hd_plan_fail(p, HD_EINVAL, "assign: %s has dtype %#x and the value %#x", state->name, state->dtype,
+		hd_plan_fail(p, HD_EINVAL, "assign: %s has dtype %#x, but the value has %#x", state->name, state->dtype,
 			     value->dtype);
 	else if (hd_local_count(t) != hd_local_count(v))
-		hd_plan_fail(p, HD_EINVAL, "assign: %s has %lld elements on a rank and the value %lld", state->name,
-			     (long long)hd_local_count(t), (long long)hd_local_count(v));
+		hd_plan_fail(p, HD_EINVAL, "assign: %s has %lld elements on a rank, but the value has %lld",
+			     state->name, (long long)hd_local_count(t), (long long)hd_local_count(v));
 	else if ((a = still_partial(p, t, value)))
 		hd_plan_fail(p, HD_EINVAL,
-			     "assign: the value of state %s is still a partial sum on %s: sum it first, or make the "
+			     "assign: the value of state %s is still a partial sum on %s: sum it first, or create the "
 			     "state like it",
 			     state->name, a->v.name);
 	return !p->err->code;

@@ -493,7 +493,7 @@ int hd_net_in_run(struct hd_net_in *net, int (*work)(void *ctx, int rank), void 
 	}
 	if (made < net->n) { /* missing threads count as finished, so that those that were started can finish */
 		pthread_mutex_lock(&net->lock);
-		hd_err_set(&net->err, HD_ENOMEM, "%d threads could be started, of %d ranks", made, net->n);
+		hd_err_set(&net->err, HD_ENOMEM, "only %d threads could be started for %d ranks", made, net->n);
 		for (int k = made; k < net->n; k++)
 			net->finished[k] = 1;
 		pthread_mutex_unlock(&net->lock);

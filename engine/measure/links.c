@@ -109,9 +109,8 @@ int hd_measure_links(struct hd_measuring *m, struct hd_rate_points *network, str
 
 	if (w->size == 1 || w->size % w->hosts) {
 		if (w->size > 1)
-			hd_log(HD_LOG_WARN,
-			       "links are not measured: %d ranks are not the same number on each of %d hosts", w->size,
-			       w->hosts);
+			hd_log(HD_LOG_WARN, "links are not measured: %d ranks are not evenly spread over %d hosts",
+			       w->size, w->hosts);
 		return HD_OK;
 	}
 	memory = hd_comm_arena((size_t)(2 * LARGEST), err);

@@ -69,10 +69,10 @@ static void print_link(FILE *to, const char *name, const struct hd_rate_points *
 	double most = p ? best_of(p) : 0;
 
 	if (most <= 0) {
-		fprintf(to, "%s_bandwidth = %.3g\t; not measured: one rank was\n", name, otherwise);
+		fprintf(to, "%s_bandwidth = %.3g\t; not measured: there was only one rank\n", name, otherwise);
 		return;
 	}
-	fprintf(to, "%s_bandwidth = %.3g\t; of sums, by bytes that a rank sends\n", name, most);
+	fprintf(to, "%s_bandwidth = %.3g\t; of sums, by the bytes that a rank sends\n", name, most);
 	fprintf(to, "%s_latency = %.3g\n", name, p->v[0].at / p->v[0].rate / (2 * (members - 1)));
 	fprintf(to, "%s_efficiency = ", name);
 	for (size_t i = 0; i < p->n; i++)
@@ -113,17 +113,18 @@ void hd_machine_print(const struct hd_measuring *m, const struct hd_rate_points 
 	fprintf(to, "; %s: %lld core%s, measured by `heddle machine` with %d rank%s of %lld thread%s.\n", r->processor,
 		(long long)r->cores, hd_plural(r->cores, "s"), w->size, hd_plural(w->size, "s"), (long long)r->threads,
 		hd_plural(r->threads, "s"));
-	fprintf(to, "; [machine] is of one such rank, and is used for what is not among the rates below.\n[machine]\n");
+	fprintf(to,
+		"; [machine] describes one such rank, and is used for what the rates below do not cover.\n[machine]\n");
 	fprintf(to, "name = %s\nranks_per_node = %d\n", r->processor, w->local_size);
 	fprintf(to, "memory = %.0fM\n", rank_memory(m->j) / 1048576);
-	fprintf(to, "context_memory = %.0fK\t; of a process besides what is planned: program, libraries, MPI\n",
+	fprintf(to, "context_memory = %.0fK\t; of a process, besides what is planned: program, libraries, MPI\n",
 		m->process_memory / 1024);
-	fprintf(to, "flops_fp32 = %.4g\t; the best that was measured\nflops_bf16 = %.4g\n",
-		each * best(r, HD_RATE_FP32), each * best(r, HD_RATE_BF16));
+	fprintf(to, "flops_fp32 = %.4g\t; the best measured\nflops_bf16 = %.4g\n", each * best(r, HD_RATE_FP32),
+		each * best(r, HD_RATE_BF16));
 	print_efficiency(to, r);
 	if (m->sustained > 0)
 		fprintf(to,
-			"sustained_clock = %.3g\t; of the speed of products, after seconds of them: limits of power\n",
+			"sustained_clock = %.3g\t; share of the speed of products left after seconds of them: power limits\n",
 			m->sustained);
 	fprintf(to, "memory_bandwidth = %.3g\t; %s\n", best_of(memory),
 		hd_device_in_host(m->j->device) ? "a = b + s c, bytes of all three"

@@ -81,8 +81,9 @@ int hd_measure_team(struct hd_measuring *m, struct hd_err *err)
 	if (hd_comm_max((double)j->world.local_size * threads) > (double)team)
 		return HD_OK;
 	if (hd_comm_max(may_have_all(m) ? 0 : 1) > 0) {
-		hd_log(HD_LOG_WARN, "launches by one rank with all cores are not measured, since ranks are bound to "
-				    "some: mpirun --bind-to none allows it");
+		hd_log(HD_LOG_WARN,
+		       "launches by one rank with all cores are not measured, since each rank is bound to some of "
+		       "them: mpirun --bind-to none allows it");
 		return HD_OK;
 	}
 	while (n < most && !err->code && (!n || hd_comm_max(hd_seconds() > m->until) <= 0))

@@ -165,8 +165,9 @@ static void warn_if_moved(const double *exchange)
 	}
 	if (hd_bench_cores_moved(least, most))
 		hd_log(HD_LOG_WARN,
-		       "machine: a core handed a cache line to another in %.0f ns at one time, and in %.0f ns at another. "
-		       "The host has moved this machine's cores; steps of ranks with several threads vary so. Measure again",
+		       "machine: handing a cache line from one core to another took %.0f ns at one time and %.0f ns "
+		       "at another. The host has moved this machine's cores, so steps of ranks with several threads "
+		       "vary. Measure again",
 		       1e9 * least, 1e9 * most);
 }
 

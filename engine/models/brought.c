@@ -91,16 +91,16 @@ static int check_value(const struct bringing *b, const char *what, const char *k
 	char *text;
 
 	if (!k)
-		return wrong(b, "%s %s = %s: no key of [model] that is a knob has this name", what, key,
+		return wrong(b, "%s %s = %s: no adjustable key of [model] has this name", what, key,
 			     value ? value : "");
 	if (!value)
 		return wrong(b, "%s %s has no value", what, key);
 	if (k->kind == HD_KNOB_YES && strcmp(value, "yes") && strcmp(value, "no"))
-		return wrong(b, "%s %s = %s: it is yes or no", what, key, value);
+		return wrong(b, "%s %s = %s: it must be yes or no", what, key, value);
 	if (k->kind == HD_KNOB_INT && value[strspn(value, "0123456789")])
-		return wrong(b, "%s %s = %s: it is a whole number in digits", what, key, value);
+		return wrong(b, "%s %s = %s: it must be a whole number in digits", what, key, value);
 	if (!strcmp(key, "window_layers") && (!*value || value[strspn(value, "wf")]))
-		return wrong(b, "%s %s = %s: it is letters w and f", what, key, value);
+		return wrong(b, "%s %s = %s: it must be letters w and f", what, key, value);
 	text = said_of(k, value);
 	if (text)
 		wrong(b, "%s %s = %s: %s", what, key, value, text);
@@ -117,10 +117,10 @@ static int check_defaults(const struct bringing *b)
 
 		HD_TRY(check_value(b, "default", all[i].key, all[i].value));
 		if (!may_decide(k))
-			return wrong(b, "default %s = %s: it is each model's own", all[i].key, all[i].value);
+			return wrong(b, "default %s = %s: each model sets it itself", all[i].key, all[i].value);
 		for (size_t j = 0; j < i; j++)
 			if (!strcmp(all[j].key, all[i].key))
-				return wrong(b, "default %s = %s: it is %s already", all[i].key, all[i].value,
+				return wrong(b, "default %s = %s: it is already %s", all[i].key, all[i].value,
 					     all[j].value);
 	}
 	return HD_OK;
@@ -134,16 +134,16 @@ static int check_words(const struct bringing *b, const struct hd_family_key *k)
 	const char *at = k->values;
 
 	if (knob->kind != HD_KNOB_CHOICE)
-		return at ? wrong(b, "key %s: values \"%s\", and model.%s is no choice", k->theirs, at, k->ours)
+		return at ? wrong(b, "key %s: values \"%s\", but model.%s is not a choice", k->theirs, at, k->ours)
 			  : HD_OK;
 	if (!at || !*at)
-		return wrong(b, "key %s: values are missing, and model.%s is a choice", k->theirs, k->ours);
+		return wrong(b, "key %s: values are missing, but model.%s is a choice", k->theirs, k->ours);
 	for (; *at; at += strcspn(at, "|"), at += *at == '|') {
 		size_t n = strcspn(at, "|"), first = strcspn(at, "=|");
 		char *word = hd_format("%.*s", (int)(n - first - (first < n)), at + first + (first < n));
 		int bad =
 			first == n || n - first > 39 || first > 39
-				? wrong(b, "key %s: values \"%.*s\": \"theirs=ours\" is wanted", k->theirs, (int)n, at)
+				? wrong(b, "key %s: values \"%.*s\": it must be \"theirs=ours\"", k->theirs, (int)n, at)
 				: check_value(b, k->theirs, k->ours, word);
 
 		free(word);
@@ -161,10 +161,10 @@ static int check_key(const struct bringing *b, const struct hd_family_key *k)
 			     (unsigned long long)k->flags, HD_FAMILY_KEY_NULL);
 	if (!k->ours)
 		return k->absent && strcmp(k->absent, "-")
-			       ? wrong(b, "key %s: absent \"%s\", and it is no key of [model]", k->theirs, k->absent)
+			       ? wrong(b, "key %s: absent \"%s\", but it is not a key of [model]", k->theirs, k->absent)
 			       : HD_OK;
 	if (!hd_knob_find(k->ours))
-		return wrong(b, "key %s: no key of [model] that is a knob has the name %s", k->theirs, k->ours);
+		return wrong(b, "key %s: no adjustable key of [model] has the name %s", k->theirs, k->ours);
 	HD_TRY(check_words(b, k));
 	if (!k->absent || !strcmp(k->absent, "!") || !strcmp(k->absent, "-"))
 		return HD_OK;
@@ -179,12 +179,12 @@ static int check_keys(const struct bringing *b)
 
 	for (size_t i = 0; all[i].theirs; i++) {
 		if (i == MOST)
-			return wrong(b, "keys: the list has no end within %d", MOST);
+			return wrong(b, "keys: the list has no terminator within %d entries", MOST);
 		HD_TRY(check_key(b, &all[i]));
 	}
 	for (size_t i = 0; i < HD_LEN(must); i++)
 		if (!hd_hf_theirs(&f, must[i]))
-			return wrong(b, "keys: none says model.%s", must[i]);
+			return wrong(b, "keys: no key gives model.%s", must[i]);
 	return HD_OK;
 }
 
@@ -207,10 +207,11 @@ static int check_name(const struct bringing *b, size_t i)
 	if (!hd_decoder_weight(n->ours))
 		return wrong(b, "weight %s is %s: the decoder has no weight %s", n->ours, n->theirs, n->ours);
 	if (stars(n->ours) != stars(n->theirs) || strlen(n->theirs) > 90)
-		return wrong(b, "weight %s is %s: as many * are wanted, and at most 90 bytes", n->ours, n->theirs);
+		return wrong(b, "weight %s is %s: it must have the same number of *, and at most 90 bytes", n->ours,
+			     n->theirs);
 	for (size_t j = 0; j < i; j++) {
 		if (!strcmp(all[j].ours, n->ours))
-			return wrong(b, "weight %s is %s, and %s already", n->ours, n->theirs, all[j].theirs);
+			return wrong(b, "weight %s is %s, but it is already %s", n->ours, n->theirs, all[j].theirs);
 		if (!strcmp(all[j].theirs, n->theirs) &&
 		    (!hd_decoder_joins(n->ours) || hd_decoder_joins(all[j].ours) != hd_decoder_joins(n->ours)))
 			return wrong(b, "weights %s and %s are both %s", all[j].ours, n->ours, n->theirs);
@@ -239,13 +240,13 @@ static int check_table(const struct bringing *b)
 	if (!f->keys)
 		return wrong(b, "keys are missing");
 	if (hd_family_find(f->name))
-		return wrong(b, "there is a family %s already", f->name);
+		return wrong(b, "there is already a family %s", f->name);
 	if (hd_family_of_type(f->model_type) || !strcmp(f->model_type, "heddle"))
-		return wrong(b, "model_type %s is another family's already", f->model_type);
+		return wrong(b, "model_type %s already belongs to another family", f->model_type);
 	if (f->window > HD_FAMILY_WINDOW_TYPES)
 		return wrong(b, "window is %u, this engine knows 0..%d", f->window, HD_FAMILY_WINDOW_TYPES);
 	if (f->window_absent < 0)
-		return wrong(b, "window_absent is %lld, it is 0 or more", (long long)f->window_absent);
+		return wrong(b, "window_absent is %lld, it must be 0 or more", (long long)f->window_absent);
 	HD_TRY(check_defaults(b));
 	HD_TRY(check_keys(b));
 	return check_names(b);

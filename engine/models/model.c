@@ -37,7 +37,7 @@ static const struct hd_option keys[] = {
 	{ "qk_norm", HD_OPT_CHOICE, 0, "none", "none|head|all",
 	  "norm of queries and keys: of each head, or of all together" },
 	{ "qkv_bias", HD_OPT_BOOL, 0, "no", NULL, "biases of queries, keys and values" },
-	{ "out_bias", HD_OPT_BOOL, 0, "no", NULL, "bias behind attention" },
+	{ "out_bias", HD_OPT_BOOL, 0, "no", NULL, "bias after attention" },
 	{ "mlp_bias", HD_OPT_BOOL, 0, "no", NULL, "biases of the feed-forward layer" },
 	{ "window", HD_OPT_INT, 0, "0", "0..", "tokens that attention sees, itself included (0: all before it)" },
 	{ "window_layers", HD_OPT_STR, 0, "w", NULL, "letters repeated over the layers: w has the window, f has none" },
@@ -72,7 +72,8 @@ static const struct hd_option keys[] = {
 	{ "router_groups", HD_OPT_INT, 0, "1", "1..64", "router = sigmoid: groups of neighbouring experts" },
 	{ "router_best_groups", HD_OPT_INT, 0, "1", "1..64", "router = sigmoid: groups that a token may choose from" },
 	{ "router_bias_rate", HD_OPT_NUM, 0, "0", "0..1",
-	  "router = sigmoid: what a step adds to the bias of an expert with fewer choices than the mean, or takes away" },
+	  "router = sigmoid: what a step adds to the bias of an expert with fewer choices than the mean, or "
+	  "subtracts from others" },
 	{ "gate_scale", HD_OPT_NUM, 0, "1", "1e-30..1e30", "factor of the gates" },
 	{ "expert_mlp", HD_OPT_INT, 0, "0", "0..", "width of an expert (0: mlp)" },
 	{ "dense_layers", HD_OPT_INT, 0, "0", "0..", "number of layers at the beginning without experts" },
@@ -102,15 +103,16 @@ static int check_router(struct hd_conf *c, struct hd_section *s, const struct hd
 	for (size_t i = 0; i < HD_LEN(of_sigmoid) && m->router != HD_ROUTER_SIGMOID; i++)
 		if (hd_section_has(s, of_sigmoid[i]))
 			return hd_section_fail(c, s, of_sigmoid[i], err, HD_ENOTSUP,
-					       "only router = sigmoid has it, and here it is %s",
+					       "only router = sigmoid has it, but here it is %s",
 					       m->router == HD_ROUTER_GSHARD ? "gshard" : "topk");
 	if (m->router == HD_ROUTER_GSHARD && m->gate_scale != 1)
 		return hd_section_fail(c, s, "gate_scale", err, HD_ENOTSUP,
-				       "%g, and gates of router = gshard have no factor", m->gate_scale);
+				       "%g, but gates of router = gshard have no factor", m->gate_scale);
 	if (m->experts % groups || (groups > 1 && each < 2))
-		return hd_section_fail(c, s, "router_groups", err, HD_EDIVIDE,
-				       "%lld, and model.experts = %lld are not so many groups of two or more",
-				       (long long)groups, (long long)m->experts);
+		return hd_section_fail(
+			c, s, "router_groups", err, HD_EDIVIDE,
+			"%lld, but model.experts = %lld cannot be divided into that many groups of two or more",
+			(long long)groups, (long long)m->experts);
 	if (m->router_best_groups > groups)
 		return hd_section_fail(c, s, "router_best_groups", err, HD_EINVAL,
 				       "%lld is more than model.router_groups = %lld", (long long)m->router_best_groups,
@@ -147,8 +149,7 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 	HD_TRY(check_router(c, s, m, err));
 	if (m->router == HD_ROUTER_GSHARD && m->experts_per_token != 2)
 		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL,
-				       "%lld, and router = gshard chooses 2 "
-				       "(router = topk, sigmoid: any number)",
+				       "%lld, but router = gshard chooses 2 (router = topk, sigmoid: any number)",
 				       (long long)m->experts_per_token);
 	if (m->group_tokens % m->seq && m->seq % m->group_tokens)
 		return hd_section_fail(c, s, "group_tokens", err, HD_EDIVIDE,
@@ -166,8 +167,7 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 				       hd_section_num(s, "capacity_factor"));
 	if (m->capacity_factor > 0 && !hd_model_capacity(m))
 		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL,
-				       "%g x group_tokens %lld / experts %lld is a "
-				       "capacity of no token",
+				       "%g x group_tokens %lld / experts %lld is a capacity of less than one token",
 				       m->capacity_factor, (long long)m->group_tokens, (long long)m->experts);
 	return HD_OK;
 }
@@ -185,13 +185,13 @@ static int check_longrope(struct hd_conf *c, struct hd_section *s, const struct 
 					       i ? m->rope_long : m->rope_short);
 		if (n != pairs)
 			return hd_section_fail(c, s, i ? "rope_long" : "rope_short", err, HD_EINVAL,
-					       "%lld factors, and %lld pairs of a head turn", (long long)n,
+					       "%lld factors, but %lld pairs of a head are rotated", (long long)n,
 					       (long long)pairs);
 	}
 	if (!(m->rope_original > 1))
 		return hd_section_fail(
 			c, s, "rope_original", err, HD_EINVAL,
-			"%g, and rope_scaling = longrope must know how many positions were trained first",
+			"%g, but rope_scaling = longrope needs the number of positions of the original training",
 			m->rope_original);
 	return HD_OK;
 }
@@ -204,17 +204,17 @@ static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_m
 
 	if (turned % 2 && turned == m->head_dim && given)
 		return hd_section_fail(c, s, "head_dim", err, HD_EDIVIDE,
-				       "%lld is odd, and the rotary positions of the family %s turn pairs",
+				       "%lld is odd, but the rotary positions of the family %s rotate pairs",
 				       (long long)m->head_dim, m->family->name);
 	if (turned % 2 && turned == m->head_dim)
-		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE,
-				       "model.embed / heads = %lld / %lld is %lld, which is "
-				       "odd, and the rotary positions of the family %s turn pairs",
-				       (long long)m->embed, (long long)m->heads, (long long)m->head_dim,
-				       m->family->name);
+		return hd_section_fail(
+			c, s, "heads", err, HD_EDIVIDE,
+			"model.embed / heads = %lld / %lld is %lld, which is odd, but the rotary positions of the "
+			"family %s rotate pairs",
+			(long long)m->embed, (long long)m->heads, (long long)m->head_dim, m->family->name);
 	if (turned % 2)
 		return hd_section_fail(c, s, "rotary_fraction", err, HD_EDIVIDE,
-				       "%g of head_dim %lld is %lld, which is odd, and rotary positions turn pairs",
+				       "%g of head_dim %lld is %lld, which is odd, but rotary positions rotate pairs",
 				       m->rotary_fraction, (long long)m->head_dim, (long long)turned);
 	if (m->rope_original != (double)(int64_t)m->rope_original)
 		return hd_section_fail(c, s, "rope_original", err, HD_EINVAL,
@@ -229,7 +229,7 @@ static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_m
 				       m->rope_beta_fast, m->rope_beta_slow);
 	if (m->rope_scaling == HD_ROPE_SCALING_DYNAMIC && turned <= 2)
 		return hd_section_fail(c, s, "rope_scaling", err, HD_EINVAL,
-				       "dynamic needs more than 2 dims that turn, and here are %lld",
+				       "dynamic needs more than 2 rotated dims, but here there are %lld",
 				       (long long)turned);
 	return HD_OK;
 }
@@ -252,7 +252,7 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 				       (long long)m->heads, (long long)m->embed);
 	if (hd_section_int(s, "head_dim") && !m->family->decoder && m->head_dim * m->heads != m->embed)
 		return hd_section_fail(c, s, "head_dim", err, HD_ENOTSUP,
-				       "%lld, and the family %s has embed / heads = %lld", (long long)m->head_dim,
+				       "%lld, but the family %s has embed / heads = %lld", (long long)m->head_dim,
 				       m->family->name, (long long)(m->embed / m->heads));
 	if (m->heads % m->kv_heads)
 		return hd_section_fail(c, s, "kv_heads", err, HD_EDIVIDE, "%lld does not divide model.heads = %lld",
@@ -262,7 +262,7 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 				       m->family->name);
 	if (m->kv_heads != m->heads && !m->family->grouped)
 		return hd_section_fail(c, s, "kv_heads", err, HD_ENOTSUP,
-				       "%lld, and the family %s has as many as heads = %lld", (long long)m->kv_heads,
+				       "%lld, but the family %s has as many as heads = %lld", (long long)m->kv_heads,
 				       m->family->name, (long long)m->heads);
 	if (hd_section_has(s, "rope_theta") && !m->family->rope)
 		return hd_section_fail(c, s, "rope_theta", err, HD_ENOTSUP, "the family %s has no rotary positions",
@@ -276,7 +276,8 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 	if (!m->vocab)
 		return hd_section_fail(
 			c, s, "vocab", err, HD_EINVAL,
-			"must be given, or data.tokenizer = DIR of what made the ids: files of ids do not say it");
+			"must be given, or data.tokenizer = DIR of the tokenizer that made the ids: files of ids do "
+			"not contain it");
 	return HD_OK;
 }
 
