@@ -125,11 +125,11 @@ static void graphs(void)
 	n->period = 3;
 	said(hd_check_periods(p), "every: ", "a node of some steps is read in all");
 	n->outs[0]->users[0]->period = 4;
-	said(hd_check_periods(p), "runs in every 4. step, and reads einsum of (", "or in other steps");
+	said(hd_check_periods(p), "runs every 1 steps, but reads einsum of (", "or in other steps");
 	n->outs[0]->users[0]->period = n->period = 0;
 	is_int(hd_check_periods(p), HD_OK, "nodes of all steps may read each other");
 	*at = (struct hd_place){ .kind = HD_PLACE_PINNED, .index = 1 - (int)p->blocks[n->block].coord };
-	said(hd_check_stages(p), " and its operand (", "an operand on another stage");
+	said(hd_check_stages(p), " but its operand (", "an operand on another stage");
 	*at = place;
 	if (ok(update && norm, "an update, and the norm")) {
 		struct tensor *leaf = update->ins[0];

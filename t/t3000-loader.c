@@ -92,10 +92,10 @@ static void test_identity(void)
 {
 	refuses("variant", "-DV_NO_ENTRY", "exports no heddle_plugin_v1: it is not a heddle plugin");
 	refuses("variant", "-DV_ENTRY=heddle_plugin_v0",
-		"exports heddle_plugin_v0: abi_major is 0, older than this engine's 1: build it again with this engine's "
+		"exports heddle_plugin_v0: abi_major is 0, older than this engine's 1: rebuild it with this engine's "
 		"headers");
 	refuses("variant", "-DV_ENTRY=heddle_plugin_v2",
-		"exports heddle_plugin_v2: abi_major is 2, newer than this engine's 1: build it again with this engine's "
+		"exports heddle_plugin_v2: abi_major is 2, newer than this engine's 1: rebuild it with this engine's "
 		"headers");
 	refuses("variant", "-DV_NULL", "heddle_plugin_v1 returns NULL");
 	refuses("variant", "-DV_MAGIC=0x12345678", "magic is 0x12345678, not 0x4844504c");

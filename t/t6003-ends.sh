@@ -239,7 +239,7 @@ kill -TERM "$run"
 end
 is "asked again: its status" $rc 1
 is "one message" "$(lines)" 1
-like "which names the kernel" "$said" '^heddle: asked to end, but still in kernel squared_relu of \[relu\] after [0-9]+ seconds: it is not waited for, nothing is saved$'
+like "which names the kernel" "$said" '^heddle: asked to end, but still in kernel squared_relu of \[relu\] after [0-9]+ seconds: it is no longer waited for, and nothing is saved$'
 # On all ranks: none waits for another.
 for n in 1 2; do
 	begin $n --set train.watchdog=2

@@ -73,7 +73,7 @@ compile -DUNIT=HD_UNIT_B -o order.so order.c
 out=$(heddle check order.ini --ranks 2 2>&1)
 is "received in another unit than the others: refused" $? 1
 like "received in another unit than the others: both ranks, both tensors" "$out" \
-	'heddle: a send and the receive in its place are not the same: rank 0 comes to send of .* \(batch,seq,embed\) of layer 0 on p \(2048 f32, micro-batch 0, made by o\), and rank 1 to receive of .* on p \(2048 f32, micro-batch 0, made by the engine\)'
+	'heddle: a send and the receive in its place are not the same: rank 0 reaches send of .* \(batch,seq,embed\) of layer 0 on p \(2048 f32, micro-batch 0, made by o\), and rank 1 reaches receive of .* on p \(2048 f32, micro-batch 0, made by the engine\)'
 is "received in another unit than the others: one line" "$(printf '%s\n' "$out" | grep -c '^heddle:')" 1
 compile -DUNIT=HD_UNIT_F -DALONE -o order.so order.c
 out=$(heddle check order.ini --ranks 2 2>&1)

@@ -129,7 +129,7 @@ no 'bench: train\.seq = 2 leaves no room for a prompt' bench tiny.ini --generate
 # check refuses what a run would.
 no 'comm: nccl needs GPUs, and the device is cpu' check tiny.ini --set train.comm=nccl --set train.device=cpu
 no 'reduce: rank_order: nccl adds in an order of its own' check tiny.ini --set train.comm=nccl --set train.reduce=rank_order
-no '1000000000 sequences are 500000000 micro-batches of 2 on each of 1 replicas, and a step has at most 100000' \
+no '1000000000 sequences are 500000000 micro-batches of 2 on each of 1 replicas, but a step has at most 100000' \
 	check tiny.ini --set train.global_batch=1000000000 --set train.micro_batch=2
 no '/nowhere/tokenizer\.json: No such file' check tiny.ini --set data.tokenizer=/nowhere --set model.vocab=256
 ok "but where the data are not, nothing is known of the tokenizer" heddle check tiny.ini --set data.train=nowhere.txt \

@@ -91,7 +91,7 @@ one_line "a strategy" \
 one_line "no such file" '--set relu2.file: no plugin file \./none\.so: No such file or directory' relu.ini --set relu2.file=./none.so
 one_line "a key that it does not have" '.*relu2.depth: unknown key; .*' relu.ini --set relu2.depth=3
 { cat relu.ini; printf '[strategy relu2]\nplugin = dp\n'; } >twice.ini
-one_line "a name twice" '.*\[strategy relu2\]: there is a section \[plugin relu2\]: relu2 both would be named ' twice.ini
+one_line "a name twice" '.*\[strategy relu2\]: there is a section \[plugin relu2\]: both would be named relu2' twice.ini
 printf '#include <heddle/strategy.h>\n%s\n' 'static int go(const struct hd_kernel_run *a) { return a->step->step == 2 ? -9 : 0; }
 static int get(struct hd_strategy *s, struct hd_kernel_prepare *a) { (void)s; (void)a; return 0; }
 static const struct hd_kernel_ops k = { sizeof(k), "k", DEVICE, get, go, 0 };

@@ -12,7 +12,7 @@ for m in 1 2 4; do
 	like "and says why" "$(cat err)" 'a send and the receive in its place are not the same on two ranks, by the order of their units. heddle check CONF --ranks 2'
 done
 ok "one micro-batch has one order" heddle_mpi 2 train unlike.ini --set train.micro_batch=8
-like "check names them" "$(heddle check unlike.ini --ranks 2 2>&1)" 'a send and the receive in its place are not the same: rank 1 comes to send of'
+like "check names them" "$(heddle check unlike.ini --ranks 2 2>&1)" 'a send and the receive in its place are not the same: rank 1 reaches send of'
 { sed '/^\[strategy/,$d' tiny.ini; printf '[strategy pp]\nplugin = pp\nsize = 2\n'; } >pp.ini
 for schedule in gpipe 1f1b zb; do
 	ok "$schedule has one order" heddle_mpi 2 train pp.ini --set pp.schedule=$schedule --set train.micro_batch=1

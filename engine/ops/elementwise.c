@@ -51,7 +51,7 @@ static int map_shape(HD_SHAPE_ARGS)
 	if (hd_expr_compile(attr, &e, &err) < 0)
 		return hd_plan_fail(p, err.code, "map: %s", err.text);
 	if (e.vars > (int32_t)nin)
-		return hd_plan_fail(p, HD_EINVAL, "map: '%s' uses %d inputs and has %u", attr, e.vars, nin);
+		return hd_plan_fail(p, HD_EINVAL, "map: '%s' uses %d inputs but has %u", attr, e.vars, nin);
 	hd_shape_like(&outs[0], ins[0]);
 	*nout = 1;
 	return broadcasts(p, "map", ins, nin);
@@ -251,7 +251,7 @@ static int rope_shape(HD_SHAPE_ARGS)
 	const struct hd_dim *d = x->ndim ? x->dims[x->ndim - 1] : NULL;
 
 	if (d && d->n % 2 && !hd_attr_text(attr, "rotary"))
-		return hd_plan_fail(p, HD_EDIVIDE, "rope: %s = %lld is odd, and halves of it are turned", d->name,
+		return hd_plan_fail(p, HD_EDIVIDE, "rope: %s = %lld is odd, but its halves are rotated", d->name,
 				    (long long)d->n);
 	return hd_same_as_first(self, p, attr, ins, nin, outs, nout);
 }

@@ -56,7 +56,7 @@ struct tensor *hd_build_scalar(struct hd_plan *p, uint32_t what, struct group *g
 	if (p->err->code)
 		return NULL;
 	if (what >= HD_LEN(scalars))
-		return hd_plan_fail(p, HD_EINVAL, "scalar: %u is none of the %zu numbers that this engine has", what,
+		return hd_plan_fail(p, HD_EINVAL, "scalar: %u is not one of the %zu numbers that this engine has", what,
 				    HD_LEN(scalars)),
 		       NULL;
 	if ((what == HD_SCALAR_INDEX) != !!g)
@@ -227,7 +227,7 @@ static int check(struct hd_plan *p, const char *op, const struct tensor *x, cons
 	if (hd_has_dim(x, to))
 		return hd_plan_fail(p, HD_EINVAL, "%s: (%s) already has the dim %s", op, x->spec, to->name);
 	if (x->placed && x->local[index_of(x, from)] != from->n)
-		return hd_plan_fail(p, HD_EINVAL, "%s: %lld of the %lld entries of %s are here, all are needed", op,
+		return hd_plan_fail(p, HD_EINVAL, "%s: %lld of the %lld entries of %s are here, but all are needed", op,
 				    (long long)x->local[index_of(x, from)], (long long)from->n, from->name);
 	return HD_OK;
 }

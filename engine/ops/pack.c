@@ -30,7 +30,7 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 		if (!xs[i])
 			return NULL;
 		if (xs[i]->v.dtype != xs[0]->v.dtype)
-			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has another dtype than input 0", i), NULL;
+			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has a different dtype from input 0", i), NULL;
 		total += packed(xs[i]);
 	}
 	/* A whole number of 64-byte lines, so that pieces stay aligned in copies that follow each other. */
@@ -57,7 +57,7 @@ int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const
 	if (n && (flat->v.ndim != 1 || flat->local[0] < need))
 		return hd_plan_fail(
 			p, HD_EINVAL,
-			"unpack: (%s) has %lld elements, and those to be like have %lld as pack lays them out",
+			"unpack: (%s) has %lld elements, but the tensors to be like have %lld as pack lays them out",
 			flat->spec, (long long)hd_local_count(flat), (long long)need);
 	for (uint32_t i = 0; i < n; i++) {
 		struct hd_shape s;
@@ -108,7 +108,8 @@ struct tensor *hd_build_pack_pieces(struct hd_plan *p, struct tensor *const *xs,
 					    dims[i]->name),
 			       NULL;
 		if (xs[i]->v.dtype != xs[0]->v.dtype)
-			return hd_plan_fail(p, HD_EINVAL, "pack_pieces: input %u has another dtype than input 0", i),
+			return hd_plan_fail(p, HD_EINVAL, "pack_pieces: input %u has a different dtype from input 0",
+					    i),
 			       NULL;
 		row += packed_piece(xs[i], k, parts);
 	}
@@ -128,7 +129,7 @@ int hd_build_unpack_pieces(struct hd_plan *p, struct tensor *flat, struct tensor
 	for (uint32_t i = 0; flat && i < n; i++)
 		row += packed_piece(like[i], 0, 1);
 	if (!flat || flat->v.ndim != 1 || flat->local[0] < row * parts)
-		return hd_plan_fail(p, HD_EINVAL, "unpack_pieces: (%s) has %lld elements, and %lld pieces have %lld",
+		return hd_plan_fail(p, HD_EINVAL, "unpack_pieces: (%s) has %lld elements, but %lld pieces have %lld",
 				    flat ? flat->spec : "", flat ? (long long)hd_local_count(flat) : 0LL,
 				    (long long)parts, (long long)(row * parts));
 	for (uint32_t i = 0; i < n; i++) {

@@ -87,9 +87,10 @@ static int refuse_other_statistics(struct hd_plan *p, const struct hd_node *n)
 				hd_plan_mistake(p, m->made_by);
 			}
 		}
-	return hd_plan_fail(p, HD_ENOTSUP,
-			    "nll has the gradient of cross entropy alone, and slot rewrite changed what is between "
-			    "it and the logits");
+	return hd_plan_fail(
+		p, HD_ENOTSUP,
+		"nll has only the gradient of cross entropy, but slot rewrite changed what is between it and the "
+		"logits");
 }
 
 static int nll_vjp(HD_VJP_ARGS)

@@ -74,16 +74,16 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 {
 	for (uint32_t i = n->v.nin; i < n->v.nin + BEYOND && !p->err->code; i++)
 		if (din[i])
-			hd_plan_fail(p, HD_EBUG, "%s: gradient %u is set, and there are %u inputs", n->v.op->name, i,
+			hd_plan_fail(p, HD_EBUG, "%s: gradient %u is set, but there are %u inputs", n->v.op->name, i,
 				     n->v.nin);
 	for (uint32_t i = 0; i < n->v.nin && !p->err->code; i++) {
 		if (!(want >> i & 1) || !din[i])
 			continue;
 		if (hd_handle_kind(p, din[i]) != HANDLE_TENSOR)
-			hd_plan_fail(p, HD_EBUG, "%s: gradient %u is no tensor of this plan", n->v.op->name, i);
+			hd_plan_fail(p, HD_EBUG, "%s: gradient %u is not a tensor of this plan", n->v.op->name, i);
 		else if (din[i]->ndim != n->ins[i]->v.ndim ||
 			 memcmp(din[i]->dims, n->ins[i]->dims, din[i]->ndim * sizeof(*din[i]->dims)))
-			hd_plan_fail(p, HD_EINVAL, "%s: gradient %u is (%s), and input %u is (%s)", n->v.op->name, i,
+			hd_plan_fail(p, HD_EINVAL, "%s: gradient %u is (%s), but input %u is (%s)", n->v.op->name, i,
 				     din[i]->spec, i, n->ins[i]->spec);
 	}
 	return p->err->code;
@@ -254,7 +254,7 @@ static int update_by_plugin(struct hd_plan *p, struct tensor *w, struct tensor *
 
 	hd_slot_returned(p, p->optimizer->plugin->optimizer->update(p->optimizer->self, p, &u, &value));
 	if (value && !p->err->code && !is_of(p, value))
-		hd_plan_fail(p, HD_EINVAL, "update of %s: the new value is no tensor of this plan", w->v.name);
+		hd_plan_fail(p, HD_EINVAL, "update of %s: the new value is not a tensor of this plan", w->v.name);
 	if (!p->err->code && (!value || value->dtype != full->v.dtype || value->ndim != full->v.ndim ||
 			      memcmp(T(value)->dims, full->dims, full->v.ndim * sizeof(full->dims[0]))))
 		hd_plan_fail(p, HD_EINVAL, "update of %s (%s): the new value is %s%s%s", w->v.name, full->spec,
@@ -321,10 +321,11 @@ static int masters_on_spare(struct hd_plan *p, const struct tensor_list *grads, 
 	if (!a)
 		return HD_OK;
 	if (p->optimizer)
-		return hd_plan_fail(p, HD_ENOTSUP,
-				    "[strategy %s] has %lld servers, and train.optimizer = %s is of a plugin: servers "
-				    "update with adamw or sgd",
-				    p->inst[a->inst].name, (long long)a->v.spare, p->optimizer->name);
+		return hd_plan_fail(
+			p, HD_ENOTSUP,
+			"[strategy %s] has %lld servers, but train.optimizer = %s comes from a plugin: servers "
+			"update with adamw or sgd",
+			p->inst[a->inst].name, (long long)a->v.spare, p->optimizer->name);
 	for (size_t i = 0; i < nleaves; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_PARAM && grads[i].n && !p->tensors[i]->master)
 			hd_master_new(p, p->tensors[i]);

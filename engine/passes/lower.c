@@ -78,12 +78,13 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 
 	if (h->kind != HD_PLACE_SHARD || w->kind != HD_PLACE_SHARD || (h->dim != expert && w->dim != expert) ||
 	    (h->dim != batch && w->dim != batch)) {
-		hd_plan_fail(p, HD_ENOTSUP,
-			     "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
-			     "%s to %s on %s. They work along one axis only, which shards the batch elsewhere: for "
-			     "other layouts, set model.capacity_factor",
-			     x->spec, hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at),
-			     n->reshard.axis->name);
+		hd_plan_fail(
+			p, HD_ENOTSUP,
+			"experts without a limit (model.capacity_factor = 0): their rows (%s) cannot be moved from "
+			"%s to %s on %s. They work along one axis only, which shards the batch elsewhere: for other "
+			"layouts, set model.capacity_factor",
+			x->spec, hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at),
+			n->reshard.axis->name);
 		return NULL;
 	}
 	y = hd_build_comm_rows(p, g, n->ins, n->outs[0], w->dim == expert);

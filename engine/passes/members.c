@@ -31,14 +31,16 @@ static int check_input(struct hd_plan *p, const struct node *n, uint32_t i)
 	const struct hd_group *g = maker->only.group;
 
 	if ((n->only.group && n->only.group != g) || (n->chooses.group && n->chooses.group != g))
-		return hd_plan_fail(p, HD_EINVAL, "%s reads (%s), which some members of %s make, as a member of %s",
+		return hd_plan_fail(p, HD_EINVAL,
+				    "%s reads (%s), which only some members of %s compute, as a member of %s",
 				    n->v.op->name, n->ins[i]->v.spec, G(g)->name,
 				    G(n->only.group && n->only.group != g ? n->only.group : n->chooses.group)->name);
 	for (int64_t m = 0; m < g->n; m++)
 		if (is_in(&n->only, m) && is_read(n, i, m) && !is_in(&maker->only, m))
 			return hd_plan_fail(
 				p, HD_EINVAL,
-				"%s reads %s of (%s) on member %lld of %s, and only members %d to %d make it, by [strategy %s]",
+				"%s reads %s of (%s) on member %lld of %s, but only members %d to %d compute it, by "
+				"[strategy %s]",
 				n->v.op->name, maker->v.op->name, n->ins[i]->v.spec, (long long)m, G(g)->name,
 				maker->only.from, maker->only.to - 1,
 				maker->made_by >= 0 ? p->inst[maker->made_by].name : "the engine");

@@ -37,7 +37,7 @@ static int orderer(struct hd_plan *p)
 			continue;
 		if (who >= 0)
 			hd_plan_fail(p, HD_EINVAL,
-				     "[strategy %s] and [strategy %s] both order units; at most one section may",
+				     "[strategy %s] and [strategy %s] both order units, but only one section may",
 				     p->inst[who].name, p->inst[i].name);
 		who = i;
 	}

@@ -72,7 +72,7 @@ static int check_micros(struct hd_plan *p, const struct hd_step_batch *b)
 		return HD_OK;
 	return hd_train_fail(
 		p->conf, &p->config, "global_batch", p->err, HD_ENOTSUP,
-		"%lld sequences are %lld micro-batches of %lld on each of %lld replicas, and a step has at most %d",
+		"%lld sequences are %lld micro-batches of %lld on each of %lld replicas, but a step has at most %d",
 		(long long)full, (long long)micros, (long long)b->micro_batch, (long long)b->replicas, MOST_MICROS);
 }
 
@@ -158,8 +158,8 @@ static int check_again(struct hd_plan *p)
 		return HD_OK;
 	return hd_plan_fail(
 		p, HD_EBUG,
-		"the rules of a strategy depend on the batch, or differ from one call to the next. First they gave %lld replicas of %lld "
-		"sequences, and in a graph of that batch %lld of %lld",
+		"the rules of a strategy depend on the batch, or differ from one call to the next. They first gave "
+		"%lld replicas of %lld sequences, but in a graph of that batch %lld of %lld",
 		(long long)p->replicas, (long long)p->micro_batch, (long long)b.replicas, (long long)b.micro_batch);
 }
 

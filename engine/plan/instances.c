@@ -12,7 +12,7 @@
 
 static const struct hd_option strategy_options[] = {
 	{ "plugin", HD_OPT_STR, 0, NULL, NULL, "name of a plugin, or path of a .so" },
-	{ "size", HD_OPT_STR, 0, "auto", NULL, "ranks on this axis; auto: what the other sections leave over" },
+	{ "size", HD_OPT_STR, 0, "auto", NULL, "ranks on this axis; auto: those that the other sections leave over" },
 };
 static const struct hd_option extension_options[] = {
 	{ "file", HD_OPT_STR, 0, NULL, NULL, "path of a .so, or name of a plugin, that is no strategy" },
@@ -35,7 +35,7 @@ static int check_name(struct hd_plan *p, struct hd_section *s)
 					       "a name has letters, digits, _ and -, not %c", *c);
 	if (hd_conf_is_plain(name))
 		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
-				       "there is a section [%s]: --set %s.size would be its key", name, name);
+				       "there is a section [%s]: --set %s.size would set its key", name, name);
 	return HD_OK;
 }
 
@@ -62,7 +62,7 @@ static int check_new(struct hd_plan *p, struct hd_section *s)
 	for (int i = 0; i < p->ninst; i++)
 		if (!strcmp(p->inst[i].name, hd_section_name(s)))
 			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
-					       "there is a section [%s %s]: %s both would be named that",
+					       "there is a section [%s %s]: both would be named %s",
 					       hd_inst_section(&p->inst[i]), p->inst[i].name, p->inst[i].name);
 	return HD_OK;
 }

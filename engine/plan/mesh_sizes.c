@@ -36,7 +36,7 @@ static int read_sizes(struct hd_plan *p, int64_t *size, int64_t *given, int *aut
 			*given *= size[i];
 		else if (*automatic >= 0)
 			return hd_section_fail(p->conf, p->inst[i].section, "size", p->err, HD_EINVAL,
-					       "auto, and so is that of [strategy %s]: at most one can be",
+					       "auto, but so is that of [strategy %s]: only one may be auto",
 					       p->inst[*automatic].name);
 		else
 			*automatic = i;
@@ -72,7 +72,7 @@ static int claims_no_axis(struct hd_plan *p, int who, int64_t left)
 	if (left <= 1)
 		return HD_OK;
 	return hd_section_fail(p->conf, p->inst[who].section, "size", p->err, HD_EINVAL,
-			       "%lld ranks, and slot mesh of plugin %s claims no axis", (long long)left,
+			       "%lld ranks, but slot mesh of plugin %s claims no axis", (long long)left,
 			       p->inst[who].plugin->name);
 }
 
@@ -90,7 +90,7 @@ static int claims_size(struct hd_plan *p, int who, int64_t size)
 	if (!size || model == size || all == size)
 		return HD_OK;
 	return hd_section_fail(p->conf, p->inst[who].section, "size", p->err, HD_EINVAL,
-			       "%lld, and slot mesh of plugin %s claims axes of %lld ranks", (long long)size,
+			       "%lld, but slot mesh of plugin %s claims axes of %lld ranks", (long long)size,
 			       p->inst[who].plugin->name, (long long)all);
 }
 

@@ -272,7 +272,7 @@ static int failed(struct hd_plan *p, int rc, struct hd_err *err)
 	if (p->err->code)
 		hd_err_pass(err, p->err);
 	else
-		hd_err_set(err, rc, "the plan failed without a text");
+		hd_err_set(err, rc, "the plan failed without a message");
 	hd_plan_destroy(p);
 	return 1;
 }

@@ -33,7 +33,7 @@ static int check_unit_stage(struct hd_plan *p, const struct node *n)
 		if (w->kind == HD_PLACE_PINNED && w->index != here)
 			return hd_plan_fail(
 				p, HD_EINVAL,
-				"[strategy %s]: %s of %s runs on stage %lld, and its operand (%s) is on stage %d. "
+				"[strategy %s]: %s of %s runs on stage %lld, but its operand (%s) is on stage %d. "
 				"Set the cursor at the node that made it",
 				maker(p, n), n->v.op->name, n->v.block, (long long)here, n->ins[i]->v.spec, w->index);
 	}
@@ -74,8 +74,8 @@ int hd_check_periods(struct hd_plan *p)
 			if (m && m->period && (!n->period || n->period % m->period))
 				return hd_plan_fail(
 					p, HD_EINVAL,
-					"every: %s (made by %s) runs in every %lld. step, and reads %s of (%s), "
-					"which runs in every %lld. alone",
+					"every: %s (made by %s) runs every %lld steps, but reads %s of (%s), which "
+					"runs only every %lld steps",
 					n->v.op->name, n->made_by >= 0 ? p->inst[n->made_by].name : "the engine",
 					(long long)(n->period ? n->period : 1), m->v.op->name, n->ins[i]->v.spec,
 					(long long)m->period);
@@ -139,10 +139,11 @@ int hd_check_spaces(struct hd_plan *p)
 													     : device++;
 		p->about = n;
 		if (host && (device || n->comm.kind))
-			return hd_plan_fail(p, HD_ENOTSUP,
-					    "%s of (%s): %d of its tensors are in host memory, where updates alone "
-					    "compute, and %d are not",
-					    n->v.op->name, n->v.nout ? n->outs[0]->spec : "", host, device);
+			return hd_plan_fail(
+				p, HD_ENOTSUP,
+				"%s of (%s): %d of its tensors are in host memory, where only updates compute, but "
+				"%d are not",
+				n->v.op->name, n->v.nout ? n->outs[0]->spec : "", host, device);
 	}
 	return HD_OK;
 }
@@ -249,7 +250,7 @@ void hd_warn_of_constant_states(const struct hd_plan *p)
 
 		if (first)
 			hd_log(HD_LOG_WARN,
-			       "[%s %s] state %s of plugin %s is read and never assigned, so it is always 0%s",
+			       "[%s %s] state %s of plugin %s is read but never assigned, so it is always 0%s",
 			       hd_inst_section(&p->inst[i]), p->inst[i].name, first->v.name, p->inst[i].plugin->name,
 			       n > 1 ? "; there are others" : "");
 	}
@@ -273,9 +274,9 @@ void hd_warn_of_untrained(const struct hd_plan *p)
 			n++;
 		}
 	if (n == 1)
-		hd_log(HD_LOG_WARN, "parameter %s gets no gradient, so it stays as it begins", first->v.name);
+		hd_log(HD_LOG_WARN, "parameter %s gets no gradient, so it keeps its initial value", first->v.name);
 	else if (n)
-		hd_log(HD_LOG_WARN, "parameter %s and %lld more get no gradient, so they stay as they begin",
+		hd_log(HD_LOG_WARN, "parameter %s and %lld more get no gradient, so they keep their initial values",
 		       first->v.name, (long long)n - 1);
 }
 
@@ -303,10 +304,11 @@ int hd_check_own_states(struct hd_plan *p)
 				hd_plan_mistake(p, t->inst - 1);
 				return hd_inst_fail(
 					p, t->inst - 1, HD_EINVAL,
-					hd_plan_text(p,
-						     "assign: the value of state %s differs between the members along "
-						     "%s (local), and a checkpoint has one: own makes it each member's",
-						     t->v.name, p->axes[a]->v.name));
+					hd_plan_text(
+						p,
+						"assign: the value of state %s differs between the members along %s "
+						"(local), but a checkpoint stores one: own makes it each member's own",
+						t->v.name, p->axes[a]->v.name));
 			}
 	}
 	return HD_OK;
@@ -337,10 +339,11 @@ int hd_check_summed_states(struct hd_plan *p)
 		if (t->assign && t->v.what == HD_TENSOR_STATE && t->inst > 0 && anew[t->assign->id])
 			return hd_inst_fail(
 				p, t->inst - 1, HD_EINVAL,
-				hd_plan_text(p,
-					     "assign: each of the %lld micro-batches has another value for state %s, "
-					     "and the last one's would stay: one micro-batch a step is possible",
-					     (long long)p->micros, t->v.name));
+				hd_plan_text(
+					p,
+					"assign: each of the %lld micro-batches computes a different value for state "
+					"%s, but only the last would be kept: use one micro-batch a step",
+					(long long)p->micros, t->v.name));
 	}
 	return HD_OK;
 }

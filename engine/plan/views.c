@@ -129,7 +129,8 @@ static int check_operands(struct hd_plan *p, const struct node *n, const char *l
 
 		if (at[i] != at[count + i])
 			return hd_plan_fail(p, HD_EBUG, "node %s: the view was written to: %s[%u] is %s and was %s",
-					    n->v.op->name, list, i, tensor ? at[i]->v.spec : "no tensor of this plan",
+					    n->v.op->name, list, i,
+					    tensor ? at[i]->v.spec : "not a tensor of this plan",
 					    at[count + i]->v.spec);
 	}
 	return HD_OK;

@@ -38,13 +38,13 @@ static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin
 		if (v == HD_ABI_MAJOR || !hd_loader_symbol(m, name, NULL))
 			continue;
 		e->abi_major = (uint16_t)v;
-		return hd_err_set(err, HD_EABI,
-				  "exports %s: abi_major is %u, %s than this engine's %d: build it again with this "
-				  "engine's headers",
-				  name, v, age(v, HD_ABI_MAJOR), HD_ABI_MAJOR);
+		return hd_err_set(
+			err, HD_EABI,
+			"exports %s: abi_major is %u, %s than this engine's %d: rebuild it with this engine's headers",
+			name, v, age(v, HD_ABI_MAJOR), HD_ABI_MAJOR);
 	}
 	if (elsewhere)
-		return hd_err_set(err, HD_EABI, "has no %s of its own: the one it finds is in %s", ENTRY, elsewhere);
+		return hd_err_set(err, HD_EABI, "has no %s of its own: the one found is in %s", ENTRY, elsewhere);
 	return hd_err_set(err, HD_EABI, "exports no %s: it is not a heddle plugin", ENTRY);
 }
 
@@ -87,7 +87,7 @@ static int check_text(const char *field, const char *text, size_t room, struct h
 {
 	if (memchr(text, 0, room))
 		return 0;
-	return hd_err_set(err, HD_EABI, "%s has no end within its %zu bytes", field, room);
+	return hd_err_set(err, HD_EABI, "%s is not terminated within its %zu bytes", field, room);
 }
 
 /* Checks build, "key=value ..." of further requirements. The only key is minor, the lowest minor with which the plugin
@@ -101,7 +101,7 @@ static int check_build(const struct hd_plugin *p, struct hd_err *err)
 	if (!*build)
 		return 0;
 	if (strncmp(build, "minor=", 6))
-		return hd_err_set(err, HD_EABI, "build asks for %.*s, and this engine knows minor alone",
+		return hd_err_set(err, HD_EABI, "build asks for %.*s, but this engine knows only minor",
 				  (int)strcspn(build, " "), build);
 	least = strtol(build + 6, &end, 10);
 	if (end == build + 6 || *end || least < 0)
@@ -149,7 +149,8 @@ static int check_families(const struct hd_family_ops *const *all, struct hd_err 
 {
 	for (size_t i = 0; all && all[i]; i++) {
 		if (i == TABLE_MAX)
-			return hd_err_set(err, HD_EABI, "families: the list has no end within %d", TABLE_MAX);
+			return hd_err_set(err, HD_EABI, "families: the list has no terminator within %d entries",
+					  TABLE_MAX);
 		HD_TRY(check_family(all, i, err));
 	}
 	return 0;
@@ -220,7 +221,8 @@ static int check_range(const struct hd_option *k, struct hd_err *err)
 		return hd_err_set(err, HD_EABI, "option %s: range is \"%s\", it must be \"LEAST..MOST\"", k->key,
 				  k->range);
 	if (lo > hi)
-		return hd_err_set(err, HD_EABI, "option %s: range is \"%s\", which no number is in", k->key, k->range);
+		return hd_err_set(err, HD_EABI, "option %s: range is \"%s\", which contains no number", k->key,
+				  k->range);
 	return 0;
 }
 
@@ -295,7 +297,7 @@ static int check_keys(const char *field, const char *text, const struct hd_strat
 		if (!n || at[n] != '=' || n + 1 == word)
 			return hd_err_set(err, HD_EABI, "%s is \"%s\", it must be \"key=value ...\"", field, text);
 		if (!has_option(o, at, n))
-			return hd_err_set(err, HD_EABI, "%s is \"%s\", and the plugin has no option %.*s", field, text,
+			return hd_err_set(err, HD_EABI, "%s is \"%s\", but the plugin has no option %.*s", field, text,
 					  (int)n, at);
 		at += word;
 	}
@@ -311,9 +313,10 @@ static int check_serial(const struct hd_serial_ops *s, const struct known_plugin
 				  sizeof(*s));
 	HD_TRY(check_rest("serial", s, s->size, sizeof(*s), err));
 	if (!k->e.approximate)
-		return hd_err_set(err, HD_EABI, "serial: the plugin is not approximate, so one rank trains as it does");
+		return hd_err_set(err, HD_EABI,
+				  "serial: the plugin is not approximate, so one rank trains the same model");
 	if (!s->one == !s->update)
-		return hd_err_set(err, HD_EABI, "serial: it has %s of one and update, and must have one of them",
+		return hd_err_set(err, HD_EABI, "serial: it has %s of one and update, but must have exactly one",
 				  s->one ? "both" : "neither");
 	if (s->keys)
 		HD_TRY(check_keys("serial.keys", s->keys, &k->table, err));
@@ -354,7 +357,8 @@ static int check_kernels(const struct hd_kernel_ops *const *all, struct hd_err *
 {
 	for (size_t i = 0; all && all[i]; i++) {
 		if (i == TABLE_MAX)
-			return hd_err_set(err, HD_EABI, "kernels: the list has no end within %d", TABLE_MAX);
+			return hd_err_set(err, HD_EABI, "kernels: the list has no terminator within %d entries",
+					  TABLE_MAX);
 		HD_TRY(check_kernel(all, i, err));
 	}
 	return 0;

@@ -120,8 +120,8 @@ static int load(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o
 	l->err = NULL;
 	if (err->code || rc == HD_OK)
 		return err->code;
-	return hd_err_set(err, rc < 0 ? rc : HD_EBUG, "kernel %s of [%s]: prepare returned %d, and no text", ops->name,
-			  o->section, rc);
+	return hd_err_set(err, rc < 0 ? rc : HD_EBUG, "kernel %s of [%s]: prepare returned %d without a message",
+			  ops->name, o->section, rc);
 }
 
 int hd_plugin_kernel_prepare(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o,

@@ -38,7 +38,7 @@ static int start_libltdl(struct hd_err *err)
 	static int started;
 
 	if (!started && lt_dlinit())
-		return hd_err_set(err, HD_ENOTSUP, "libltdl does not start: %s", lt_dlerror());
+		return hd_err_set(err, HD_ENOTSUP, "libltdl cannot start: %s", lt_dlerror());
 	started = 1;
 	return 0;
 }

@@ -181,12 +181,12 @@ static int back_again(int *threads)
 		return 0;
 	if (to > from)
 		snprintf(note, sizeof(note),
-			 "the launcher bound this rank to %d core%s; it may now use %d, by %d "
-			 "thread%s",
-			 from, hd_plural(from, "s"), to, *threads, hd_plural(*threads, "s"));
+			 "the launcher bound this rank to %d core%s; it may now use %d, with %d thread%s", from,
+			 hd_plural(from, "s"), to, *threads, hd_plural(*threads, "s"));
 	else if (*threads > to)
-		snprintf(note, sizeof(note), "this rank has %d threads and may use %d core%s: they wait for each other",
-			 *threads, to, hd_plural(to, "s"));
+		snprintf(note, sizeof(note),
+			 "this rank has %d threads but may use only %d core%s: they wait for each other", *threads, to,
+			 hd_plural(to, "s"));
 	return 1;
 }
 

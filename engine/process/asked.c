@@ -72,7 +72,8 @@ static void leave_stuck(double limit)
 	if (seconds < limit)
 		return;
 	n = snprintf(text, sizeof(text),
-		     "heddle: asked to end, and still%s after %.0f seconds: it is not waited for, nothing is saved\n",
+		     "heddle: asked to end, but still%s after %.0f seconds: it is no longer waited for, and nothing is "
+		     "saved\n",
 		     where, seconds);
 	if (write(2, text, (size_t)n) < 0)
 		_exit(2);

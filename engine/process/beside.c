@@ -100,7 +100,7 @@ void hd_beside(int64_t n, void (*job)(void *ctx, int64_t i), void *ctx, int seco
 			born++;
 		}
 		if (!born) { /* no process could be started */
-			hd_log(HD_LOG_ERROR, "no child process: %s", strerror(errno));
+			hd_log(HD_LOG_ERROR, "no child process can be started: %s", strerror(errno));
 			exit(1);
 		}
 		wait_all(children, born);

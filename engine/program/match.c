@@ -230,7 +230,7 @@ static int refuse(const struct hd_match_run *m, struct hd_err *err, const char *
 {
 	char *x = describe(m, a->event), *y = describe(m, b->event);
 
-	hd_err_set(err, HD_EINVAL, "%s: rank %lld comes to %s, and rank %lld to %s", how,
+	hd_err_set(err, HD_EINVAL, "%s: rank %lld reaches %s, and rank %lld reaches %s", how,
 		   (long long)m->c->ranks[a->rank], x, (long long)m->c->ranks[b->rank], y);
 	free(x), free(y);
 	return err->code;
@@ -386,7 +386,7 @@ static int waits_for_ended(struct hd_match_run *m, const struct arrival *a, int6
 {
 	char *x = describe(m, a->event);
 
-	hd_err_set(err, HD_EINVAL, "rank %lld waits in %s for rank %lld, which never comes to it",
+	hd_err_set(err, HD_EINVAL, "rank %lld waits in %s for rank %lld, which never gets there",
 		   (long long)m->c->ranks[a->rank], x, (long long)m->c->ranks[other]);
 	free(x);
 	return err->code;
@@ -420,7 +420,7 @@ static int find_circle(struct hd_match_run *m, int64_t rank, struct hd_err *err)
 	if (!will_come(m, other, &a))
 		return waits_for_ended(m, &a, other, err);
 	b = waits_in(m, other, &next);
-	return refuse(m, err, "two ranks wait for each other for ever", &a, &b);
+	return refuse(m, err, "two ranks wait for each other forever", &a, &b);
 }
 
 /* Checks sends that nothing waits for: each must still have its receive. */

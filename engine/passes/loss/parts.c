@@ -271,7 +271,7 @@ static void make_with_loss(struct logit_parts *s)
 static int refuse_parts(struct hd_plan *p, const char *why)
 {
 	return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "train"), "loss_parts", p->err, HD_ENOTSUP,
-			       "%lld: the loss cannot be made in parts: %s", (long long)p->config.loss_parts, why);
+			       "%lld: the loss cannot be computed in parts: %s", (long long)p->config.loss_parts, why);
 }
 
 int hd_pass_loss_gradient(struct hd_plan *p)
@@ -469,7 +469,7 @@ static const char *why_not(const struct logit_parts *s, const struct node *n)
 	if (n->is->flags & OP_FLAG_PLUGIN || n->made_by >= 0)
 		return of_plugin(s->p, n);
 	if (n->v.phase != HD_UNIT_F || n->only.group || n->block != hd_maker(s->p->nll)->block)
-		return "not all of it is where and when the loss is made";
+		return "not all of it is where and when the loss is computed";
 	if (n->comm.kind ? sum
 			 : role == OP_ROLE_NONE || role == OP_ROLE_EINSUM || role == OP_ROLE_XENT ||
 				   role == OP_ROLE_XENT_COMBINE || role == OP_ROLE_XENT_D || role == OP_ROLE_NLL ||
@@ -512,12 +512,11 @@ static int split(struct logit_parts *s)
 	int64_t asked = p->config.loss_parts;
 
 	if (!set_parts(s, p->loss_parts) || (asked && p->train && count(s) != asked))
-		return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "train"), "loss_parts", p->err,
-				       HD_EINVAL,
-				       "%lld: a rank's micro-batch has %lld x %lld tokens, which are not so "
-				       "many parts of whole sequences, or of each sequence",
-				       (long long)asked, (long long)s->logits->local[0],
-				       (long long)s->logits->local[1]);
+		return hd_section_fail(
+			p->conf, hd_conf_section(p->conf, NULL, "train"), "loss_parts", p->err, HD_EINVAL,
+			"%lld: a rank's micro-batch has %lld x %lld tokens, which cannot be divided into that many "
+			"parts of whole sequences, or of each sequence",
+			(long long)asked, (long long)s->logits->local[0], (long long)s->logits->local[1]);
 	find_inside(s);
 	for (size_t i = 0; i < s->n && !s->why_not; i++)
 		s->why_not = why_not(s, s->made[i]);
