@@ -302,7 +302,7 @@ static void refused(void)
 	is_str(try_open("train = a.txt\nvalid = 1.txt\nvalid_fraction = 0.5", 3, 0, 1),
 	       "x.ini:4: [data] valid_fraction: cannot be combined with valid = 1.txt", "two splits");
 	is_str(try_open("train = a.txt\ntokenizer = .", 3, 0, 1),
-	       "x.ini:3: [data] tokenizer: ./tokenizer.json: model is without a type; known: BPE",
+	       "x.ini:3: [data] tokenizer: ./tokenizer.json: model has no type; known: BPE",
 	       "text with a tokenizer of another kind");
 	is_int(err.code, HD_ENOTSUP, "is not supported");
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = none", 4, 0, 1),
@@ -368,7 +368,7 @@ static void texts(void)
 	       "JSONL as text");
 	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == '{', "if that is said");
 	is_str(try_open("train = n.txt\nvalid_fraction = 0", 2, 0, 1),
-	       "x.ini:2: [data] train: n.txt: is no text: its byte at offset 1 is 0; [data] tokenizer = byte, given explicitly, "
+	       "x.ini:2: [data] train: n.txt: is not text: its byte at offset 1 is 0; [data] tokenizer = byte, given explicitly, "
 	       "takes the bytes of any file",
 	       "no text");
 	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint16\norder = sequential", 4, 0, 1), "",

@@ -184,12 +184,12 @@ static const struct {
 } damaged[] = {
 #define BPE "{\"model\":{\"type\":\"BPE\","
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
-	{ "{}", "there is no model in it" },
-	{ "{\"model\":{}}", "model is without a type; known: BPE" },
-	{ BPE "\"merges\":[]}}", "model.vocab is not there" },
-	{ BPE "\"vocab\":{},\"merges\":[]}}", "model.vocab is not there" },
+	{ "{}", "it contains no model" },
+	{ "{\"model\":{}}", "model has no type; known: BPE" },
+	{ BPE "\"merges\":[]}}", "model.vocab is missing" },
+	{ BPE "\"vocab\":{},\"merges\":[]}}", "model.vocab is missing" },
 	{ BPE "\"vocab\":{\"a\":\"0\"},\"merges\":[]}}", "model.vocab: the id of a is -1, not of 0 to " },
-	{ BPE VOCAB "\"merges\":\"a b\"}}", "model.merges is not there" },
+	{ BPE VOCAB "\"merges\":\"a b\"}}", "model.merges is missing" },
 	{ BPE VOCAB "\"merges\":[1]}}", "model.merges: merge 0 is not a pair of tokens" },
 	{ BPE VOCAB "\"merges\":[\"ab\"]}}", "model.merges: merge 0 is not a pair of tokens" },
 	{ BPE VOCAB "\"merges\":[\"a b\",\"a b b\"]}}", "model.merges: merge 1 is not a pair of tokens" },
@@ -241,7 +241,8 @@ static void refusals(void)
 	is_str(refusal("{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"type\":\"Unigram\"}}"),
 	       "t.json: model is Unigram; known: BPE", "its kind comes before its parts");
 	is_str(refusal("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}"),
-	       "t.json: model.merges: merge 0, a and b: both joined are not in model.vocab", "a merge without a token");
+	       "t.json: model.merges: merge 0, a and b: their concatenation is not in model.vocab",
+	       "a merge without a token");
 	is_str(refusal("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL
 		       "}"),
 	       "t.json: pre_tokenizer Split: the expression [a&&b]: && within [...] is not supported", "an expression");

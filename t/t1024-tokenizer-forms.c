@@ -82,8 +82,8 @@ static const char *text_of(const int32_t *ids, size_t n)
 static const struct {
 	const char *json, *says;
 } refused[] = {
-	{ "{\"model\":7}", "there is no model in it" },
-	{ "{\"model\":{\"type\":\"BPE\",\"vocab\":[1],\"merges\":[]}}", "model.vocab is not there" },
+	{ "{\"model\":7}", "it contains no model" },
+	{ "{\"model\":{\"type\":\"BPE\",\"vocab\":[1],\"merges\":[]}}", "model.vocab is missing" },
 	{ "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1.5},\"merges\":[]}}", "model.vocab: the id of a is -1" },
 	{ "{" BPE("\"a\":0", "[\"a\"]") "}", "merge 0 is not a pair of tokens" },
 	{ "{" BPE("\"a\":0", "[1,\"a\"]") "}", "merge 0 is not a pair of tokens" },

@@ -281,7 +281,7 @@ static void test_types(void)
 	       "no other conversion");
 	err.code = 0;
 	hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, (int64_t[]){ 5 }, (int64_t[]){ 4 }, NULL, &err);
-	ok(strstr(err.text, "/types: tensor half: dim 0: 4 elements from 5 on, it has 8"), "%s", err.text);
+	ok(strstr(err.text, "/types: tensor half: dim 0: 4 elements from 5 on, but it has 8"), "%s", err.text);
 	for (int i = 0; i < 3; i++) {
 		static const char *const said[] = { "4 elements from -1 on", "-4 elements from 1 on",
 						    "0 elements from 9 on" };
@@ -328,8 +328,8 @@ static void test_bad_files(void)
 	is_str(reading("{" A "}", -1, 9), "has 71 bytes, its header says 70", "bytes behind the end");
 	is_str(reading("{" A "," B(4, 12) "}", -1, 12), "tensor b: overlaps: begins at 4, a ends at 8", "overlap");
 	is_str(reading("{" A "," B(12, 20) "}", -1, 20), "tensor b: a gap before it: begins at 12, a ends at 8", "gap");
-	is_str(reading("{" A "," B(8, 17) "}", -1, 17), "tensor b: data_offsets give 9 bytes, its shape as F32 8",
-	       "offsets against shape");
+	is_str(reading("{" A "," B(8, 17) "}", -1, 17),
+	       "tensor b: data_offsets give 9 bytes, but its shape as F32 gives 8", "offsets against shape");
 	is_str(reading("{" A "," B(8, -4) "}", -1, 8), "tensor b: data_offsets are 8 and -4", "offsets out of range");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", -1, 8),
 	       "tensor a: dim 0 is not a size", "a negative size");

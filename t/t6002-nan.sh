@@ -14,7 +14,7 @@ for n in 1 2; do
 	said=$(printf '%s\n' "$out" | messages)
 	is "np $n: one message" "$(printf '%s\n' "$said" | wc -l)" 1
 	like "np $n: step and rank" "$said" '^heddle: step 2: loss .*, gradient norm .*; first on rank 0 \(dp 0\): '
-	like "np $n: operation and tensor" "$said" ': [a-z_]+ .*(in|with) .* made a value of \(batch.* not finite, in micro-batch 0'
+	like "np $n: operation and tensor" "$said" ': [a-z_]+ .*(in|with) .* computed a value of \(batch.* not finite, in micro-batch 0'
 	unlike "np $n: nan has no sign" "$said" '-nan'
 	is "np $n: the step before it is in the metrics" "$(grep -c '"step": 1, ' m.jsonl)" 1
 	is "np $n: that step was no update" "$(cat c/latest)" step-00000001
@@ -94,7 +94,7 @@ for run in 1:clip=1 1:clip=0 1:optimizer=sgd 2:clip=1; do
 	said=$(printf '%s\n' "$said" | failures)
 	is "one message" "$(printf '%s\n' "$said" | wc -l)" 1
 	like "step and norm, of a loss that is a number" "$said" '^heddle: step 1: loss [0-9]+[.0-9]*, gradient norm (inf|nan); '
-	like "and where" "$said" 'first on rank [01] .*: einsum in layer 1 \(backward\) made a value of \(heads,head_dim,embed\)'
+	like "and where" "$said" 'first on rank [01] .*: einsum in layer 1 \(backward\) computed a value of \(heads,head_dim,embed\)'
 	is "no step was made" "$(cat c/latest) $(cksum <$c) $(grep -vc '"error": ' m.jsonl)" "step-00000000 $sum 0"
 done
 # Weights that an update has made infinite are not saved over good ones: no later step has read them.

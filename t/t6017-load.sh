@@ -84,11 +84,11 @@ changes() { again "$@" | sed -n 's/.*was made with \(.*\)/\1/p'; }
 is "nothing has changed" "$(changes)" ""
 is "nor with what the family or config.json gives, said again" \
 	"$(changes --set model.rope_theta=5e5 --set model.window_layers=ww --set model.tie_embeddings=no --set model.head_dim=8)" ""
-is "a key beside model.load" "$(changes --set model.rope_theta=20000)" "model.rope_theta = 500000, and it is 20000 now"
-is "a key that nothing said before" "$(changes --set model.window=7)" "model.window = 0, and it is 7 now"
-is "another activation" "$(changes --set model.activation=gelu_tanh)" "model.activation = silu, and it is gelu_tanh now"
-is "another directory" "$(changes --set model.load=other)" "model.rope_theta = 500000, and it is 20000 now
-model.load = base, and it is other now: the weights are the checkpoint's. To begin from other weights, give another checkpoint.dir"
+is "a key beside model.load" "$(changes --set model.rope_theta=20000)" "model.rope_theta = 500000, but it is 20000 now"
+is "a key that nothing said before" "$(changes --set model.window=7)" "model.window = 0, but it is 7 now"
+is "another activation" "$(changes --set model.activation=gelu_tanh)" "model.activation = silu, but it is gelu_tanh now"
+is "another directory" "$(changes --set model.load=other)" "model.rope_theta = 500000, but it is 20000 now
+model.load = base, but it is other now: the weights are the checkpoint's. To begin from other weights, give a different checkpoint.dir"
 is "the checkpoint itself is no other" "$(changes --set model.load=g)" ""
 mv base away
 is "the directory is gone: the checkpoint has all that a run needs" "$(again --set train.steps=5 --set checkpoint.every=1 | grep base)" \
@@ -115,7 +115,7 @@ turns="--set model.family=llama --set model.embed=16 --set model.heads=4 --set m
 lists() { said train tiny.ini $turns --set checkpoint.dir=l --set checkpoint.resume=auto --set train.steps=1 "$@" | grep 'was made with model'; }
 lists --set model.rope_short=1.25,1.5 --set model.rope_long=1,2 >/dev/null
 is "blanks in a list" "$(lists --set model.rope_short='1.250, 1.5' --set model.rope_long='1, 2.0')" ""
-like "another number" "$(lists --set model.rope_short=1.25,1.6 --set model.rope_long=1,2)" 'rope_short = 1\.25,1\.5, and it is 1\.25,1\.6 now'
+like "another number" "$(lists --set model.rope_short=1.25,1.6 --set model.rope_long=1,2)" 'rope_short = 1\.25,1\.5, but it is 1\.25,1\.6 now'
 like "another length" "$(said train tiny.ini $turns --set checkpoint.dir=l --set checkpoint.resume=auto --set model.rope_short=1.25 --set model.rope_long=1,2)" \
 	'rope_short: 1 factors'
 like "a directory of another program" "$(said train tiny.ini --set checkpoint.resume=hf)" \
@@ -143,7 +143,7 @@ like "a weight that is no number: train" "$(said train load.ini --set model.load
 like "a weight that is no number: eval" "$(said eval spoilt --data text.txt)" \
 	'the loss is not a number: weights are not finite: 1 of the 32 values of ln_f\.bias$'
 cp -r base slow && rm slow/tokenizer.json && touch slow/vocab.json slow/merges.txt
-how='of vocab\.json and merges\.txt there, AutoTokenizer.*save_pretrained\(DIR\) of transformers makes a tokenizer\.json'
+how='from vocab\.json and merges\.txt there, transformers makes a tokenizer\.json with AutoTokenizer.*save_pretrained\(DIR\)'
 like "a tokenizer in two files: train" "$(said train load.ini --set model.load=slow)" "$how"
 like "a tokenizer in two files: generate" "$(said generate slow --prompt a)" "$how"
 like "a tokenizer in two files: tokenize" "$(said tokenize --tokenizer slow --ids text.txt)" "slow/tokenizer\.json: .*; $how"

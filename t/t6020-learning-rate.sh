@@ -73,7 +73,7 @@ heddle train lr.ini $tokens --set model.max_seq=16 --set checkpoint.dir=d --set 
 rates "shorter sequences" "0.00625 0.005 0.00375 0.0025 0.00125" $short --set train.warmup=256 --set train.decay=512
 is "the tokens of all steps" "$(sed -n 's/.*"total_tokens": *\([0-9]*\).*/\1/p' m.jsonl | tr '\n' ' ')" "352 384 416 448 480 "
 rates "a decay that ends with the last step" "0.00571428571429 0.00428571428571 0.00285714285714 0.00142857142857 0" $short --set train.warmup=256
-like "and that is said" "$(cat out)" 'was to end at token 640, and now ends at token 480\. train\.decay = 640 keeps'
+like "and that is said" "$(cat out)" 'was to end at token 640, but now ends at token 480\. train\.decay = 640 keeps'
 heddle train lr.ini $short --set checkpoint.dir=e >out 2>&1
 like "a checkpoint counts them too" "$(cat e/step-00000010/heddle/state.json)" '"tokens": 480,'
 done_testing

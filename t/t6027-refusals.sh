@@ -219,7 +219,7 @@ is "... under the next name" "$(head -1 none.1 | grep -c '"step": 1,')" 1
 # A trace stays where no step is traced.
 echo old >old.json
 ok "no step is traced" heddle train tiny.ini --set log.trace=old.json --set log.trace_steps=9-10
-like "... as is said" "$(cat "$tmp/.ok")" 'old\.json: no step is traced; log\.trace_steps is 9-10, and this run has steps 1 to 3'
+like "... as is said" "$(cat "$tmp/.ok")" 'old\.json: no step is traced; log\.trace_steps is 9-10, but this run has steps 1 to 3'
 is "... and the old trace stays" "$(cat old.json)" old
 
 # Files of other subcommands.

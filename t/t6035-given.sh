@@ -31,11 +31,11 @@ like "one of another name" "$(printf '[strategy z]\nplugin = dp\nsize = 4\n' | s
 like "a key that no choice has" "$(printf '[strategy b]\nplugin = dp\nzero = 2\n' | search)" "$whole"
 like "a micro-batch that is none of its values" "$(printf '[strategy b]\nplugin = dp\n' | search --set train.micro_batch=8 --set train.global_batch=32)" 'the layout of the INI|layouts:'
 unlike "no layout is given" "$(: | search)" '^the layout of the INI'
-like "one row, and few tries" "$(printf '[strategy b]\nplugin = dp\n' | search --top 1 --tries 1)" 'less promising, and not looked at|none of them that is possible can be faster'
+like "one row, and few tries" "$(printf '[strategy b]\nplugin = dp\n' | search --top 1 --tries 1)" 'less promising, so not looked at|none of them that is possible can be faster'
 like "experts" "$(: | search --set model.family=mixtral --set model.experts=2 --set model.heads=4)" 'layouts: '
 like "experts in every second layer" "$(: | search --set model.experts=2 --set model.moe_every=2 --tries 2)" 'layouts: '
 like "memory for few layouts" "$(printf '[strategy b]\nplugin = dp\n' | search --memory 560K)" 'layouts?'
-like "memory for none" "$(: | search --memory 1K)" 'plan: no layout fits into 1.0 KB: of the [0-9]+ that were planned whole the smallest needs [0-9.]+ MB'
+like "memory for none" "$(: | search --memory 1K)" 'plan: no layout fits into 1.0 KB: of the [0-9]+ that were planned completely, the smallest needs [0-9.]+ MB'
 like "nothing is possible" "$(: | search --set train.global_batch=1 --set model.heads=1 --set train.micro_batch=1 --set model.embed=2)" 'plan: no layout of [0-9]+ is possible|layouts'
 
 # -- model.load

@@ -82,13 +82,13 @@ export OMP_NUM_THREADS=1
 [ -s cut.part.json ] && [ ! -e cut.bin ]
 tap_result $? "a run that was stopped leaves its parts, and no file that looks whole"
 is "other files are no continuation" "$(refusal --out cut long.jsonl)" \
-	"heddle: cut.part.json: was begun with other files, options or another tokenizer; remove it to start again"
+	"heddle: cut.part.json: was begun with different files, options or a different tokenizer; remove it to start again"
 touch -r long.jsonl time && touch -d "$(date -r long.jsonl '+%F %T').$(date -r long.jsonl +%N | tr 0-9 1-90)" long.jsonl
 is "nor are those that were written again within the second" "$(refusal --out cut long.jsonl 1.txt)" \
-	"heddle: cut.part.json: was begun with other files, options or another tokenizer; remove it to start again"
+	"heddle: cut.part.json: was begun with different files, options or a different tokenizer; remove it to start again"
 touch -r time long.jsonl
 cp cut.part.json saved.json
-like "it goes on" "$(tokenize --out cut long.jsonl 1.txt 2>&1)" '^heddle: cut: going on after [1-9][0-9]* documents'
+like "it goes on" "$(tokenize --out cut long.jsonl 1.txt 2>&1)" '^heddle: cut: continuing after [1-9][0-9]* documents'
 cat long.bin >want.bin && tokenize --out first 1.txt >/dev/null 2>&1 && cat first.bin >>want.bin
 ok "and ends with the same ids, whatever the threads" cmp want.bin cut.bin
 is "and leaves no parts" "$(ls cut.part* 2>/dev/null)" ""
@@ -97,14 +97,14 @@ is "and leaves no parts" "$(ls cut.part* 2>/dev/null)" ""
 printf '\223NUMPY\001\000' >x.npy
 like ".npy" "$(refusal --out x x.npy)" 'x.npy: is an array of numpy \(.npy\); tokenize takes'
 printf 'a\000b' >x.dat
-like "bytes" "$(refusal --out y x.dat)" 'x.dat: is no text: its byte at offset 1 is 0; tokenize takes text'
-like "bytes, one by one" "$(refusal --ids x.dat)" 'x.dat: is no text: its byte at offset 1 is 0'
+like "bytes" "$(refusal --out y x.dat)" 'x.dat: is not text: its byte at offset 1 is 0; tokenize takes text'
+like "bytes, one by one" "$(refusal --ids x.dat)" 'x.dat: is not text: its byte at offset 1 is 0'
 { yes 'a few words of text' | head -c 300000; printf '\000'; } >late.txt
 printf '[model]\nlayers = 1\nembed = 8\nheads = 2\n[data]\ntrain = late.txt\n[train]\nseq = 8\nglobal_batch = 1\nsteps = 1\n' >late.ini
 export XDG_CACHE_HOME="$tmp/cache"
-like "a late one" "$(refusal --out y late.txt)" 'late.txt: is no text: its byte at offset 300000 is 0'
-like "to --ids too" "$(refusal --ids late.txt)" 'late.txt: is no text: its byte at offset 300000 is 0'
-like "to check, where bytes are ids" "$("$heddle" check late.ini 2>&1)" 'late.txt: is no text: its byte at offset 300000 is 0; \[data\] tokenizer = byte'
+like "a late one" "$(refusal --out y late.txt)" 'late.txt: is not text: its byte at offset 300000 is 0'
+like "to --ids too" "$(refusal --ids late.txt)" 'late.txt: is not text: its byte at offset 300000 is 0'
+like "to check, where bytes are ids" "$("$heddle" check late.ini 2>&1)" 'late.txt: is not text: its byte at offset 300000 is 0; \[data\] tokenizer = byte'
 ok "which takes them" "$heddle" check late.ini --set data.tokenizer=byte
 
 # -- what is no UTF-8 ---------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ is "valid text: no warning" "$(grep -c ^heddle err)" 0
 for what in 'bad.txt: 4 of 15 (27%)' 'bad.jsonl: 4 of 29 (14%)' 'half.jsonl: 12 of 37 (32%)'; do
 	file=${what%%:*}
 	is "$file: one warning, with the count" "$(tokenize --out bad $file 2>&1 >/dev/null | grep ^heddle)" \
-		"heddle: $file: bytes that are not valid UTF-8 count as U+FFFD:${what#*:}; iconv converts text of another encoding"
+		"heddle: $file: bytes that are not valid UTF-8 count as U+FFFD:${what#*:}; iconv converts text from other encodings"
 	ok "... and the ids of U+FFFD" cmp bad.bin good.bin
 done
 is "a whole pair, and a backslash before u" "$(tokenize --out whole whole.jsonl 2>&1 >/dev/null | grep -c ^heddle)" 0
@@ -127,7 +127,7 @@ printf '\\ud800 \360\237\230\200' >whole.txt
 tokenize --out good whole.txt 2>/dev/null
 ok "... stay what they are" cmp whole.bin good.bin
 is "--ids: the same warning" "$(refusal --ids bad.txt)" \
-	"heddle: bad.txt: bytes that are not valid UTF-8 count as U+FFFD: 4 of 15 (27%); iconv converts text of another encoding"
+	"heddle: bad.txt: bytes that are not valid UTF-8 count as U+FFFD: 4 of 15 (27%); iconv converts text from other encodings"
 is "of several files those that have some" "$(tokenize --out bad good.txt bad.txt 1.txt half.jsonl 2>&1 >/dev/null | grep -c '^heddle: \(bad.txt\|half.jsonl\): bytes that')" 2
 yes "$(cat bad.txt)" | head -1000 >many.txt
 for verb in check train train; do
@@ -139,7 +139,7 @@ yes '{"text": "caf\ud800"}' | head -60000 >long-bad.jsonl
 [ -s stopped.part.json ]
 tap_result $? "a run that was stopped among them"
 OMP_NUM_THREADS=1 tokenize --out stopped bad.txt long-bad.jsonl >/dev/null 2>err
-like "... and went on" "$(cat err)" 'stopped: going on after [1-9]'
+like "... and went on" "$(cat err)" 'stopped: continuing after [1-9]'
 is "... has counted all" "$(grep -o 'U+FFFD: [0-9]* of [0-9]*' err | tr '\n' ' ')" "U+FFFD: 4 of 15 U+FFFD: 360000 of $(wc -c <long-bad.jsonl | tr -d ' ') "
 printf '{"text": "a"}\n{"text": \n' >bad.jsonl
 like "a line that is not JSON is named" "$(refusal --out z bad.jsonl)" 'bad.jsonl:2: is not JSON'
@@ -147,9 +147,9 @@ printf '{"text": 5}\n' >number.jsonl
 like "a field that is no text" "$(refusal --out v number.jsonl)" 'number.jsonl:1: the field text is not a string'
 head -c 60 all.jsonl.gz >short.jsonl.gz
 printf '[1]\n' >array.jsonl
-like "a line that is no object" "$(refusal --out v array.jsonl)" 'array.jsonl:1: is no object but an array; each line must be an object,'
+like "a line that is no object" "$(refusal --out v array.jsonl)" 'array.jsonl:1: is an array, not an object; each line must be an object,'
 printf '[\n{"text": "a"}\n]\n' >array.json
-like "an array in several lines" "$(refusal --out v array.json)" 'array.json:1: is no object but an array; each line must be an object,'
+like "an array in several lines" "$(refusal --out v array.json)" 'array.json:1: is an array, not an object; each line must be an object,'
 printf '{\n"text": "a"\n}\n' >tall.json
 like "an object in several lines" "$(refusal --out v tall.json)" 'tall.json:1: is not JSON: .*; each line must be an object$'
 { cat long.jsonl; echo '[1]'; } >late.jsonl
@@ -159,9 +159,9 @@ like "an object without the field" "$(refusal --out v two.jsonl)" 'two.jsonl:1: 
 mkdir none && : >nothing.txt
 like "a directory without files" "$(refusal --out v none)" 'none: the directory has no files'
 like "a device" "$(refusal --out v /dev/null)" '/dev/null: neither a file nor a directory'
-like "an empty file" "$(refusal --out v nothing.txt)" 'nothing.txt: there is no text in them'
+like "an empty file" "$(refusal --out v nothing.txt)" 'nothing.txt: they contain no text'
 printf '{"text": ""}\n' >blank.jsonl
-like "documents without text" "$(refusal --out v blank.jsonl)" 'blank.jsonl: there is no text in them'
+like "documents without text" "$(refusal --out v blank.jsonl)" 'blank.jsonl: they contain no text'
 is "what wrote no document leaves no parts" "$(ls v.part* 2>/dev/null)" ""
 ok "... and the next run may have other files" tokenize --out v 1.txt
 for word in x 5x -1; do

@@ -24,7 +24,7 @@ is "tokens so far" "$(json "$(sed -n 3p m.jsonl)" total_tokens)" $((3 * 8 * 32))
 like "the first line has model and layout" "$(head -1 m.jsonl)" '"run": \{"family": "gpt2", "parameters": 34688,.*"layout": "dp 1", "ranks": 1'
 is "and no other" "$(grep -c '"run"' m.jsonl)" 1
 err=$(heddle train tiny.ini --set train.steps=1 --set log.metrics=m.jsonl 2>&1 >/dev/null)
-like "another run into the same file says where the old one is" "$err" 'm\.jsonl held another run, which is m\.jsonl\.1 now'
+like "another run into the same file says where the old one is" "$err" 'm\.jsonl contained another run, which was renamed to m\.jsonl\.1'
 is "and it is there" "$(cat m.jsonl.1)" "$first"
 is "the new one is alone" "$(grep -c '"loss": ' m.jsonl)" 1
 heddle train tiny.ini --set train.steps=1 --set log.metrics=m.jsonl >/dev/null 2>&1
@@ -66,9 +66,9 @@ fi
 heddle train tiny.ini --set train.steps=3 --set log.metrics=cut.jsonl --set checkpoint.dir=cut >/dev/null 2>&1
 truncate -s -9 cut.jsonl
 ok "report leaves out a cut line" heddle report cut.jsonl --out cut.html
-like "... and says which" "$(cat "$tmp/.ok")" 'cut\.jsonl:[0-9]*: is cut off and is left out'
+like "... and says which" "$(cat "$tmp/.ok")" 'cut\.jsonl:[0-9]*: is cut off, so it is left out'
 ok "a run goes on behind it" heddle train tiny.ini --set train.steps=5 --set log.metrics=cut.jsonl --set checkpoint.dir=cut --set checkpoint.resume=auto
-like "... and says so" "$(cat "$tmp/.ok")" 'log\.metrics: cut\.jsonl ended within a line, which is taken off'
+like "... and says so" "$(cat "$tmp/.ok")" 'log\.metrics: cut\.jsonl ended in the middle of a line, which was removed'
 ok "all lines are whole" heddle report cut.jsonl --out cut.html
 unlike "..." "$(cat "$tmp/.ok")" 'cut off'
 
@@ -123,52 +123,52 @@ unlike "nothing is said of what stays" "$(run --set train.steps=4)" 'was made wi
 cp -r ck kept
 again() { rm -rf ck; cp -r kept ck; run --set train.steps=6 "$@"; }
 like "another end of the decay" "$(again)" \
-	'the decay of the learning rate was to end at step 4, and now ends at step 6. train\.decay = 4 keeps it as it was$'
+	'the decay of the learning rate was to end at step 4, but now ends at step 6. train\.decay = 4 keeps it as it was$'
 unlike "unless it is given" "$(again --set train.decay=4)" 'decay of the learning rate'
 unlike "or nothing decays" "$(rm -rf ck; run --set train.schedule=constant >/dev/null; run --set train.schedule=constant --set train.steps=6)" 'decay'
 unlike "or it had no step" "$(rm -rf ck; run --set train.steps=0 >/dev/null; run)" 'decay'
-like "another ramp" "$(again --set train.global_batch_ramp=2,2,100)" 'was made with train\.global_batch_ramp = .*, and it is 2,2,100 now$'
+like "another ramp" "$(again --set train.global_batch_ramp=2,2,100)" 'was made with train\.global_batch_ramp = .*, but it is 2,2,100 now$'
 rm -rf ck; cp -r kept ck; rm ck/step-00000004/heddle/conf.ini
 like "without its INI nothing is compared, and that is said" "$(run --set train.steps=6)" \
-	'changes since it was made are not known: .*heddle/conf\.ini: .*No such file or directory$'
+	'changes since it was made cannot be determined: .*heddle/conf\.ini: .*No such file or directory$'
 rm -rf ck; cp -r kept ck; : >ck/step-00000004/heddle/conf.ini
-like "nor with an empty one" "$(run --set train.steps=6 --set train.lr=1e-3)" 'changes since it was made are not known: .*heddle/conf\.ini: \[train\]'
+like "nor with an empty one" "$(run --set train.steps=6 --set train.lr=1e-3)" 'changes since it was made cannot be determined: .*heddle/conf\.ini: \[train\]'
 rm -rf ck; cp -r kept ck; sed -i '/^\[train\]/,$d' ck/step-00000004/heddle/conf.ini
-like "nor with one that was cut off" "$(run --set train.steps=6 --set train.lr=1e-3)" 'changes since it was made are not known: .*heddle/conf\.ini: \[train\]'
+like "nor with one that was cut off" "$(run --set train.steps=6 --set train.lr=1e-3)" 'changes since it was made cannot be determined: .*heddle/conf\.ini: \[train\]'
 unlike "nor said to have changed" "$(rm -rf ck; cp -r kept ck; rm ck/step-00000004/heddle/conf.ini; run --set train.steps=6)" 'was made with|decay'
 rm -rf ck; cp -r kept ck; mv ck/step-00000004 ck/step-00000003; echo step-00000003 >ck/latest
 like "a step under the name of another" "$(run --set train.steps=6)" 'state\.json: is for step 4, but its directory is for step 3'
-like "another rate" "$(again --set train.lr=1e-3)" 'was made with train\.lr = 3e-3, and it is 1e-3 now$'
+like "another rate" "$(again --set train.lr=1e-3)" 'was made with train\.lr = 3e-3, but it is 1e-3 now$'
 tr a-z A-Z <text.txt >upper.txt
-like "another model" "$(again --set model.norm_eps=1e-3)" 'was made with model\.norm_eps = 1e-5, and it is 1e-3 now$'
+like "another model" "$(again --set model.norm_eps=1e-3)" 'was made with model\.norm_eps = 1e-5, but it is 1e-3 now$'
 unlike "the same number, written otherwise" "$(again --set model.norm_eps=0.00001)" 'was made with model'
-like "other data" "$(again --set data.train=upper.txt)" 'was made with data\.train = text\.txt, and it is upper\.txt now: from here on the batches'
+like "other data" "$(again --set data.train=upper.txt)" 'was made with data\.train = text\.txt, but it is upper\.txt now: from here on the batches'
 unlike "the same file by another way" "$(again --set data.train="$tmp/text.txt")" 'data\.train|batches'
 cp text.txt copy.txt
 like "another file with the same contents, of which all samples are not compared" "$(again --set data.train=copy.txt)" \
-	'data\.train = text\.txt, and it is copy\.txt now, with as many tokens: the samples that were compared are the same$'
+	'data\.train = text\.txt, but it is copy\.txt now, with the same number of tokens: the samples that were compared are the same$'
 unlike "the weight of a single file" "$(again --set data.weights=3)" 'data\.weights|batches|have changed'
 like "all of the data, for there are others to validate on" "$(again --set data.valid=upper.txt)" \
-	'data\.valid = \(none\), and it is upper\.txt now: from here on the batches are other ones$'
-like "more of the data" "$(again --set data.valid_fraction=0.2)" 'data\.valid_fraction = 0\.1, and it is 0\.2 now: from here on the batches'
-like "longer sequences" "$(again --set train.seq=16 --set model.max_seq=32)" 'train\.seq = 32, and it is 16 now: from here on the batches'
+	'data\.valid = \(none\), but it is upper\.txt now: from here on the batches are different$'
+like "more of the data" "$(again --set data.valid_fraction=0.2)" 'data\.valid_fraction = 0\.1, but it is 0\.2 now: from here on the batches'
+like "longer sequences" "$(again --set train.seq=16 --set model.max_seq=32)" 'train\.seq = 32, but it is 16 now: from here on the batches'
 valid() { rm -rf ck; cp -r valid ck; run --set train.steps=6 "$@"; }
 rm -rf ck; run --set train.steps=4 --set data.valid=upper.txt >/dev/null
 cp -r ck valid
-like "other data to validate on" "$(valid --set data.valid=copy.txt)" 'data\.valid = upper\.txt, and it is copy\.txt now$'
+like "other data to validate on" "$(valid --set data.valid=copy.txt)" 'data\.valid = upper\.txt, but it is copy\.txt now$'
 unlike "do not change the batches" "$(valid --set data.valid=copy.txt)" 'batches|have changed'
 mixed() { run --set data.train=text.txt,upper.txt "$@"; }
 rm -rf ck; mixed --set train.steps=4 --set data.weights=7,3 >/dev/null
 cp -r ck mixed
 like "other weights" "$(mixed --set train.steps=6 --set data.weights=1,1)" \
-	'was made with data\.weights = 7,3, and it is 1,1 now: from here on the batches are other ones$'
+	'was made with data\.weights = 7,3, but it is 1,1 now: from here on the batches are different$'
 rm -rf ck; cp -r mixed ck
 unlike "which are all that is said of data" "$(mixed --set train.steps=6 --set data.weights=1,1)" 'have changed'
 rm -rf ck; cp -r mixed ck
 unlike "the same weights, written otherwise" "$(mixed --set train.steps=6 --set 'data.weights=0.7, 0.3')" 'data\.weights|have changed'
 cp text.txt was.txt
 cp upper.txt text.txt
-like "a file of the same name and length with other bytes" "$(again)" 'the data of data\.train have changed: as many tokens, but others$'
+like "a file of the same name and length with other bytes" "$(again)" 'the data of data\.train have changed: the same number of tokens, but different ones$'
 head -c 15000 was.txt >text.txt
 like "a shorter one" "$(again)" 'the data of data\.train have changed: [0-9]+ tokens then, 13500 now$'
 cp was.txt text.txt

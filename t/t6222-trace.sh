@@ -106,7 +106,7 @@ heddle report many.jsonl --out many.html
 is "and report draws it, below the predicted one" "$(grep -o '<h2>The step as [a-z]*\|>stage [0-9]<\|>rank [0-9]<' many.html | tr -d '<>\n')" \
 	"h2The step as plannedstage 0stage 1h2The step as tracedrank 0rank 1"
 like "none: it is said" "$(heddle_mpi 2 train two.ini --set log.trace=many.json --set train.steps=1 2>&1)" \
-	'many\.json: no step is traced; log\.trace_steps is 2-4, and this run has steps 1 to 1'
+	'many\.json: no step is traced; log\.trace_steps is 2-4, but this run has steps 1 to 1'
 for steps in 4-2 0-3 x 2- 2,3 2-3x -1; do
 	like "trace_steps = $steps" "$(heddle check two.ini --ranks 2 --set "log.trace_steps=$steps" 2>&1)" \
 		"^heddle: --set log\.trace_steps: '$steps' is neither a step \(from 1\) nor FIRST-LAST$"

@@ -169,8 +169,8 @@ like "those that do not fit say by how much" "$(field "$fits" '[c["reason"] for 
 said=$(search --ranks 4 --memory 10K)
 is "none fits: refused" $? 1
 like "and says how much the smallest needs, and which that is" "$said" \
-	'no layout fits into 10.2 KB: of the [0-9]* that were planned whole the smallest needs [0-9.]* KB [(].*4'
-like "with the reasons" "$said" 'more memory than there is, by their parameters'
+	'no layout fits into 10.2 KB: of the [0-9]* that were planned completely, the smallest needs [0-9.]* KB [(].*4'
+like "with the reasons" "$said" 'more memory than there is, for their parameters'
 alone() { heddle plan m.ini --machine machine.ini --search --space "$tmp/space.ini" --ranks 4 --json "$@" 2>/dev/null; }
 said=$(alone --memory 10K)
 is "in JSON too" "$(field "$said" 'r["candidates"][0]["reason"][:12], len(r["lost"]) > 0')" "('does not fit', True)"

@@ -161,8 +161,8 @@ refused() { # NAME TEXT SED
 	ok "$1" sh -c 'case $1 in *"$2"*) ;; *) echo "$1"; exit 1;; esac' - "$said" "$2"
 }
 refused 'an unknown kind of product' 'a product is forward, backward or weights' 's/^\[product weights\]/[product sideways]/'
-refused 'a point that is none' "'12' is no point SIZE:RATE" '/^\[kernel adamw\]/,$ { s/^fp32 = .*/fp32 = 12/ }'
-refused 'points that do not rise' "'4000:1e9' is no point SIZE:RATE with a size above the last one's" \
+refused 'a point that is none' "'12' is not a point SIZE:RATE" '/^\[kernel adamw\]/,$ { s/^fp32 = .*/fp32 = 12/ }'
+refused 'points that do not rise' "'4000:1e9' is not a point SIZE:RATE with a size above the last one's" \
 	'/^\[kernel adamw\]/,$ { s/^fp32 = .*/fp32 = 4000:2e9, 4000:1e9/ }'
 refused 'no cores' 'cores' '/^cores = /d'
 # A device with memory of its own has launches timed by themselves, and its own memory in the file.  Its kernels, such as products with a

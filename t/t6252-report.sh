@@ -143,7 +143,7 @@ like "no such file" "$(said report nothing.jsonl)" '^heddle: nothing.jsonl: '
 printf '{"step": 1, "loss": 2}\n{"loss": 2}\n' >bad.jsonl
 like "no line of metrics" "$(said report bad.jsonl)" 'bad.jsonl:2: .*no step'
 : >empty.jsonl
-like "an empty file" "$(said report empty.jsonl)" 'empty.jsonl: has no numbers'
+like "an empty file" "$(said report empty.jsonl)" 'empty.jsonl: contains no numbers'
 printf '{"step": 1, "loss": 2}\nnonsense\n' >bad.jsonl
 like "no JSON" "$(said report bad.jsonl)" 'bad.jsonl:2: is not a line of metrics: '
 like "names of no file" "$(said report ,)" '^heddle: report: which metrics file'

@@ -66,7 +66,7 @@ ends "a shorter text" 'rank 1.* has different data from rank 0.*: for training a
 cp text.txt b
 
 apart 2 train mine.ini
-ends "another plugin" 'rank 1.* has another plan than rank 0, from node [0-9]+ on: .* of [a-z0-9.]+\([a-z,_]+: [0-9 x]+\) there, .* here'
+ends "another plugin" 'rank 1.* has a different plan from rank 0, from node [0-9]+ on: .* of [a-z0-9.]+\([a-z,_]+: [0-9 x]+\) there, .* here'
 
 # The last tensor of a file, and one of its bits.
 heddle train tiny.ini --set train.steps=0 --set checkpoint.dir=start >start.out 2>&1
@@ -93,7 +93,7 @@ for has in a b; do
 	[ $has = a ] && lacks=1 || lacks=0
 	begun $has
 	ends "a checkpoint that rank $((1 - lacks)) alone has" \
-		"checkpoint.dir: rank $lacks.* finds no checkpoint in out, and other ranks have found one in theirs: all hosts share it"
+		"checkpoint.dir: rank $lacks.* finds no checkpoint in out, but other ranks have found one in theirs: all hosts must share it"
 	is "... and none is written" "$(ls -d ?/out/step-* | tr '\n' ' ')" "$has/out/step-00000000 "
 done
 done_testing

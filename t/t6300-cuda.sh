@@ -131,9 +131,9 @@ is "a checkpoint of cuda goes on on the cpu, and the other way round" "$(cat why
 # Not finite: named by the tensor, which is looked at through copies.
 export HD_TEST_CUDA_MODULE="$sim"
 heddle train tiny.ini $small --set train.device=cuda --set train.lr=1e30 --set train.clip=0 --set train.steps=4 >out 2>&1
-like "what is not finite is found" "$(cat out)" "first on rank 0 .*: .* made a value of .* not finite"
+like "what is not finite is found" "$(cat out)" "first on rank 0 .*: .* computed a value of .* not finite"
 heddle train tiny.ini $small $experts --set train.device=cuda --set train.lr=1e30 --set train.clip=0 --set train.steps=4 >out 2>&1
-like "among counted rows too" "$(cat out)" "first on rank 0 .*: .* made a value of .* not finite"
+like "among counted rows too" "$(cat out)" "first on rank 0 .*: .* computed a value of .* not finite"
 unset HD_TEST_CUDA_MODULE
 
 # What is missing is said.

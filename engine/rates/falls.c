@@ -59,8 +59,9 @@ int hd_rates_warn_of_falls(const struct hd_rates *r, const struct hd_rate_points
 		look(&w, "movement", r->movements[i].name, "rate", &r->movements[i].of[0]);
 	if (w.curves)
 		hd_log(HD_LOG_WARN,
-		       "machine: %s, %.0f times less; %d curve%s fall%s more than %.0f times where sizes grow %.0f times. Was "
-		       "the machine busy? Measure again without other work, or plans are too slow",
+		       "machine: %s, %.0f times lower; %d curve%s fall%s by more than %.0f times where sizes grow by "
+		       "%.0f times. Was the machine busy? Measure again without other work, or predicted steps are "
+		       "too slow",
 		       w.text, w.fall, w.curves, w.curves > 1 ? "s" : "", w.curves > 1 ? "" : "s", FALL, SIZE);
 	free(w.text);
 	return w.curves;

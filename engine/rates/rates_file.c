@@ -31,12 +31,11 @@ static const struct hd_option measured_keys[] = {
 	{ "ranks", HD_OPT_INT, 0, "1", "1..", "ranks that measured" },
 	{ "threads", HD_OPT_INT, 0, NULL, "1..", "threads of each" },
 	{ "quick", HD_OPT_BOOL, 0, "no", NULL, "by heddle machine --quick" },
-	{ "launch", HD_OPT_NUM, 0, "0", "0..", "seconds more that a launch takes by one rank with all cores" },
-	{ "exchange", HD_OPT_NUM, 0, "0", "0..", "seconds in which a core hands a cache line to another" },
-	{ "turn", HD_OPT_NUM, 0, "0", "0..",
-	  "seconds more that a movement takes by each of the ranks that share a core" },
+	{ "launch", HD_OPT_NUM, 0, "0", "0..", "extra seconds of a launch by one rank with all cores" },
+	{ "exchange", HD_OPT_NUM, 0, "0", "0..", "seconds to hand a cache line from one core to another" },
+	{ "turn", HD_OPT_NUM, 0, "0", "0..", "extra seconds of a movement by each of the ranks that share a core" },
 	{ "step", HD_OPT_NUM, 0, "0", "0..",
-	  "seconds of a GPU's step in which the host begins it and waits for its end" },
+	  "seconds of a GPU's step that the host takes to start it and to wait for its end" },
 };
 static const struct hd_option rate_keys[] = {
 	{ "fp32", HD_OPT_STR, 0, "", NULL, "rates of one core in fp32" },
@@ -85,7 +84,7 @@ static int read_points(struct hd_conf *c, struct hd_section *s, const char *key,
 		struct hd_rate_point x;
 
 		if (!read_point(p, product, &x) || (!product && out->n && x.at <= out->v[out->n - 1].at))
-			hd_section_fail(c, s, key, err, HD_EINVAL, "'%s' is no point %s", word,
+			hd_section_fail(c, s, key, err, HD_EINVAL, "'%s' is not a point %s", word,
 					product ? "ROWSxCOLUMNSxSUMMED:RATE"
 						: "SIZE:RATE with a size above the last one's");
 		else
@@ -221,14 +220,15 @@ void hd_rates_print(const struct hd_rates *r, FILE *to)
 	if (r->quick)
 		fprintf(to, "quick = yes\t; few and small sizes: for a trial only\n");
 	if (r->launch >= 0)
-		fprintf(to, "launch = %.3g\t; seconds more of a launch by a rank with all cores\n", r->launch);
+		fprintf(to, "launch = %.3g\t; extra seconds of a launch by a rank with all cores\n", r->launch);
 	if (r->exchange > 0)
-		fprintf(to, "exchange = %.3g\t; seconds in which a core hands a cache line to another\n", r->exchange);
+		fprintf(to, "exchange = %.3g\t; seconds to hand a cache line from one core to another\n", r->exchange);
 	if (r->turn >= 0)
-		fprintf(to, "turn = %.3g\t; seconds more of a movement by each of the ranks that share a core\n",
+		fprintf(to, "turn = %.3g\t; extra seconds of a movement by each of the ranks that share a core\n",
 			r->turn);
 	if (r->step >= 0)
-		fprintf(to, "step = %.3g\t; seconds of a step in which the host begins it and waits for its end\n",
+		fprintf(to,
+			"step = %.3g\t; seconds of a step that the host takes to start it and to wait for its end\n",
 			r->step);
 	print_products(r, to);
 	if (r->nmovements)

@@ -296,7 +296,7 @@ void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage)
 	legend(f, memories, HD_PAGE_MEMORIES, 'm', seen);
 	fprintf(f, "<p class=\"note\">Of ");
 	hd_html_text(f, s->name);
-	fprintf(f, ", which needs most: %s with what lies between buffers and what the machine takes besides.</p>\n",
+	fprintf(f, ", which needs most: %s, including gaps between buffers and what the machine itself takes.</p>\n",
 		hd_human_bytes(s->memory).text);
 	free(use);
 }

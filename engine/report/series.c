@@ -229,12 +229,12 @@ int hd_curves_read(const char *path, struct hd_curves *c, struct hd_err *err)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	for (; rc >= 0 && hd_file_line(f, path, &line, &room, err) > 0; number++)
 		if (is_cut(line))
-			hd_log(HD_LOG_WARN, "%s:%lld: is cut off and is left out", path, (long long)number + 1);
+			hd_log(HD_LOG_WARN, "%s:%lld: is cut off, so it is left out", path, (long long)number + 1);
 		else if (line[strspn(line, " \t\r\n")])
 			rc = add_line(c, line, number + 1, err);
 	rc = rc < 0 ? rc : err->code;
 	if (rc >= 0 && !c->n && !c->failed)
-		rc = hd_err_set(err, HD_EINVAL, "%s: has no numbers", path);
+		rc = hd_err_set(err, HD_EINVAL, "%s: contains no numbers", path);
 	free(line);
 	fclose(f);
 	return rc;

@@ -246,8 +246,8 @@ void hd_autotune_exceeded(const struct hd_job *j, double share)
 	text = with_rate(cached ? cached : "", key, j->rate * share);
 	save(path, text);
 	hd_log(HD_LOG_INFO,
-	       "a step reached %.0f%% of the matmul rate of %.4g GFLOP/s, so other work had the cores when that was measured. "
-	       "The next run takes %.4g GFLOP/s",
+	       "a step reached %.0f%% of the matmul rate of %.4g GFLOP/s, so other work occupied the cores when that "
+	       "was measured. The next run uses %.4g GFLOP/s",
 	       100 * share, j->rate / 1e9, j->rate * share / 1e9);
 	free(path), free(key), free(cached), free(text);
 }

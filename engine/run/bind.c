@@ -469,7 +469,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	open_entries(&b);
 	free(b.written), free(b.period);
 	if (b.broken)
-		return hd_err_set(err, HD_EBUG, "%s of %s: its kernel was prepared for another way to write",
+		return hd_err_set(err, HD_EBUG, "%s of %s: its kernel was prepared for a different way to write",
 				  b.broken->v.op->name, b.broken->v.block);
 	g->requests = hd_plan_alloc(g->plan, (size_t)(b.requests + 1) * sizeof(*g->requests));
 	g->update_at = find_update(g);

@@ -68,8 +68,8 @@ static int refuse(const struct hd_job *j, const struct memory_wish *all, struct 
 		hd_append(&more, ", scratch of kernels %s", hd_human_bytes((double)j->scratch_bytes).text);
 	hd_err_set(
 		err, HD_ENOMEM,
-		"%s of memory would be needed%s, and %s has %s left (rank %d: parameters and state %s, within a step %s%s). This "
-		"helps: %s. heddle check tells the memory of a layout",
+		"%s of memory would be needed%s, and %s has %s left (rank %d: parameters and state %s, within a step "
+		"%s%s). This helps: %s. heddle check prints the memory of a layout",
 		hd_human_bytes(all->need).text, ranks, all->who, hd_human_bytes(all->left).text, j->world.rank,
 		hd_human_bytes((double)j->persistent_bytes).text, hd_human_bytes((double)j->transient_bytes).text, more,
 		keys);

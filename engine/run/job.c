@@ -70,10 +70,10 @@ static int name_difference(const struct hd_job *j, struct hd_plan *p, struct hd_
 	all = gathered(hd_plan_node_text(p, at[1]));
 	who = hd_rank_text((int)at[0]);
 	if (all)
-		hd_err_set(
-			err, HD_EINVAL,
-			"%s has another plan than rank 0, from node %lld on: %s there, %s here; are its plugins others?",
-			who, (long long)at[1], all[at[0]], all[0]);
+		hd_err_set(err, HD_EINVAL,
+			   "%s has a different plan from rank 0, from node %lld on: %s there, %s here; are its plugins "
+			   "different?",
+			   who, (long long)at[1], all[at[0]], all[0]);
 	free(who);
 	release(all, j->world.size);
 	return hd_comm_agree(err);
@@ -437,7 +437,7 @@ static int agree_on_device(struct hd_job *j, struct hd_err *err)
 	if (most == least)
 		return HD_OK;
 	hd_train_fail(j->conf, &j->train, "device", err, HD_ENOTSUP,
-		      "some ranks have a GPU and others have none: set cpu or cuda");
+		      "some ranks have a GPU and others do not: set cpu or cuda");
 	return hd_comm_agree(err);
 }
 
@@ -557,11 +557,12 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 	j->program[HD_JOB_TRAIN] = NULL;
 	HD_TRY(build(j, HD_JOB_TRAIN, global_batch, err));
 	if (j->program[HD_JOB_TRAIN]->memory.transient > j->transient_bytes)
-		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, and %lld are there",
+		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, but %lld are available",
 			   (long long)global_batch, (long long)j->program[HD_JOB_TRAIN]->memory.transient,
 			   (long long)j->transient_bytes);
 	if (host_bytes(j->program[HD_JOB_TRAIN]) > j->host_bytes)
-		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes of host memory, and %lld are there",
+		hd_err_set(err, HD_EBUG,
+			   "a step of %lld sequences needs %lld bytes of host memory, but %lld are available",
 			   (long long)global_batch, (long long)host_bytes(j->program[HD_JOB_TRAIN]),
 			   (long long)j->host_bytes);
 	HD_TRY(hd_comm_agree(err));

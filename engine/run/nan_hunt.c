@@ -36,7 +36,7 @@ static void name_it(const struct command *c, const struct tensor *t, struct hd_e
 
 	for (uint32_t i = 0; i < n->v.nin && !of[0]; i++)
 		of = n->ins[i]->v.what == HD_TENSOR_PARAM ? n->ins[i]->v.name : "";
-	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s made a value of (%s) that is not finite, in micro-batch %d",
+	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s computed a value of (%s) that is not finite, in micro-batch %d",
 		   n->v.op->name, of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
 		   n->v.phase & (HD_UNIT_B | HD_UNIT_W) ? " (backward)" : "", t->spec, c->micro);
 }

@@ -153,7 +153,7 @@ static int64_t record_index(struct hd_record *r, const struct hd_group *g)
 	struct hd_program *of = ((struct recorder *)r)->g;
 
 	if (hd_handle_kind(of->plan, g) != HANDLE_GROUP)
-		return hd_plan_fail(of->plan, HD_EBUG, "index: the group is no group of this plan"), 0;
+		return hd_plan_fail(of->plan, HD_EBUG, "index: the group is not a group of this plan"), 0;
 	for (uint32_t i = 0; i < G(g)->n; i++)
 		of->asked_axes |= 1u << G(g)->axes[i]->id;
 	return hd_member_index(of->plan, G(g), of->rank);
@@ -175,16 +175,16 @@ static int check_operands(const struct recorder *r, const char *kernel, struct h
 
 	if (!kernel || (nin && !ins) || (nout && !outs) || nin > n->nin + n->nout || nout > n->nout)
 		return hd_err_set(r->err, HD_EINVAL,
-				  "launch: kernel %s with %u inputs and %u outputs, the node has %u and %u",
+				  "launch: kernel %s with %u inputs and %u outputs, but the node has %u and %u",
 				  kernel ? kernel : "NULL", nin, nout, n->nin, n->nout);
 	for (uint32_t i = 0; i < nin; i++)
 		if (!is_among(ins[i], n->ins, n->nin) && !is_among(ins[i], n->outs, n->nout))
-			return hd_err_set(r->err, HD_EINVAL, "launch: input %u of kernel %s is no tensor of the node",
-					  i, kernel);
+			return hd_err_set(r->err, HD_EINVAL,
+					  "launch: input %u of kernel %s is not a tensor of the node", i, kernel);
 	for (uint32_t i = 0; i < nout; i++)
 		if (!is_among(outs[i], n->outs, n->nout))
-			return hd_err_set(r->err, HD_EINVAL, "launch: output %u of kernel %s is no output of the node",
-					  i, kernel);
+			return hd_err_set(r->err, HD_EINVAL,
+					  "launch: output %u of kernel %s is not an output of the node", i, kernel);
 	return HD_OK;
 }
 

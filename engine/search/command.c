@@ -114,11 +114,11 @@ static int none_fits(const struct search_result *r, struct hd_err *err)
 	char *least = hd_layout_line(&r->space, &r->found[0].layout), *floor = hd_strdup("");
 
 	if (r->floor > 0)
-		hd_append(&floor, "; those that were not, for want of memory, need at least %s",
+		hd_append(&floor, "; those that were not planned for lack of memory need at least %s",
 			  hd_human_bytes(r->floor).text);
 	hd_err_set(err, HD_ENOMEM,
-		   "plan: no layout fits into %s: of the %lld that were planned whole the smallest needs %s (%s)%s. "
-		   "%lld of %lld were not looked at%s",
+		   "plan: no layout fits into %s: of the %lld that were planned completely, the smallest needs %s "
+		   "(%s)%s. %lld of %lld were not looked at%s",
 		   hd_human_bytes(r->limit).text, (long long)r->nfound, hd_human_bytes(r->found[0].result.memory).text,
 		   least, floor, (long long)r->left, (long long)r->layouts, r->left ? "; --tries N looks at more" : "");
 	free(least), free(floor);
@@ -128,7 +128,7 @@ static int none_fits(const struct search_result *r, struct hd_err *err)
 /* Prints why nothing was found to stderr, where the error is printed too. */
 static int nothing(const struct search_result *r, struct hd_err *err)
 {
-	fprintf(stderr, "%lld layouts: %lld planned whole; why the others were not:\n", (long long)r->layouts,
+	fprintf(stderr, "%lld layouts: %lld planned completely; why the others were not:\n", (long long)r->layouts,
 		(long long)r->nfound);
 	hd_search_print_lost(stderr, r);
 	if (r->nfound)

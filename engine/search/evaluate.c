@@ -119,7 +119,8 @@ static void given_job(void *ctx, int64_t i)
 
 static struct judged lost_job(void)
 {
-	return (struct judged){ HD_EBUG, "its plan ended the process, or took more than two minutes of a processor" };
+	return (struct judged){ HD_EBUG,
+				"its plan ended the process, or took more than two minutes of processor time" };
 }
 
 /* Runs job(j, i) for all i < n. They change the `bytes` bytes at out, through a shared copy. Returns which jobs were

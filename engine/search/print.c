@@ -69,14 +69,14 @@ void hd_search_print_lost(FILE *f, const struct search_result *r)
 	if (rest)
 		fprintf(f, "%10lld  for other reasons (--json has them)\n", (long long)rest);
 	if (r->left)
-		fprintf(f, "%10lld  less promising, and not looked at: --tries N looks at more\n", (long long)r->left);
+		fprintf(f, "%10lld  less promising, so not looked at: --tries N looks at more\n", (long long)r->left);
 }
 
 static void print_sum(const struct search_result *r)
 {
 	int64_t over = r->nfound - r->nfits;
 
-	printf("\n%lld layouts: %lld planned whole", (long long)r->layouts, (long long)r->nfound);
+	printf("\n%lld layouts: %lld planned completely", (long long)r->layouts, (long long)r->nfound);
 	if (over)
 		printf(", %lld of which need more than %s (the nearest %s)", (long long)over,
 		       hd_human_bytes(r->limit).text, hd_human_bytes(r->found[r->nfits].result.memory).text);
@@ -137,7 +137,7 @@ json_t *hd_search_lost_json(const struct search_result *r)
 		json_array_append_new(all, json_pack("{s:s, s:I, s:s}", "reason", r->lost[i].why, "layouts",
 						     (json_int_t)r->lost[i].layouts, "example", r->lost[i].example));
 	if (r->left)
-		json_array_append_new(all, json_pack("{s:s, s:I}", "reason", "less promising, and not looked at",
+		json_array_append_new(all, json_pack("{s:s, s:I}", "reason", "less promising, so not looked at",
 						     "layouts", (json_int_t)r->left));
 	return all;
 }

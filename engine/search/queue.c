@@ -332,7 +332,7 @@ void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_
 	lose(s, l, layouts, text);
 }
 
-static const char no_room[] = "more memory than there is, by their parameters, states and one micro-batch alone";
+static const char no_room[] = "more memory than there is, for their parameters, states and one micro-batch alone";
 
 int hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, const struct probe *p,
 		      const struct probe_shape *shape)
@@ -359,7 +359,7 @@ void hd_search_had_no_room(struct search_state *s, int64_t layouts)
 void hd_search_same(struct search_state *s, const struct queued *it)
 {
 	lose(s, &it->layout, it->layouts,
-	     "as fast as one that was planned: the difference changed nothing in a layout like them");
+	     "as fast as one that was planned: what differs changed nothing in a similar layout");
 }
 
 static const char slower[] = "slower than the best, by their kernels or collectives alone";

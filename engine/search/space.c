@@ -11,13 +11,14 @@
 
 static const struct hd_option strategy_keys[] = {
 	{ "plugin", HD_OPT_STR, 0, NULL, NULL, "its plugin" },
-	{ "size", HD_OPT_STR, 0, "1..", NULL, "LEAST..MOST: of its sizes those that divide the ranks" },
+	{ "size", HD_OPT_STR, 0, "1..", NULL,
+	  "LEAST..MOST: range of its sizes; those that divide the ranks are tried" },
 	{ "choose", HD_OPT_STR, 0, "", NULL,
-	  "alternatives with commas between them, each KEY=VALUE with blanks between" },
-	{ "also", HD_OPT_STR, 0, "", NULL, "more of them, tried with the fastest layouts alone" },
+	  "alternatives with commas between them, each one or more KEY=VALUE with blanks between" },
+	{ "also", HD_OPT_STR, 0, "", NULL, "more of them, tried only with the fastest layouts" },
 };
 static const struct hd_option vary_keys[] = {
-	{ "values", HD_OPT_STR, 0, NULL, NULL, "with commas between them; the one that needs least memory first" },
+	{ "values", HD_OPT_STR, 0, NULL, NULL, "with commas between them; the one that needs the least memory first" },
 };
 
 /* Appends the parts of a text, between commas, to the *n strings of v. Returns the list. */

@@ -320,7 +320,7 @@ static int check_range(const struct hd_tensorfile *f, const struct stored_tensor
 		if (s->off[i] < 0 || s->n[i] < 0 || s->off[i] > t->shape[i] || s->n[i] > t->shape[i] - s->off[i])
 			return hd_err_set(err, HD_EINVAL,
 					  "%s: tensor %s: dim %d: %" PRId64 " elements from %" PRId64
-					  " on, it has %" PRId64,
+					  " on, but it has %" PRId64,
 					  f->path, t->name, i, s->n[i], s->off[i], t->shape[i]);
 	}
 	return 0;

@@ -34,7 +34,8 @@ static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *e
 static int parse_shape(struct hd_tensorfile *f, struct stored_tensor *t, json_t *shape, struct hd_err *err)
 {
 	if (json_array_size(shape) > HD_MAX_DIMS)
-		return bad(f, t->name, err, "%zu dims, at most %d", json_array_size(shape), HD_MAX_DIMS);
+		return bad(f, t->name, err, "%zu dims, but at most %d are possible", json_array_size(shape),
+			   HD_MAX_DIMS);
 	t->ndim = (int)json_array_size(shape);
 	for (int i = 0; i < t->ndim; i++) {
 		json_t *n = json_array_get(shape, (size_t)i);
@@ -72,8 +73,8 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	if (bytes < 0)
 		return bad(f, name, err, "its shape is more than 2^63 bytes as %s", dtype);
 	if (bytes != t->bytes)
-		return bad(f, name, err, "data_offsets give %lld bytes, its shape as %s %lld", (long long)t->bytes,
-			   dtype, (long long)bytes);
+		return bad(f, name, err, "data_offsets give %lld bytes, but its shape as %s gives %lld",
+			   (long long)t->bytes, dtype, (long long)bytes);
 	return 0;
 }
 

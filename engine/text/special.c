@@ -118,7 +118,7 @@ int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, const char **gue
 		*id = by_habit(t, guessed);
 	if (*id < 0)
 		return hd_err_set(err, HD_EINVAL,
-				  "%s: which token ends a text? tokenizer_config.json beside it must have eos_token",
+				  "%s: which token ends a text? tokenizer_config.json next to it must have eos_token",
 				  hd_tokenizer_path(t));
 	return HD_OK;
 }

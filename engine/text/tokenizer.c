@@ -39,8 +39,8 @@ const char *hd_tokenizer_advice(const char *dir)
 	if (!*dir || hd_file_has(dir, "tokenizer.json") || !hd_file_has(dir, "vocab.json") ||
 	    !hd_file_has(dir, "merges.txt"))
 		return "";
-	return "; of vocab.json and merges.txt there, AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of "
-	       "transformers makes a tokenizer.json";
+	return "; from vocab.json and merges.txt there, transformers makes a tokenizer.json with "
+	       "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)";
 }
 
 /* Whether the last step is the only ByteLevel. The model can then take the words as raw bytes. */
@@ -80,10 +80,10 @@ static int load_model(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
 	json_t *model = json_object_get(root, "model");
 
 	if (!json_is_object(model))
-		return hd_err_set(err, HD_EINVAL, "there is no model in it");
+		return hd_err_set(err, HD_EINVAL, "it contains no model");
 	/* Early files name no type; those with merges are BPE. */
 	if (!json_string_value(json_object_get(model, "type")) && !json_object_get(model, "merges"))
-		return hd_err_set(err, HD_ENOTSUP, "model is without a type; known: BPE");
+		return hd_err_set(err, HD_ENOTSUP, "model has no type; known: BPE");
 	HD_TRY(hd_bpe_load(&t->bpe, model, ends_in_bytes(&t->pre_tokenizer), err));
 	if (!t->bpe.raw)
 		spell_bytes(&t->pre_tokenizer);

@@ -38,7 +38,7 @@ static int keep_old(const char *path, struct hd_err *err)
 	if (rename(path, to))
 		rc = hd_err_set(err, HD_EIO, "%s: cannot be renamed to %s: %s", path, to, strerror(errno));
 	else
-		hd_log(HD_LOG_INFO, "log.metrics: %s held another run, which is %s now", path, to);
+		hd_log(HD_LOG_INFO, "log.metrics: %s contained another run, which was renamed to %s", path, to);
 	free(to);
 	return rc;
 }
@@ -168,7 +168,7 @@ int hd_metrics_open(const char *path, int64_t step, struct hd_metrics **out, str
 
 	HD_TRY(hd_log_file_open(path, &f, err));
 	if (step && hd_log_file_end_line(&f))
-		hd_log(HD_LOG_WARN, "log.metrics: %s ended within a line, which is taken off", path);
+		hd_log(HD_LOG_WARN, "log.metrics: %s ended in the middle of a line, which was removed", path);
 	*out = hd_alloc(sizeof(**out));
 	**out = (struct hd_metrics){ .file = f, .step = step, .fresh = 1 };
 	return HD_OK;

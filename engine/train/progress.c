@@ -139,7 +139,7 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 		printf(", and %s of the host's", memory_text((double)s->j->host_bytes).text);
 	printf("; ready after %.2f s", hd_seconds() - s->j->started);
 	if (at->step)
-		printf("; going on after step %lld", (long long)at->step);
+		printf("; continuing after step %lld", (long long)at->step);
 	printf("\nproducts: %.4g MFLOP a token; %s %.4g GFLOP/s a rank\n", s->j->flops_per_token / 1e6, basis(s->j),
 	       s->j->rate / 1e9);
 	fflush(stdout);

@@ -39,7 +39,7 @@ static void note_decay(const char *dir, const struct hd_train_config *was, const
 	/* `then` is 0 if the old run had no steps, and so no decay. */
 	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && then && then != now)
 		hd_log(HD_LOG_WARN,
-		       "%s: the decay of the learning rate was to end at %s %lld, and now ends at %s %lld. "
+		       "%s: the decay of the learning rate was to end at %s %lld, but now ends at %s %lld. "
 		       "train.decay = %lld keeps it as it was",
 		       dir, unit, (long long)then, unit, (long long)now, (long long)then);
 }
@@ -61,7 +61,7 @@ static int note_key(const char *dir, struct hd_conf *was, struct hd_conf *is, co
 
 	if (same_value(x, y))
 		return 0;
-	hd_log(HD_LOG_WARN, "%s: was made with %s.%s = %s, and it is %s now%s", dir, section, key, *x ? x : "(none)",
+	hd_log(HD_LOG_WARN, "%s: was made with %s.%s = %s, but it is %s now%s", dir, section, key, *x ? x : "(none)",
 	       *y ? y : "(none)", what);
 	return 1;
 }
@@ -193,7 +193,7 @@ static void note_knob(const char *dir, struct hd_conf *was, struct hd_conf *is, 
 		return;
 	x = said_value(hd_conf_section(was, NULL, "model"), then, k);
 	y = said_value(s, now, k);
-	hd_log(HD_LOG_WARN, "%s: was made with model.%s = %s, and it is %s now", dir, k->key, x, y);
+	hd_log(HD_LOG_WARN, "%s: was made with model.%s = %s, but it is %s now", dir, k->key, x, y);
 	free(x);
 	free(y);
 }
@@ -210,9 +210,9 @@ static void note_load(const char *dir, struct hd_conf *was, struct hd_conf *is)
 		hd_log(HD_LOG_WARN, "%s: model.load = %s is not there: the keys of [model] are the checkpoint's", dir,
 		       now);
 	else if (found && !same_path(then, now) && !same_path(found, dir))
-		note_key(
-			dir, was, is, "model", "load",
-			": the weights are the checkpoint's. To begin from other weights, give another checkpoint.dir");
+		note_key(dir, was, is, "model", "load",
+			 ": the weights are the checkpoint's. To begin from other weights, give a different "
+			 "checkpoint.dir");
 	free(found);
 }
 
@@ -227,7 +227,7 @@ static void note_model(const char *dir, struct hd_conf *was, const struct hd_job
 
 	if (hd_section_check(was, hd_conf_section(was, NULL, "model"), &hd_model_keys, 1, &why) < 0 ||
 	    hd_model_read(was, 0, &then, &why) < 0) {
-		hd_log(HD_LOG_WARN, "%s: changes of [model] since it was made are not known: %s", dir, why.text);
+		hd_log(HD_LOG_WARN, "%s: changes to [model] since it was made cannot be determined: %s", dir, why.text);
 		return;
 	}
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k))
@@ -316,10 +316,11 @@ static void note_contents(const char *dir, const struct hd_job *j)
 		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: %lld tokens then, %lld now", dir,
 		       (long long)then, (long long)now);
 	else
-		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: as many tokens, but others", dir);
+		hd_log(HD_LOG_WARN,
+		       "%s: the data of data.train have changed: the same number of tokens, but different ones", dir);
 }
 
-static const char others[] = ": from here on the batches are other ones";
+static const char others[] = ": from here on the batches are different";
 
 /* Reports keys that change the batches, whatever the files contain. Returns whether any did. */
 static int note_order(const char *dir, struct hd_conf *was, struct hd_conf *is, size_t files)
@@ -351,7 +352,7 @@ static void note_data(const char *dir, const struct hd_job *j, struct hd_conf *w
 	const char *what = others;
 
 	if (!changed && compare_contents(dir, j, &tokens) == CONTENTS_SAME)
-		what = ", with as many tokens: the samples that were compared are the same";
+		what = ", with the same number of tokens: the samples that were compared are the same";
 	if (!same)
 		changed |= note_key(dir, was, is, "data", "train", what);
 	changed |= note_keys(dir, was, is, "data", how, what);
@@ -382,7 +383,7 @@ static struct hd_conf *read_conf(const char *dir, struct hd_train_config *was)
 	if (!why.code)
 		return c;
 	if (hd_file_has(dir, "heddle/state.json"))
-		hd_log(HD_LOG_WARN, "%s: changes since it was made are not known: %s", dir, why.text);
+		hd_log(HD_LOG_WARN, "%s: changes since it was made cannot be determined: %s", dir, why.text);
 	hd_conf_destroy(c);
 	return NULL;
 }
@@ -440,7 +441,8 @@ int hd_train_choose(struct train_loop *l, char **resume)
 
 		hd_section_fail(
 			c, hd_conf_section(c, NULL, "checkpoint"), "dir", l->err, HD_EIO,
-			"%s finds no checkpoint in %s, and other ranks have found one in theirs: all hosts share it",
+			"%s finds no checkpoint in %s, but other ranks have found one in theirs: all hosts must "
+			"share it",
 			here, l->j->checkpoint.dir);
 		free(here);
 	}

@@ -180,7 +180,7 @@ int hd_trace_check(struct hd_log_config *log, int rank, int64_t first, int64_t l
 	FILE *f;
 
 	if (*path && (log->trace_from > last || log->trace_to < first)) {
-		hd_log(HD_LOG_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld",
+		hd_log(HD_LOG_WARN, "%s: no step is traced; log.trace_steps is %s, but this run has steps %lld to %lld",
 		       path, hd_section_str(log->section, "trace_steps"), (long long)first, (long long)last);
 		log->trace = "";
 		return HD_OK;

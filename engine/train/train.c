@@ -285,17 +285,17 @@ static int evaluate(struct train_loop *l)
 		json_object_update(o, of_sets);
 		hd_train_emit(l, o);
 	} else if (rc > 0) {
-		hd_log(HD_LOG_INFO, "the evaluation after step %lld is left; %s", (long long)l->at.step,
-		       *l->j->log.metrics ? "the run that goes on makes it"
-					  : "without log.metrics the run that goes on does not know of it");
+		hd_log(HD_LOG_INFO, "the evaluation after step %lld was interrupted; %s", (long long)l->at.step,
+		       *l->j->log.metrics ? "the resumed run repeats it"
+					  : "without log.metrics the resumed run does not know of it");
 	}
 	json_decref(of_sets);
 	return rc;
 }
 
 #define CHANGED \
-	"memory, a link or a processor has changed it, and earlier checkpoints are whole; or a strategy computes other bits " \
-	"on each member, as sums in another order do (heddle conform)"
+	"memory, a link or a processor has changed it, and earlier checkpoints are intact; or a strategy computes different " \
+	"bits on each member, as sums in a different order do (heddle conform)"
 
 /* Gets the current parameters from servers, for what reads them between steps. */
 static int pull(struct train_loop *l)

@@ -55,7 +55,7 @@ heddle_mpi() {
 # Open MPI 5 prints a byte 0 behind its banner of an abort.
 messages() { tr -d '\0' | grep -a '^heddle: ' | grep -v -a -e '^heddle: initial weights ' -e 'bound this rank to' -e 'of the matmul rate of'; }
 # Of these what a run fails with: a run that goes on also says from where, and what it does not do as before.
-failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' held another run, '; }
+failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' contained another run, '; }
 no() {	# PATTERN args...: refused with one message, which matches
 	pattern=$1
 	shift

@@ -17,14 +17,14 @@ static int load_vocab(struct hd_bpe *b, json_t *vocab, struct hd_err *err)
 
 	last = last < 1 << 24 ? last : 1 << 24;
 	if (!json_is_object(vocab) || !json_object_size(vocab))
-		return hd_err_set(err, HD_EINVAL, "model.vocab is not there");
+		return hd_err_set(err, HD_EINVAL, "model.vocab is missing");
 	json_object_foreach(vocab, text, id) /* the parser refuses keys with a NUL */
 	{
 		json_int_t k = json_is_integer(id) ? json_integer_value(id) : -1;
 
 		if (k < 0 || k > last)
 			return hd_err_set(err, HD_EINVAL,
-					  "model.vocab: the id of %.60s is %lld, not of 0 to %lld, for %zu tokens",
+					  "model.vocab: the id of %.60s is %lld, not from 0 to %lld, for %zu tokens",
 					  text, (long long)k, (long long)last, json_object_size(vocab));
 		hd_vocab_add(&b->vocab, text, strlen(text), (int32_t)k);
 	}
@@ -92,7 +92,7 @@ static int load_merge(struct hd_bpe *b, json_t *m, size_t rank, struct hd_buf *t
 				  (int)part[0].n, part[0].at, (int)part[1].n, part[1].at,
 				  left < 0    ? "the first is"
 				  : right < 0 ? "the second is"
-					      : "both joined are");
+					      : "their concatenation is");
 	to = &b->merges[merge_slot(b, (uint64_t)(uint32_t)left << 32 | (uint32_t)right)];
 	*to = (struct hd_merge){ (uint64_t)(uint32_t)left << 32 | (uint32_t)right, (uint32_t)rank, id };
 	return HD_OK;
@@ -106,7 +106,7 @@ static int load_merges(struct hd_bpe *b, json_t *merges, struct hd_err *err)
 	int rc = HD_OK;
 
 	if (!json_is_array(merges))
-		return hd_err_set(err, HD_EINVAL, "model.merges is not there");
+		return hd_err_set(err, HD_EINVAL, "model.merges is missing");
 	for (b->nslots = 16; b->nslots < 2 * json_array_size(merges) + 2; b->nslots *= 2)
 		;
 	b->merges = hd_alloc(b->nslots * sizeof(*b->merges));

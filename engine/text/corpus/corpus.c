@@ -66,7 +66,8 @@ static int check_room(struct corpus_run *r, const struct hd_round *now, struct h
 		return HD_OK;
 	return hd_err_set(
 		err, HD_EIO,
-		"%s.bin: the ids of what is left of %.1f MB of text take about %.1f MB of disk, and %.1f MB are left there",
+		"%s.bin: the ids of the rest of %.1f MB of text take about %.1f MB of disk space, but %.1f MB are "
+		"free there",
 		r->c->out, all / 1e6, need / 1e6, left / 1e6);
 }
 
@@ -225,7 +226,7 @@ static int start(struct corpus_run *r, struct hd_err *err)
 	r->began = r->documents.done;
 	r->of = r->journal.at.byte ? r->files.all[r->journal.at.file].path : NULL;
 	if (c->shows && r->journal.counts.documents)
-		hd_log(HD_LOG_INFO, "%s: going on after %lld documents", c->out,
+		hd_log(HD_LOG_INFO, "%s: continuing after %lld documents", c->out,
 		       (long long)r->journal.counts.documents);
 	hd_encoders_create(&r->encoders, c->tokenizer);
 	return HD_OK;
@@ -238,7 +239,7 @@ static int run(struct corpus_run *r, struct hd_err *err)
 	end_count(r);
 	show(r, 1);
 	if (!r->journal.counts.documents)
-		return hd_err_set(err, HD_EINVAL, "%s: there is no text in them", r->c->names[0]);
+		return hd_err_set(err, HD_EINVAL, "%s: they contain no text", r->c->names[0]);
 	return hd_journal_finish(&r->journal, err);
 }
 

@@ -186,7 +186,7 @@ int hd_check_text(const char *path, const char *text, size_t n, int64_t at, cons
 	if (what)
 		return hd_err_set(err, HD_EINVAL, "%s: is %s; %s", path, what, takes);
 	if (nul)
-		return hd_err_set(err, HD_EINVAL, "%s: is no text: its byte at offset %lld is 0; %s", path,
+		return hd_err_set(err, HD_EINVAL, "%s: is not text: its byte at offset %lld is 0; %s", path,
 				  (long long)(at + (nul - text)), takes);
 	return HD_OK;
 }
@@ -215,7 +215,7 @@ int hd_check_text_file(const char *path, int64_t most, const char *takes, struct
 char *hd_invalid_text(const char *path, int64_t bad, int64_t bytes)
 {
 	return hd_format(
-		"%s: bytes that are not valid UTF-8 count as U+FFFD: %lld of %lld (%.2g%%); iconv converts text of "
-		"another encoding",
+		"%s: bytes that are not valid UTF-8 count as U+FFFD: %lld of %lld (%.2g%%); iconv converts text from "
+		"other encodings",
 		path, (long long)bad, (long long)bytes, 100 * (double)bad / (double)bytes);
 }

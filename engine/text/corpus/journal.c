@@ -40,10 +40,10 @@ static int read_state(struct hd_journal *j, const char *text, struct hd_err *err
 	j->text = bytes;
 	hd_append(&j->notes, "%s", notes);
 	if (strcmp(identity, ours))
-		hd_err_set(
-			err, HD_EINVAL,
-			"%s.part.json: was begun with other files, options or another tokenizer; remove it to start again",
-			j->prefix);
+		hd_err_set(err, HD_EINVAL,
+			   "%s.part.json: was begun with different files, options or a different tokenizer; remove it "
+			   "to start again",
+			   j->prefix);
 	j->at = (struct hd_corpus_place){ file, byte, line };
 	j->counts = j->kept = (struct hd_corpus_counts){ documents, tokens };
 	json_decref(o);
@@ -62,7 +62,7 @@ static int open_part(struct hd_journal *j, const char *ending, int64_t bytes, st
 	if (st.st_size < bytes) {
 		close(fd);
 		return hd_err_set(err, HD_EIO,
-				  "%s%s: has %lld bytes, and %s.part.json says %lld; remove that to start again",
+				  "%s%s: has %lld bytes, but %s.part.json says %lld; remove that to start again",
 				  j->prefix, ending, (long long)st.st_size, j->prefix, (long long)bytes);
 	}
 	if (ftruncate(fd, bytes) || lseek(fd, 0, SEEK_END) < 0) {

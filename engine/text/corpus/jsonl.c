@@ -11,9 +11,10 @@
 /* -- errors ------------------------------------------------------------------------------------ */
 static int is_array(const struct hd_batch *b, int64_t line, struct hd_err *err)
 {
-	return hd_err_set(err, HD_EINVAL,
-			  "%s:%lld: is no object but an array; each line must be an object, as jq -c '.[]' prints them",
-			  b->path, (long long)line + 1);
+	return hd_err_set(
+		err, HD_EINVAL,
+		"%s:%lld: is an array, not an object; each line must be an object, as jq -c '.[]' prints them", b->path,
+		(long long)line + 1);
 }
 
 /* Reports a line that is not JSON. One that begins with a bracket is likely the first line of a file with one array. */
@@ -34,7 +35,8 @@ static const char *chat_advice(json_t *o)
 {
 	if (!json_is_array(json_object_get(o, "messages")) && !json_is_array(json_object_get(o, "conversations")))
 		return "";
-	return ". A conversation is made text first: by apply_chat_template(messages, tokenize=False) of transformers";
+	return ". Convert conversations to text first, with apply_chat_template(messages, tokenize=False) of "
+	       "transformers";
 }
 
 static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const char *field, struct hd_err *err)

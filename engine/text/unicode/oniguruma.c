@@ -299,7 +299,7 @@ static int regex_group(struct translation *t)
 		now = folds_in(t, flags, p++);
 	}
 	if (t->depth + 1 == DEEPEST)
-		return refuse(t, "a hundred groups within each other");
+		return refuse(t, "groups nested a hundred deep");
 	t->folds[++t->depth] = (unsigned char)now;
 	hd_buf_add(t->out, t->at, (size_t)(p - t->at));
 	t->at = t->group = p;
