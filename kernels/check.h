@@ -150,9 +150,10 @@ static inline int hd_check_whole(const struct hd_check *c, const struct hd_view 
 
 	if (v->off[i] == 0 && v->n[i] == v->dims[i]->n && v->n[i] > 0)
 		return 0;
-	return hd_err_set(c->err, HD_EINVAL, "%s: %s has %lld of the %lld elements of dim %s (from %lld), it needs all",
-			  c->kernel, hd_check_operand(c, v, who), (long long)v->n[i], (long long)v->dims[i]->n,
-			  v->dims[i]->name, (long long)v->off[i]);
+	return hd_err_set(c->err, HD_EINVAL,
+			  "%s: %s has %lld of the %lld elements of dim %s (from %lld), but it needs all", c->kernel,
+			  hd_check_operand(c, v, who), (long long)v->n[i], (long long)v->dims[i]->n, v->dims[i]->name,
+			  (long long)v->off[i]);
 }
 
 static inline int hd_check_range(const struct hd_check *c, const char *what, double v, double low, double high)

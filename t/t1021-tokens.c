@@ -57,7 +57,7 @@ static void llmc_files(void)
 	ok(!hd_tokens_read(tokens, 0, 3, 0, got, &err) && got[0] == 100000 && got[2] == 3, "ids");
 	wide[1] = 8;
 	put("w.bin", wide, sizeof(wide));
-	is_str(try_open("w.bin"), "w.bin: version 8 of an llm.c file, 7 is known", "version");
+	is_str(try_open("w.bin"), "w.bin: version 8 of an llm.c file; only version 7 is known", "version");
 	put("n.bin", "none", 5);
 	is_str(try_open("n.bin"),
 	       "n.bin: neither llm.c's (it begins with "

@@ -188,7 +188,7 @@ static const struct {
 	{ "{\"model\":{}}", "model has no type; known: BPE" },
 	{ BPE "\"merges\":[]}}", "model.vocab is missing" },
 	{ BPE "\"vocab\":{},\"merges\":[]}}", "model.vocab is missing" },
-	{ BPE "\"vocab\":{\"a\":\"0\"},\"merges\":[]}}", "model.vocab: the id of a is -1, not of 0 to " },
+	{ BPE "\"vocab\":{\"a\":\"0\"},\"merges\":[]}}", "model.vocab: the id of a is -1, not from 0 to " },
 	{ BPE VOCAB "\"merges\":\"a b\"}}", "model.merges is missing" },
 	{ BPE VOCAB "\"merges\":[1]}}", "model.merges: merge 0 is not a pair of tokens" },
 	{ BPE VOCAB "\"merges\":[\"ab\"]}}", "model.merges: merge 0 is not a pair of tokens" },

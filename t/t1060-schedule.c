@@ -216,7 +216,7 @@ static void check_missing(void)
 	refused("schedule: stage 1 has no W2, though other units have a W of their own");
 	gpipe(2, 3, 1);
 	list[1][5].micro = 3;
-	refused("schedule: stage 1 has a unit B3, there are 3 micro-batches");
+	refused("schedule: stage 1 has a unit B3, but there are 3 micro-batches");
 	gpipe(2, 3, 1);
 	list[1][5].chunk = 1;
 	refused("schedule: stage 1 has a unit B0 of chunk 1, which it does not hold");
@@ -228,7 +228,7 @@ static void check_missing(void)
 	refused("schedule: stage 1 has a unit B-1, there are 3 micro-batches");
 	gpipe(2, 3, 1);
 	list[1][5].kind = HD_UNIT_U;
-	refused("schedule: stage 1 has a unit of kind 8, only F, B and W are ordered");
+	refused("schedule: stage 1 has a unit of kind 8, but only F, B and W are ordered");
 	gpipe(2, 3, 1);
 	table[1] = 0;
 	refused("schedule: chunk 0 of stage 1 holds part 0 of the model, which is held twice");

@@ -247,13 +247,13 @@ static void not_lines(void)
 	for (size_t i = 0; i < HD_LEN(lines); i++) {
 		snprintf(csv, sizeof(csv), "0,F,0,0\n\n%s\n0,B,0,0\n", lines[i]);
 		snprintf(want, sizeof(want),
-			 "schedule: line 3 of x.csv is '%s' and not rank,kind,chunk,micro with kind F, B or W",
-			 lines[i]);
+			 "schedule: line 3 of x.csv is '%s', not rank,kind,chunk,micro with kind F, B or W", lines[i]);
 		file(csv, want, lines[i]);
 	}
-	file("", "schedule: x.csv has no unit", "an empty file");
-	file("rank,kind,chunk,micro\n# later\n", "schedule: x.csv has no unit", "a file of names and comments");
-	file(GOOD "2,F,0,0\n", "schedule: line 9 of x.csv: rank 2; there are 2, from 0", "more ranks than there are");
+	file("", "schedule: x.csv contains no unit", "an empty file");
+	file("rank,kind,chunk,micro\n# later\n", "schedule: x.csv contains no unit", "a file of names and comments");
+	file(GOOD "2,F,0,0\n", "schedule: line 9 of x.csv: rank 2; there are 2, counted from 0",
+	     "more ranks than there are");
 	file(GOOD "-1,F,0,0\n", "schedule: line 9 of x.csv: rank -1; there are 2, from 0", "a rank below 0");
 	file(GOOD "0,F,1,0\n", "schedule: line 9 of x.csv: chunk 1; there are 1, from 0", "more chunks");
 	file(GOOD "0,F,0,4294967296\n", "schedule: line 9 of x.csv: micro-batch 4294967296; there are 2, from 0",

@@ -368,8 +368,9 @@ static void communication(void)
 	    "has 8 dims, and a dim over the members must be added");
 	BAD(COMM(.group = workers, .x = full, .kind = HD_COMM_GATHER),
 	    "has 8 dims, and a dim over the members must be added");
-	BAD(COMM(.group = workers, .x = full, .dim = wide[0], .kind = HD_COMM_REDUCE_SCATTER), "has 8 dims, and one a");
-	BAD(COMM(.group = workers, .x = full, .dim = wide[0], .kind = HD_COMM_SCATTER), "has 8 dims, and one a member");
+	BAD(COMM(.group = workers, .x = full, .dim = wide[0], .kind = HD_COMM_REDUCE_SCATTER),
+	    "has 8 dims, and a dim over");
+	BAD(COMM(.group = workers, .x = full, .dim = wide[0], .kind = HD_COMM_SCATTER), "has 8 dims, and a dim over");
 	BAD(COMM(.group = servers, .x = w, .kind = HD_COMM_SHIFT), "comm: shift in a group with spare members");
 	in("rewrite");
 	BAD(COMM(.group = workers, .x = w, .kind = HD_COMM_ALL_REDUCE), "in slot rewrite, where nothing is placed yet");

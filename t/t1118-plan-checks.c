@@ -282,7 +282,7 @@ static void builders(void)
 	said(hd_build_unpack(p, ints, &x, 1, out), "unpack: (embed) has 8 elements, but the tensors to be like have",
 	     "or too small");
 	said(hd_build_unpack_pieces(p, NULL, &x, x->dims, 1, 2, out),
-	     "unpack_pieces: () has 0 elements, and 2 pieces have 0", "unpack_pieces of nothing");
+	     "unpack_pieces: () has 0 elements, but 2 pieces have 0", "unpack_pieces of nothing");
 	said(hd_build_unpack_pieces(p, flat, &ints, &vocab, 1, 1, out), "unpack_pieces: (embed) has no vocab",
 	     "along a dim that is not there");
 }

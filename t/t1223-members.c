@@ -231,7 +231,7 @@ static void grouped(void)
 	grouped_beside("family = mixtral\nkv_heads = 2\nexperts = 2", 2, PLUGIN("ep") "size = 2\n");
 	refused(&m, 6, PLUGIN("dp") "zero = 1\nzero_size = 4\n",
 		"[strategy dp] zero_size: 4 does not divide 6 replicas");
-	refused(&m, 6, PLUGIN("dp") "zero_size = 2\n", "zero_size: 2 replicas share nothing, since zero is 0");
+	refused(&m, 6, PLUGIN("dp") "zero_size = 2\n", "zero_size: 2, but nothing is sharded, since zero is 0");
 	refused(&m, 6, PLUGIN("dp") "zero_size = 2\nsync = server\n", "zero_size: 2 with sync = server");
 	refused(&m, 6, PLUGIN("dp") "zero_size = 2\nzero = 1\nsync = hierarchical\nnode_size = 3\n",
 		"zero_size: 2, but with sync = hierarchical groups are nodes, of 3 replicas, or all 6");

@@ -238,7 +238,7 @@ int main(void)
 	split("", "split = 1,1,2,2", "00122333");
 	split("", "split = 0,3,3,0", "01112223");
 	split("", "split = 3,0,3,0",
-	      "split: 3,0,3,0 has a piece without a layer that is neither the first nor the last");
+	      "split: 3,0,3,0 has a piece without a layer, and it is neither the first nor the last");
 	split("", "split = 2,2,2", "split: 2,2,2 has 3 pieces; size x chunks is 4");
 	split("", "split = 2, 2 ,1,1", "00011233");
 	split("", "split = 1,1,1,1", "split: 1,1,1,1 has 4 layers; the model has 6");

@@ -250,7 +250,7 @@ wrong '-DW_RULES=if (getenv("PMI_RANK")) for (;;) continue'
 says "... and a loop in another process alone" 'does not return in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
 is "... told once" "$(grep -c '^not ok' out)" 1
 wrong '-DW_RULES=if (getenv("OMPI_COMM_WORLD_RANK") && atoi(getenv("OMPI_COMM_WORLD_RANK"))) hd_rule(s->h, p, "mlp", s->axis, NULL, 0)'
-says "a plan that depends on the rank" '^#   planned twice for training, it differs' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4'
+says "a plan that depends on the rank" '^#   when planned twice for training, the plan differs' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4'
 wrong '-DW_RULES=static int again; if (again++) return HD_OK'
 says "rules that differ from call to call" '^#   .*the rules of a strategy depend on the batch, or differ from one call to the next' 1 ./replicas.so \
 	--only 'plans or refuses, gpt2: replicas 4'

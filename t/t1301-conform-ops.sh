@@ -60,7 +60,7 @@ says "a gradient behind the last input" '^#   .*product: gradient 2 is set, but 
 wrong -DW_BEYOND=40
 says "... or far behind it" '^#   .*product: gradient 40 is set' 1 --only "$mistake"
 wrong -DW_DIMS
-says "a gradient of other dims" '^#   .*product: gradient 1 is \(batch\), and input 1 is' 1 --only "$mistake"
+says "a gradient of other dims" '^#   .*product: gradient 1 is \(batch\), but input 1 is' 1 --only "$mistake"
 wrong -DW_SHAPE
 says "a result of other dims" '^#   .*replace: ' 1 --only "$mistake"
 wrong -DW_PLACE=7

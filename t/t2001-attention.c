@@ -234,7 +234,7 @@ static void check_refusals(void)
 		kt_in(t, i == 1 ? HD_DTYPE_BF16 : HD_DTYPE_F32, "b=1,s=8,h=2,d=4");
 	kt_out(t, HD_DTYPE_F32, "b=1,s=8,h=2,d=4");
 	kt_out(t, HD_DTYPE_F32, "b=1,h=2,s=8");
-	kt_refused(t, "attention: operand 1 is bf16, on " KT_DEVICE " it must be f32 beside this q");
+	kt_refused(t, "attention: operand 1 is bf16, on " KT_DEVICE " it must be f32 with this q");
 	kt_free(t);
 	refused_with("window=4", "attention: a window of 4 keys, and the mask is not causal");
 	refused_with("causal=1 window=-2", "attention: a window of -2 keys");

@@ -207,7 +207,7 @@ int main(void)
 	exact_columns("batch=5,seq=131", "embed=77");
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8/9", 0);
-	kt_refused(n.f, "norm: input 0 has 8 of the 9 elements of dim embed (from 0), it needs all");
+	kt_refused(n.f, "norm: input 0 has 8 of the 9 elements of dim embed (from 0), but it needs all");
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8", 0);
 	n.w->view[KT_CPU].n[0] = 7;

@@ -69,7 +69,7 @@ static void refused(void)
 	kt_in(t, HD_DTYPE_F32, "a=2@1/3");
 	kt_in(t, HD_DTYPE_I32, "k=2");
 	kt_out(t, HD_DTYPE_F32, "k=2");
-	kt_refused(t, "take: input 0 has 2 of the 3 elements of dim a (from 1), it needs all");
+	kt_refused(t, "take: input 0 has 2 of the 3 elements of dim a (from 1), but it needs all");
 	kt_free(t);
 }
 

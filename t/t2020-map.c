@@ -196,7 +196,7 @@ int main(void)
 		check_special(special[i]);
 	check_wide();
 	check_threads();
-	refused("a + c", "x=4", HD_DTYPE_F32, "map: \"a + c\" reads input c, the node has 2 inputs");
+	refused("a + c", "x=4", HD_DTYPE_F32, "map: \"a + c\" reads input c, but the node has 2 inputs");
 	refused("a + b", "y=4", HD_DTYPE_F32, "map: input a has dim y, which the output does not have");
 #ifndef KT_CUDA /* there the words are others */
 	refused("a * b", "x=4", HD_DTYPE_I32, "map: input b is i32, only f32, f64 and bf16 are possible");

@@ -223,7 +223,7 @@ static void test_serial(void)
 	BAD(SERIAL(serial.v.one = "depth=1"), "serial: it has both of one and update, but must have exactly one");
 	BAD(SERIAL(serial.v.keys = "deep=1"), "serial.keys is \"deep=1\", but the plugin has no option deep");
 	BAD(SERIAL((serial.v.update = NULL, serial.v.one = "deep=1")),
-	    "serial.one is \"deep=1\", and the plugin has no");
+	    "serial.one is \"deep=1\", but the plugin has no");
 }
 
 static void test_family_tables(void)

@@ -237,11 +237,11 @@ while IFS='|' read -r pattern command; do
 	# shellcheck disable=SC2086 # words
 	wrong "$command" "^heddle: $pattern" $command
 done <<'END'
---set dp.zero: 1, and servers = 1 have|check tiny.ini --ranks 3 --set dp.sync=server --set dp.servers=1 --set dp.zero=1
+--set dp.zero: 1, but servers = 1 have|check tiny.ini --ranks 3 --set dp.sync=server --set dp.servers=1 --set dp.zero=1
 --set dp.zero_size: 3 does not divide 4 replicas|check tiny.ini --ranks 4 --set train.micro_batch=1 --set dp.zero=1 --set dp.zero_size=3
 --set dp.zero_size: 8 does not divide 4 replicas|check tiny.ini --ranks 4 --set train.micro_batch=1 --set dp.zero=1 --set dp.zero_size=8
---set dp.servers: 2, and there are 2 ranks|check tiny.ini --ranks 2 --set dp.sync=server --set dp.servers=2
---set pp.schedule: ./empty.csv has no unit|check tiny.ini --set dp.size=1 --set pp.plugin=pp --set pp.size=2 --set pp.schedule=./empty.csv
+--set dp.servers: 2, but there are 2 ranks|check tiny.ini --ranks 2 --set dp.sync=server --set dp.servers=2
+--set pp.schedule: ./empty.csv contains no unit|check tiny.ini --set dp.size=1 --set pp.plugin=pp --set pp.size=2 --set pp.schedule=./empty.csv
 --set data.valid: nowhere.txt: No such file|check tiny.ini --set data.valid=nowhere.txt
 --set data.weights: 'x' is not a number above 0|check tiny.ini --set data.weights=x
 --set data.weights: '0' is not a number above 0|check tiny.ini --set data.weights=0

@@ -66,7 +66,7 @@ began() {			# NAME RANKS WEIGHT PATTERN [args...]
 	set -- "$@" $axes
 	said=$(heddle_mpi "$n" train model.ini --set checkpoint.resume=c/step-00000000 --set train.micro_batch=1 "$@" 2>&1 | failures)
 	is "$what: one message" "$(printf '%s\n' "$said" | wc -l)" 1
-	like "$what: where it began" "$said" "step 1: .*; first on $want: [a-z]+ with [^ ]+ in layer 1 made a value"
+	like "$what: where it began" "$said" "step 1: .*; first on $want: [a-z]+ with [^ ]+ in layer 1 computed a value"
 }
 axis() { axes="$axes --set $1.plugin=$1 --set $1.size=$2"; }
 axes=; axis tp 2; axis pp 2

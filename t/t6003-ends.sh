@@ -163,7 +163,7 @@ for n in 1 2; do
 			--set checkpoint.gradients=yes
 		is "in an evaluation, np $n, $steps steps: its status" $rc 0
 		is "... in which step" "$(printf '%s\n' "$said" | tail -1)" "heddle: asked to end after step 2; saved in c"
-		like "... and says so" "$said" 'the evaluation after step 2 is left; the resumed run repeats it'
+		like "... and says so" "$said" 'the evaluation after step 2 was interrupted; the resumed run repeats it'
 		is "... and no loss" "$(grep -c valid_loss out m.jsonl | tr '\n' ' ')" "out:0 m.jsonl:0 "
 		[ -f c/step-00000002/heddle/state.json ]
 		tap_result $? "... whole"

@@ -227,7 +227,7 @@ says "a rule for a kind that this model has not" '^2 ranks = m.wide 2' 0 '-DRULE
 ! printf '%s\n' "$out" | grep -q 'no op is of kind'
 tap_result $? "... is no mistake"
 says "an axis of the size of auto" 'm\]: axis: 0 members \(for auto, slot mesh' 1 '-DMESH=hd_axis_new(s->h, p, "two", size)'
-says "no cursor" 'm\]: comm: cursor must say first' 1 '-DCURSOR=(void)0'
+says "no cursor" 'm\]: comm: cursor must first say' 1 '-DCURSOR=(void)0'
 says "no group" 'm\]: comm: the group is NULL' 1 '-DLOWER=hd_comm(g, p, HD_COMM_ALL_REDUCE, NULL, x, NULL, 0)'
 says "no kind" 'm\]: comm: 99 is not a kind' 1 '-DLOWER=hd_comm(g, p, 99, s->group, x, NULL, 0)'
 says "no dtype" 'm\]: cast: 0x4d is not a dtype' 1 '-DLOWER=g->cast(p, x, 77)'
@@ -382,7 +382,7 @@ says "an op whose shape is no status" 'm\]: mute: slot shape returned 7, which i
 	'-DSHAPE=return 7' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op whose shape fails without a text" 'mistake.ini:[0-9]+: \[strategy m\]: mute: slot shape failed with code -3 and no message' 1 \
 	'-DSHAPE=return -3' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
-says "an op of a strange dtype" 'm\]: mute: output 0 has dtype 0x4d, which is none' 1 '-DSHAPE=outs[0].dtype = 77' \
+says "an op of a strange dtype" 'm\]: mute: output 0 has dtype 0x4d, which is not a dtype' 1 '-DSHAPE=outs[0].dtype = 77' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op of a strange dim" 'm\]: mute: output 0: dim 0 is not a dim of this plan' 1 '-DSHAPE=outs[0].dims[0] = (const void *)ins[0]' \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'

@@ -110,7 +110,7 @@ ok "steps = 0 writes the initial model" train zero run.ini --set train.steps=0
 is "as step 0" "$(cat zero/latest)" step-00000000
 ok "which is no reason to refuse a run from step 0" train zero run.ini --set train.steps=1
 fails "a model of another size is refused" train wide run.ini --set model.embed=32 --set checkpoint.resume=whole
-like "with both numbers" "$(cat .ok)" 'n_embd is 16, and model.embed is 32'
+like "with both numbers" "$(cat .ok)" 'n_embd is 16, but model.embed is 32'
 fails "so are more positions" train long run.ini --set model.max_seq=64 --set checkpoint.resume=whole
 like "with the tensor and both shapes" "$(cat .ok)" 'wpe\.weight is \[[0-9]*, 16\] there, and \[64, 16\]'
 ok "a run with another optimizer" train sgd run.ini --set train.optimizer=sgd --set train.steps=1

@@ -45,9 +45,9 @@ no 'data\.mask_documents: this key is not supported yet$' check tiny.ini --set d
 
 # Orders of units from a file.
 pp='--set dp.size=1 --set pp.plugin=pp --set pp.size=2 --set pp.schedule=./s.csv'
-for each in '9,F,0,0|rank 9; there are 2, from 0' '0,F,7,0|chunk 7; there are 1, from 0' '0,F,0,99|micro-batch 99; there are' \
-	'0,F,0,-|line 2 of ./s.csv is .0,F,0,-. and not rank,kind,chunk,micro' '0,X,0,0|and not rank,kind,chunk,micro' \
-	'0 F 0 0|and not rank,kind,chunk,micro' '0,F 0,0|and not rank,kind,chunk,micro' '0,F,0,0,0|and not rank,kind,chunk,micro' \
+for each in '9,F,0,0|rank 9; there are 2, counted from 0' '0,F,7,0|chunk 7; there are 1, counted from 0' '0,F,0,99|micro-batch 99; there are' \
+	'0,F,0,-|line 2 of ./s.csv is .0,F,0,-., not rank,kind,chunk,micro' '0,X,0,0|, not rank,kind,chunk,micro' \
+	'0 F 0 0|, not rank,kind,chunk,micro' '0,F 0,0|, not rank,kind,chunk,micro' '0,F,0,0,0|, not rank,kind,chunk,micro' \
 	'-1,F,0,0|rank -1; there are 2'; do
 	printf 'rank,kind,chunk,micro\n%s\n   ' "${each%|*}" >s.csv
 	no "schedule: .*${each#*|}" check tiny.ini --ranks 2 $pp
@@ -284,7 +284,7 @@ is "which leaves no lock" "$(ls -A both | tr '\n' ' ')" "latest step-00000001 "
 
 # A run that is refused makes no directory.  One that has nothing to train does, for what it goes on from.
 no 'nowhere: no such directory' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=nowhere
-no 'config\.json: n_embd is 32, and model\.embed is 64' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set model.embed=64
+no 'config\.json: n_embd is 32, but model\.embed is 64' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set model.embed=64
 is "no directory of them" "$(ls -d made 2>/dev/null)" ""
 ok "nothing to train" heddle train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set train.steps=1
 is "and the checkpoint is there" "$(ls made | tr '\n' ' ')" "latest step-00000001 "

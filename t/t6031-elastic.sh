@@ -86,7 +86,7 @@ status() {			# NAME STATUS PATTERN args...
 }
 status "without a directory" 1 'layout\.ini.*\[checkpoint\] dir: is not given' --ranks 1:2
 status "ranks that are none" 1 "run: --ranks: '2-4' is not MIN:MAX" --ranks 2-4 --set checkpoint.dir=d
-status "no layout" 1 'run: no number of ranks from 5 to 5 fits; of 5: .*12' --ranks 5:5 --set checkpoint.dir=d
+status "no layout" 1 'run: no number of ranks from 5 to 5 fits; with 5: .*12' --ranks 5:5 --set checkpoint.dir=d
 status "all steps are made" 0 'run: 2 ranks' --ranks 1:2 --set checkpoint.dir=d --set train.steps=3
 status "an error is no loss" 1 'no room|cannot|Not a directory' --ranks 1:2 --set checkpoint.dir=text.txt/d
 is "which is not tried again" "$(grep -c '^heddle: run: [12] rank' out)" "$(grep -c '^heddle: run: 2 ranks' out)"

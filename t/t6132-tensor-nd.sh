@@ -87,16 +87,16 @@ refused() {
 		printf '%s\n' "$out" | messages | grep -Eq -e "$pattern"
 	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
 }
-refused "no square" '\[strategy tp\] size: 8 is not a square number of ranks; the nearest are 4 and 9$' 2d.ini --ranks 8
+refused "no square" '\[strategy tp\] size: 8 ranks are not a square; the nearest squares are 4 and 9$' 2d.ini --ranks 8
 refused "no square times depth" 'tp\.size: 12 is not depth = 2 times a square; the nearest are 8 and 18$' 2.5d.ini --set tp.size=12
-refused "no cube" 'size: 4 is not a cube number of ranks; the nearest are 1 and 8$' 3d.ini --ranks 4
+refused "no cube" 'size: 4 ranks are not a cube; the nearest cubes are 1 and 8$' 3d.ini --ranks 4
 refused "heads" 'size: q = 3 does not divide model\.heads = 4$' 2d.ini --ranks 9
 refused "key heads" 'size: q = 2 does not divide model\.kv_heads = 1$' 2d.ini --ranks 4 --set model.family=llama --set model.kv_heads=1
 refused "the feed-forward layer" 'size: q = 2 does not divide model\.mlp = 33$' 3d.ini --ranks 8 --set model.mlp=33
 refused "the batch on a grid" 'tp\.row 2 .* batch = 3' 2d.ini --ranks 4 --set train.micro_batch=3 --set train.global_batch=9
 refused "the batch on two grids" 'tp\.row 2 x tp\.depth 2 = 4 do not divide batch = 2' 2.5d.ini --ranks 8 --set train.micro_batch=2
 refused "the batch in three dimensions" 'tp\.[a-z]* 2 x tp\.[a-z]* 2 = 4 do not divide batch = 2' 3d.ini --ranks 8 --set train.micro_batch=2
-refused "depth of another form" 'depth: 2, and form = 2d has none' 2d.ini --ranks 4 --set tp.depth=2
+refused "depth of another form" 'depth: 2, but form = 2d has none' 2d.ini --ranks 4 --set tp.depth=2
 refused "sequence parallelism of another form" 'sequence_parallel: form = 3d shards' 3d.ini --ranks 8 --set tp.sequence_parallel=yes
 ok "a vocabulary need not divide" heddle check 2d.ini --ranks 4 --set model.vocab=259 --set data.tokenizer=byte
 sed '/micro_batch/d' 2.5d.ini >free.ini

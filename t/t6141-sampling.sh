@@ -130,8 +130,8 @@ refused() {
 	like "is refused" "$(cat .ok)" "^heddle: $why"
 }
 refused "--prompt and --prompts" "generate: --prompt and --prompts" --prompt x --prompts prompts.txt
-refused "--ids with a tokenizer" "generate: --tokenizer: with --ids" --ids --prompt 1 --tokenizer byte
-refused "--logits with --tokens" "generate: --tokens: with --logits" --prompt x --logits --tokens 3
+refused "--ids with a tokenizer" "generate: --tokenizer does nothing with --ids" --ids --prompt 1 --tokenizer byte
+refused "--logits with --tokens" "generate: --tokens does nothing with --logits" --prompt x --logits --tokens 3
 refused "--logits with --top-p" "generate: --top-p: with --logits" --prompt x --logits --top-p 0.5
 refused "top-p 0" "generate: --top-p: 0 leaves no token" --prompt x --top-p 0
 refused "top-p 1.5" "generate: --top-p" --prompt x --top-p 1.5

@@ -177,7 +177,7 @@ ok "another ending of lines of JSON" cmp nd.bin lines.bin
 printf '{"text": "a"}' >open.jsonl
 like "and a last line that does not end" "$(tokenize --out open open.jsonl 2>&1)" '^open.bin: 1 document'
 printf '{"messages": [{"role": "user", "content": "a"}]}\n' >chat.jsonl
-like "a chat" "$(refusal --out v chat.jsonl)" 'no field text; it has: messages\. A conversation .*apply_chat_template'
+like "a chat" "$(refusal --out v chat.jsonl)" 'no field text; it has: messages\. Convert conversations .*apply_chat_template'
 like "a file that ends too early" "$(refusal --out w short.jsonl.gz)" 'short.jsonl.gz: cannot be decompressed after byte'
 like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at position 2 is not in a vocabulary of 454'
 like "no file" "$(refusal --out u '*.none')" '\*.none: no file matches'

@@ -56,7 +56,7 @@ ok "the run goes on" env LD_PRELOAD="$tmp/first.so" "$build/heddle" train tiny.i
 is "the lines that could be written, with the run in the first" "$(sed 's/^{"step": *\([0-9]*\),.*"run": *{.*/\1 run/; s/^{"step": *\([0-9]*\),.*/\1/' full.jsonl | tr '\n' ' ')" "3 run 4 4 "
 if [ -w /dev/full ]; then
 	fails "metrics to a full disk are no success, as a trace is none" heddle train tiny.ini --set train.steps=3 --set log.metrics=/dev/full --set checkpoint.dir=whole
-	is "... but the run goes on, with one warning" "$(grep -c 'heddle: log\.metrics: /dev/full: .*; the run goes on' "$tmp/.ok")" 1
+	is "... but the run goes on, with one warning" "$(grep -c 'heddle: log\.metrics: /dev/full: .*; the run continues' "$tmp/.ok")" 1
 	is "... says it again at its end" "$(messages <"$tmp/.ok" | tail -1)" \
 		"heddle: log.metrics: /dev/full: No space left on device; the last 4 steps or saves are missing"
 	ok "... and is saved" test -s whole/latest

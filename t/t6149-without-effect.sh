@@ -110,7 +110,7 @@ layout "dp: sync = allreduce: with zero = 1: $cut" 2 --set dp.sync=allreduce --s
 layout "dp: sync = hierarchical: with zero = 3: $cut" 4 --set dp.sync=hierarchical --set dp.zero=3
 layout "" 4 --set dp.sync=hierarchical --set dp.zero=3 --set dp.node_size=2
 layout "" 4 --set dp.sync=allreduce --set dp.zero=1 --set dp.zero_size=2
-layout "dp: sync = hierarchical: with 4 ranks a node: the 4 replicas make no two levels, and one all-reduce sums over all" \
+layout "dp: sync = hierarchical: with 4 ranks a node: the 4 replicas do not form two levels, so one all-reduce sums over all" \
 	4 --set dp.sync=hierarchical --set dp.node_size=4
 layout "" 4 --set dp.sync=hierarchical
 layout "" 4 --set dp.sync=allreduce
@@ -126,7 +126,7 @@ layout "$recompute" 2 $cp --set cp.form=ring $llama
 layout "cp: balance = none: with form = ulysses: the work is equal in any order" 2 $cp $llama
 layout "" 2 $cp --set cp.form=ring --set train.recompute=selective
 pp="--set dp.size=1 --set pp.plugin=pp --set pp.scatter_gather=yes --set pp.size"
-whole="pp: scatter_gather = yes: without an axis on which what crosses stages is whole"
+whole="pp: scatter_gather = yes: without an axis that replicates what crosses stages"
 layout "$whole" 1 $pp=1
 layout "$whole" 2 $pp=2
 layout "" 4 $pp=2 --set tp.plugin=tp --set tp.size=2

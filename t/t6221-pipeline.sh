@@ -29,7 +29,7 @@ done
 printf '0,F,0,0\n\000' >binary.csv
 : >empty.csv
 mkdir folder.csv
-for bad in 'binary is not a text file: byte 8 is 0' 'empty has no unit' 'folder cannot be read' 'none cannot be read'; do
+for bad in 'binary is not a text file: byte 8 is 0' 'empty contains no unit' 'folder cannot be read' 'none cannot be read'; do
 	said=$(heddle check two.ini --ranks 2 --set "pp.schedule=${bad%% *}.csv" 2>&1)
 	is "no order: $bad" $? 1
 	is "is said" "$said" "heddle: --set pp.schedule: ${bad%% *}.csv ${bad#* }"

@@ -91,5 +91,5 @@ refused() {	# TEXT SETS...
 }
 refused 'zero_size: 3 does not divide 4 replicas' --set dp.zero=1 --set dp.zero_size=3
 refused 'zero_size: 8 does not divide 4 replicas' --set dp.zero=1 --set dp.zero_size=8
-refused 'zero_size: 2 replicas share nothing, since zero is 0' --set dp.zero_size=2
+refused 'zero_size: 2, but nothing is sharded, since zero is 0' --set dp.zero_size=2
 done_testing

@@ -140,6 +140,6 @@ bits() { sed 's/.*"loss": \([^,]*\).*"grad_norm": \([^,]*\).*/\1 \2/' "$1"; }
 is "on a cpu: the same bits" "$(bits c2.jsonl)" "$(bits c1.jsonl)"
 is "and one note" "$(grep -c 'states stay where they are' c2.out)" 1
 like "sgd in fp32 keeps nothing" "$(heddle check tiny.ini --set train.device=cuda --set train.optimizer=sgd $fp32 $host 2>&1)" \
-	'offload = states does nothing: there are none, for sgd in fp32 keeps nothing'
+	'offload = states does nothing: sgd in fp32 keeps no states'
 ok "so the layout can be compared with one rank" heddle check tiny.ini --ranks 2 --set train.device=cpu $fp32 $host --against-one-rank
 done_testing

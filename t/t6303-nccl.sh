@@ -66,7 +66,7 @@ like "an NCCL in which ranks cannot share a GPU is named" "$(cat out)" \
 FAKE_NCCL_VERSION=21701 cuda 1 tiny.ini --set train.comm=nccl >out
 like "one that is too old too" "$(cat out)" "is NCCL 2.17, at least 2.18 is needed"
 NCCL_MULTI_RANK_GPU_ENABLE=0 cuda 2 tiny.ini --set train.comm=nccl >out
-like "what the user says of shared GPUs stays" "$(cat out)" "nccl: the ranks do not meet: invalid usage"
+like "what the user says of shared GPUs stays" "$(cat out)" "nccl: the ranks cannot connect: invalid usage"
 NCCL_HOME=$tmp/none cuda 1 tiny.ini --set train.comm=nccl >out
 like "where it is not is said" "$(cat out)" "libheddle-fake-nccl.so.2 cannot be opened \(.*/none: no such file there.*: set NCCL_HOME"
 NCCL_HOME=$tmp/none cuda 2 tiny.ini >out
@@ -90,7 +90,7 @@ heddle train tiny.ini $small --set train.device=cpu --set log.metrics=cpu.json >
 HD_TEST_LT_REFUSES=1 cuda 1 tiny.ini >why
 alike >>why
 is "products that cuBLASLt refuses are made all the same" "$(cat why)" ""
-like "and said" "$(cat cuda.out)" "cuBLASLt does not make [0-9]+ of the products, .*: they are made in plain loops"
+like "and said" "$(cat cuda.out)" "cuBLASLt cannot compute [0-9]+ of the products, .*: they run in plain loops"
 cuda 1 tiny.ini >why
 unlike "where it refuses none, nothing is said" "$(cat cuda.out)" "plain loops"
 HD_TEST_CAPTURE_FAILS=1 cuda 1 tiny.ini --set train.steps=3 >why

@@ -17,7 +17,7 @@ esac
 [ "$1" != machine ] || for to; do :; done
 [ "$1" != machine ] || : >"$to"
 [ -z "$PROFILE" ] || cat "$PROFILE"
-[ -z "$REMARK" ] || echo "heddle: cuda: cuBLASLt does not make 1 of the products: they are made in plain loops, which are slow"
+[ -z "$REMARK" ] || echo "heddle: cuda: cuBLASLt cannot compute 1 of the products: they run in plain loops, which are slow"
 END
 script t/cuda/a.t <<END
 #!/bin/sh

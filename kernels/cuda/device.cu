@@ -70,10 +70,11 @@ static void *device_alloc(size_t bytes, struct hd_err *err)
 
 		cudaGetLastError();
 		cudaMemGetInfo(&left, &all);
-		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, %zu of %zu are free on GPU %d",
-			   bytes, left, all, here.device);
+		hd_err_set(err, HD_ENOMEM,
+			   "cuda: %zu bytes of device memory are needed, but %zu of %zu are free on GPU %d", bytes,
+			   left, all, here.device);
 #else
-		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, and are not there", bytes);
+		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, but are not available", bytes);
 #endif
 		return NULL;
 	}
@@ -101,7 +102,7 @@ static void *host_alloc(size_t bytes, struct hd_err *err)
 		p = NULL;
 #endif
 	if (!p)
-		hd_err_set(err, HD_ENOMEM, "cuda: no %zu bytes of page-locked host memory", bytes);
+		hd_err_set(err, HD_ENOMEM, "cuda: cannot allocate %zu bytes of page-locked host memory", bytes);
 	return p;
 }
 
@@ -258,14 +259,15 @@ static int choose_gpu(struct hd_err *err)
 	if (!driver)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: this machine has no NVIDIA driver");
 	if (driver / 1000 < runtime / 1000)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: the driver is for CUDA %d.%d, this build needs CUDA %d",
+		return hd_err_set(err, HD_ENOTSUP, "cuda: the driver is for CUDA %d.%d, but this build needs CUDA %d",
 				  driver / 1000, driver % 1000 / 10, runtime / 1000);
 	e = cudaGetDeviceCount(&n);
 	if (e != cudaSuccess || !n)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: no GPU can be used: %s",
 				  e ? cudaGetErrorString(e) : "there is none");
 	if (here.local_size > n && !getenv("HD_TEST_SHARE_GPU")) /* for tests of layouts on one GPU */
-		return hd_err_set(err, HD_ENOTSUP, "cuda: %d ranks on this host, and %d GPU%s: one rank a GPU",
+		return hd_err_set(err, HD_ENOTSUP,
+				  "cuda: %d ranks on this host, but %d GPU%s: one rank per GPU is needed",
 				  here.local_size, n, n == 1 ? "" : "s");
 	here.gpus = n;
 	here.device = here.local_rank % n;
@@ -274,8 +276,8 @@ static int choose_gpu(struct hd_err *err)
 		e = cudaGetDeviceProperties(&p, here.device);
 	if (e == cudaSuccess && p.major < 8)
 		return hd_err_set(err, HD_ENOTSUP,
-				  "cuda: GPU %d (%s) has compute capability %d.%d, at least 8.0 is needed", here.device,
-				  p.name, p.major, p.minor);
+				  "cuda: GPU %d (%s) has compute capability %d.%d, but at least 8.0 is needed",
+				  here.device, p.name, p.major, p.minor);
 	if (e != cudaSuccess)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d: %s", here.device, cudaGetErrorString(e));
 	return HD_OK;
@@ -343,7 +345,8 @@ static int open_device(int threads, struct hd_err *err)
 	HD_TRY(choose_gpu(err));
 	e = cudaStreamCreateWithFlags(&here.queue, cudaStreamNonBlocking);
 	if (e != cudaSuccess)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: no stream on GPU %d: %s", here.device, cudaGetErrorString(e));
+		return hd_err_set(err, HD_ENOTSUP, "cuda: cannot create a stream on GPU %d: %s", here.device,
+				  cudaGetErrorString(e));
 #ifndef HD_SIM
 	HD_TRY(try_kernel(err));
 #endif

@@ -35,7 +35,7 @@ static inline int hd_attention_dtypes(const struct hd_kernel_desc *d, const char
 
 		if (dtype != need)
 			return hd_err_set(err, HD_ENOTSUP,
-					  "attention: operand %u is %s, on %s it must be %s beside this q", i,
+					  "attention: operand %u is %s, on %s it must be %s with this q", i,
 					  hd_dtype_name(dtype), device, hd_dtype_name(need));
 	}
 	return 0;

@@ -62,7 +62,7 @@ static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)
 				c->kernel, i == 1 ? "input" : "output", hd_dtype_name((uint32_t)p->n[i]));
 	if (HD_BITS(p->n[1]) <= 8 && HD_BITS(p->n[2]) <= 8)
 		return hd_err_set(c->err, HD_ENOTSUP,
-				  "%s: input 0 and output 0 have both dtype %s, one must be a float", c->kernel,
+				  "%s: input 0 and output 0 both have dtype %s, but one must be a float", c->kernel,
 				  hd_dtype_name((uint32_t)p->n[1]));
 	return 0;
 }
@@ -117,7 +117,7 @@ static inline int hd_prepare_copy(const struct hd_check *c, struct hd_prep *p)
 	run = hd_attr_int(a, "run", -1);
 	if (run < 0 && nx != ny)
 		return hd_err_set(c->err, HD_EINVAL,
-				  "%s: input 0 has %lld elements, output 0 has %lld, and no run= is given", c->kernel,
+				  "%s: input 0 has %lld elements, output 0 has %lld, but no run= is given", c->kernel,
 				  (long long)nx, (long long)ny);
 	if (run < 0)
 		run = nx;

@@ -77,7 +77,7 @@ static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "rr", "riri"));
 	HD_TRY(hd_prepare_routing(c, p, &c->d->in[0], &c->d->out[0], &c->d->out[1]));
 	if (c->d->out[2].ndim != 1 || c->d->out[2].n[0] != p->n[2] + 3)
-		return hd_err_set(c->err, HD_EINVAL, "%s: output 2 has %lld sums, %lld experts call for %lld",
+		return hd_err_set(c->err, HD_EINVAL, "%s: output 2 has %lld sums, but %lld experts call for %lld",
 				  c->kernel, (long long)hd_view_count(&c->d->out[2]), (long long)p->n[2],
 				  (long long)p->n[2] + 3);
 	if (bias)
@@ -85,7 +85,8 @@ static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 	p->n[12] = counts;
 	if (counts && (hd_view_count(&c->d->out[3]) != p->n[2] * p->n[0] || p->n[4] != p->n[1] || p->n[5] != p->n[1]))
 		return hd_err_set(c->err, HD_EINVAL,
-				  "%s: rows are counted where an expert can take every token of a sample", c->kernel);
+				  "%s: rows are counted only where an expert can take every token of a sample",
+				  c->kernel);
 	return 0;
 }
 
@@ -99,8 +100,9 @@ static inline int hd_prepare_route_bias(const struct hd_check *c, struct hd_prep
 	p->n[0] = c->d->in[0].n[0];
 	p->f[0] = hd_attr_num(c->d->attr, "rate", 0);
 	if (c->d->in[1].ndim != 1 || c->d->in[1].n[0] != p->n[0] + 3)
-		return hd_err_set(c->err, HD_EINVAL, "%s: input 1 has %lld sums, %lld experts call for %lld", c->kernel,
-				  (long long)hd_view_count(&c->d->in[1]), (long long)p->n[0], (long long)p->n[0] + 3);
+		return hd_err_set(c->err, HD_EINVAL, "%s: input 1 has %lld sums, but %lld experts call for %lld",
+				  c->kernel, (long long)hd_view_count(&c->d->in[1]), (long long)p->n[0],
+				  (long long)p->n[0] + 3);
 	return 0;
 }
 

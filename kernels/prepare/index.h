@@ -27,7 +27,7 @@ static inline int hd_prepare_index(const struct hd_check *c, struct hd_prep *p, 
 	HD_TRY(hd_check_whole(c, many, at));
 	HD_TRY(hd_check_whole(c, few, at));
 	if (many->n[at] > INT32_MAX)
-		return hd_err_set(c->err, HD_ENOTSUP, "%s: %lld entries of %s, an index reaches %d", c->kernel,
+		return hd_err_set(c->err, HD_ENOTSUP, "%s: %lld entries of %s, but an index reaches only %d", c->kernel,
 				  (long long)many->n[at], many->dims[at]->name, INT32_MAX);
 	p->n[HD_INDEX_OUTER] = hd_check_count(many, 0, at);
 	p->n[HD_INDEX_N] = many->n[at];

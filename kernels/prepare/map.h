@@ -68,11 +68,11 @@ static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, 
 	const char *why;
 
 	if (d->nout != 1 || d->nin > HD_MAP_INPUTS)
-		return hd_err_set(err, HD_EINVAL, "map: %u inputs and %u outputs, at most %d and one are possible",
+		return hd_err_set(err, HD_EINVAL, "map: %u inputs and %u outputs, but at most %d and one are possible",
 				  d->nin, d->nout, HD_MAP_INPUTS);
 	HD_TRY(hd_expr_compile(d->attr, &m->e, err));
 	if (m->e.vars > (int)d->nin)
-		return hd_err_set(err, HD_EINVAL, "map: \"%.200s\" reads input %c, the node has %u inputs", d->attr,
+		return hd_err_set(err, HD_EINVAL, "map: \"%.200s\" reads input %c, but the node has %u inputs", d->attr,
 				  'a' + m->e.vars - 1, d->nin);
 	why = hd_map_refuses(y->dtype, real);
 	if (why)

@@ -55,7 +55,7 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	p->n[7] = hd_attr_int(c->d->attr, "rotary", p->n[3]);
 	p->f[0] = hd_attr_num(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
 	if (hd_attr_text(c->d->attr, "factors") && p->n[7] / 2 > HD_ROPE_MOST_PAIRS)
-		return hd_err_set(c->err, HD_ENOTSUP, "%s: factors of %lld pairs, and at most %d are possible",
+		return hd_err_set(c->err, HD_ENOTSUP, "%s: factors of %lld pairs, but at most %d are possible",
 				  c->kernel, (long long)(p->n[7] / 2), HD_ROPE_MOST_PAIRS);
 	if (p->n[7] == p->n[3] && p->n[3] % 2)
 		return hd_err_set(c->err, HD_EDIVIDE, "%s: dim %s has %lld elements, not divisible by 2", c->kernel,

@@ -105,8 +105,8 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	if (s->zigzag && s->windows)
 		HD_LOG(s->h, p, HD_LOG_INFO,
-		       "balance: %d of %d attentions have a window, which is alike for all where members of %s have neighbouring "
-		       "tokens: as none",
+		       "balance: %d of %d attentions have a window, whose work is equal where members of %s have "
+		       "adjacent tokens: none is used",
 		       s->windows, s->taken, s->axis->name);
 	s->zigzag &= s->taken > 0 && !s->windows;
 	if (!s->taken)

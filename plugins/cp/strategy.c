@@ -10,7 +10,8 @@
 
 static const struct hd_option options[] = {
 	{ "form", HD_OPT_CHOICE, 0, "ulysses", "ulysses|ring",
-	  "ulysses: attention has a share of the heads, by all-to-alls; ring: keys and values circulate" },
+	  "ulysses: each member computes attention for a share of the heads, after all-to-alls; ring: keys and "
+	  "values circulate" },
 	{ "balance", HD_OPT_CHOICE, 0, "zigzag", "zigzag|none",
 	  "ring: which tokens a member gets. zigzag: a piece of each half of the sequence, so that the work is equal. none: "
 	  "adjacent ones" },

@@ -105,7 +105,8 @@ int dp_deal(struct hd_strategy *s, struct hd_plan *p)
 		const struct hd_place *at = s->g->place(p, t->of, s->dp);
 
 		if (at->kind != HD_PLACE_REPLICATED)
-			return s->h->fail(p, HD_ENOTSUP, "servers: %s is not whole on each worker, so it has no server",
+			return s->h->fail(p, HD_ENOTSUP,
+					  "servers: %s is not complete on each worker, so it has no server",
 					  t->of->name);
 		d.w[d.n] = t;
 		d.stage[d.n] = stage_of(s, p, t->of);

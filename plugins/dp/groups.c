@@ -16,11 +16,12 @@ int dp_check_groups(struct hd_strategy *s, struct hd_plan *p)
 	if (!k)
 		return HD_OK;
 	if (s->sync == DP_SERVER)
-		return s->h->fail(
-			p, HD_EINVAL,
-			"zero_size: %lld with sync = server: a server has its pieces for all replicas; 0 says so", k);
+		return s->h->fail(p, HD_EINVAL,
+				  "zero_size: %lld with sync = server: a server has its pieces for all replicas; leave "
+				  "zero_size out",
+				  k);
 	if (!s->zero)
-		return s->h->fail(p, HD_EINVAL, "zero_size: %lld replicas share nothing, since zero is 0", k);
+		return s->h->fail(p, HD_EINVAL, "zero_size: %lld, but nothing is sharded, since zero is 0", k);
 	return HD_OK;
 }
 

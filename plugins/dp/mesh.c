@@ -28,13 +28,13 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 
 	s->n = size ? size : left - s->servers;
 	if (s->n < 1)
-		return s->h->fail(p, HD_EINVAL, "servers: %lld, and there are %lld ranks for them and the workers",
+		return s->h->fail(p, HD_EINVAL, "servers: %lld, but there are %lld ranks for them and the workers",
 				  (long long)s->servers, (long long)left);
 	if (m > 1 && m < s->n && (s->n % m || ranks % stride))
 		return s->h
 			->fail(p, HD_EDIVIDE,
 			       "node_size: a node of %lld ranks holds %lld.%lld of %lld replicas, which are %lld ranks "
-			       "apart: they cannot be shared out evenly",
+			       "apart: they cannot be divided evenly",
 			       (long long)ranks, (long long)m, (long long)(ranks % stride * 10 / stride),
 			       (long long)s->n, (long long)stride);
 	s->node_ranks = ranks;

@@ -27,8 +27,8 @@ static const struct hd_option options[] = {
 	{ "servers", HD_OPT_INT, 0, "0", "0..",
 	  "sync = server: ranks, besides `size`, that hold only masters and states. 0: the workers serve" },
 	{ "offload", HD_OPT_CHOICE, 0, "none", "none|states",
-	  "states: optimizer states and masters are in host memory, and updated there" },
-	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system says" },
+	  "states: optimizer states and masters are in host memory, and are updated there" },
+	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system reports" },
 };
 
 static int sync_of(const char *name)
@@ -54,7 +54,7 @@ static int refuse(struct hd_strategy *s, struct hd_plan *p)
 		return s->h->fail(p, HD_EINVAL, "servers: %lld, but sync is not server", servers);
 	if (servers && s->zero)
 		return s->h->fail(p, HD_EINVAL,
-				  "zero: %lld, and servers = %lld have the optimizer's states already: leave zero out",
+				  "zero: %lld, but servers = %lld already have the optimizer's states: leave zero out",
 				  (long long)s->zero, servers);
 	if (s->zero > 1 && !s->overlap)
 		return s->h->fail(p, HD_ENOTSUP,
@@ -129,11 +129,10 @@ static void warn_of_sync(struct hd_strategy *s, struct hd_plan *p)
 			  "sync = %s does nothing with zero = %lld: gradients are reduce-scattered", way,
 			  (long long)s->zero);
 	else if (is_level && s->node_ranks)
-		s->h->log(
-			p, HD_LOG_WARN, __FILE__, __LINE__,
-			"sync = hierarchical does nothing with %lld rank%s a node: the %lld replicas make no two levels, and "
-			"one all-reduce sums over all",
-			(long long)s->node_ranks, s->node_ranks == 1 ? "" : "s", (long long)s->n);
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
+			  "sync = hierarchical does nothing with %lld rank%s a node: the %lld replicas do not form two "
+			  "levels, so one all-reduce sums over all of them",
+			  (long long)s->node_ranks, s->node_ranks == 1 ? "" : "s", (long long)s->n);
 }
 
 static int dp_lower(struct hd_strategy *s, struct hd_plan *p)

@@ -143,7 +143,7 @@ int dp_offload(struct hd_strategy *s, struct hd_plan *p)
 		}
 	if (!found && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
 		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
-			  "offload = states does nothing: there are none, for sgd in fp32 keeps nothing");
+			  "offload = states does nothing: sgd in fp32 keeps no states");
 	return s->h->status(p);
 }
 

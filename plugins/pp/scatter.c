@@ -80,6 +80,6 @@ int pp_lower(struct hd_strategy *s, struct hd_plan *p)
 			cuts += in_pieces(s, p, n);
 	if (!cuts && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
 		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
-			  "scatter_gather = yes does nothing without an axis on which what crosses stages is whole");
+			  "scatter_gather = yes does nothing without an axis that replicates what crosses stages");
 	return s->h->status(p);
 }

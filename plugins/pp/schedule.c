@@ -174,8 +174,8 @@ static int check_range(struct hd_strategy *s, struct hd_plan *p, int64_t line, c
 {
 	if (i >= 0 && i < n)
 		return HD_OK;
-	return s->h->fail(p, HD_EINVAL, "schedule: line %lld of %s: %s %lld; there are %lld, from 0", (long long)line,
-			  s->h->opt_str(p, "schedule"), what, (long long)i, (long long)n);
+	return s->h->fail(p, HD_EINVAL, "schedule: line %lld of %s: %s %lld; there are %lld, counted from 0",
+			  (long long)line, s->h->opt_str(p, "schedule"), what, (long long)i, (long long)n);
 }
 
 /* Tells whether a line is skipped: an empty line, one that begins with #, or a first line of column names. */
@@ -198,10 +198,10 @@ static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, in
 		if (is_comment(t, line))
 			continue;
 		if (!fields(t, &x))
-			return s->h->fail(p, HD_EINVAL,
-					  "schedule: line %lld of %s is '%.*s' and not rank,kind,chunk,micro with "
-					  "kind F, B or W",
-					  (long long)line, path, shown < 60 ? shown : 60, t);
+			return s->h->fail(
+				p, HD_EINVAL,
+				"schedule: line %lld of %s is '%.*s', not rank,kind,chunk,micro with kind F, B or W",
+				(long long)line, path, shown < 60 ? shown : 60, t);
 		if (check_range(s, p, line, "rank", x.rank, s->pp->n) < 0 ||
 		    check_range(s, p, line, "chunk", x.chunk, s->chunks) < 0 ||
 		    check_range(s, p, line, "micro-batch", x.micro, m) < 0)
@@ -209,7 +209,7 @@ static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, in
 		hd_unit(s->h, p, s->pp, x.rank, x.kind, x.chunk, x.micro);
 		units++;
 	}
-	return units ? s->h->status(p) : s->h->fail(p, HD_EINVAL, "schedule: %s has no unit", path);
+	return units ? s->h->status(p) : s->h->fail(p, HD_EINVAL, "schedule: %s contains no unit", path);
 }
 
 int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)

@@ -148,10 +148,10 @@ static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, 
 				  (long long)layers);
 	for (int64_t i = 1; i < want - 1; i++)
 		if (!n[i])
-			return s->h->fail(p, HD_EINVAL,
-					  "split: %s has a piece without a layer that is neither the first nor the "
-					  "last",
-					  text);
+			return s->h->fail(
+				p, HD_EINVAL,
+				"split: %s has a piece without a layer, and it is neither the first nor the last",
+				text);
 	while ((b = s->h->block_next(p, b))) {
 		while (is_layer(b) && !n[v])
 			v++;

@@ -36,7 +36,7 @@ static int mesh_2d(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 
 	if (q * q != size)
 		return s->h->fail(p, HD_EDIVIDE,
-				  "size: %lld is not a square number of ranks; the nearest are %lld and %lld",
+				  "size: %lld ranks are not a square; the nearest squares are %lld and %lld",
 				  (long long)size, (long long)(q * q), (long long)((q + 1) * (q + 1)));
 	return grid(s, p, q);
 }

@@ -22,8 +22,7 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 	while ((q + 1) * (q + 1) * (q + 1) <= size)
 		q++;
 	if (q * q * q != size)
-		return s->h->fail(p, HD_EDIVIDE,
-				  "size: %lld is not a cube number of ranks; the nearest are %lld and %lld",
+		return s->h->fail(p, HD_EDIVIDE, "size: %lld ranks are not a cube; the nearest cubes are %lld and %lld",
 				  (long long)size, (long long)(q * q * q), (long long)((q + 1) * (q + 1) * (q + 1)));
 	if (tp_divides_all(s, p, q, "q = ") < 0)
 		return s->h->status(p);

@@ -7,7 +7,7 @@
 
 static const struct hd_option options[] = {
 	{ "form", HD_OPT_CHOICE, 0, "1d", "1d|2d|2.5d|3d",
-	  "1d: as Megatron-LM; 2d: SUMMA on q x q ranks; 2.5d: on q x q x depth; 3d: on q x q x q" },
+	  "1d: like Megatron-LM; 2d: SUMMA on q x q ranks; 2.5d: on q x q x depth; 3d: on q x q x q" },
 	{ "depth", HD_OPT_INT, 0, "1", "1..", "2.5d: grids of q x q ranks, each with its own sequences of the batch" },
 	{ "sequence_parallel", HD_OPT_BOOL, 0, "no", NULL,
 	  "less memory: norms, dropout and the residual stream are sharded too, by tokens (1d)" },
@@ -34,7 +34,7 @@ static int tp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 			       "sequence_parallel: form = %s shards the residual stream along embed, not along seq",
 			       form);
 	if (s->depth != 1 && s->form != &tp_form_25d)
-		return h->fail(p, HD_EINVAL, "depth: %lld, and form = %s has none (2.5d has)", (long long)s->depth,
+		return h->fail(p, HD_EINVAL, "depth: %lld, but form = %s has none (2.5d has)", (long long)s->depth,
 			       form);
 	return HD_OK;
 }

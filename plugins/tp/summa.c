@@ -126,10 +126,11 @@ static int place_other(struct hd_strategy *s, struct hd_plan *p, const struct hd
 	if (!cut || cut == all)
 		return HD_DEFAULT;
 	if (form == ABT)
-		return s->h->fail(p, HD_ENOTSUP,
-				  "another section shards %u of %u matrices that one activation is multiplied by: all "
-				  "or none must be sharded there",
-				  cut, all);
+		return s->h
+			->fail(p, HD_ENOTSUP,
+			       "another section shards %u of %u matrices that one activation is multiplied by: it must "
+			       "shard all or none of them",
+			       cut, all);
 	need[0] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
 	for (uint32_t i = 0; i < all; i++)
 		out[i] = need[b + i] = have[b + i];

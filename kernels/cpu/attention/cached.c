@@ -50,7 +50,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	memset(&c, 0, sizeof(c));
 	HD_TRY(hd_prepare_cached(d, "cpu", HD_DTYPE_F32, &c, err));
 	if (c.t.dim > HD_PIECE)
-		return hd_err_set(err, HD_ENOTSUP, "attention_cached: heads of %lld, at most %d are known",
+		return hd_err_set(err, HD_ENOTSUP, "attention_cached: heads of %lld, but at most %d is possible",
 				  (long long)c.t.dim, HD_PIECE);
 	s = hd_alloc(sizeof(*s));
 	*s = (struct cached){ c, omp_get_max_threads(), hd_thin_best(), NULL };

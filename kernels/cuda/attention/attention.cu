@@ -246,7 +246,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	memset(&s, 0, sizeof(s));
 	HD_TRY(hd_prepare_attention(d, backward, "cuda", HD_DTYPE_F32, &s.t, err));
 	if (s.t.dim > 32 * MOST)
-		return hd_err_set(err, HD_ENOTSUP, "attention: head_dim is %lld, at most %d is possible on cuda",
+		return hd_err_set(err, HD_ENOTSUP, "attention: head_dim is %lld, but at most %d is possible on cuda",
 				  (long long)s.t.dim, 32 * MOST);
 	s.mma = d->in[0].dtype == HD_DTYPE_BF16 && hd_att_mma_has(&s.t);
 	if (s.mma)

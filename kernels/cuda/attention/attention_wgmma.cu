@@ -342,7 +342,7 @@ int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, con
 		m->n[d] = n[d];
 		m->stride[d] = d ? strides[d - 1] * 2 : 2;
 		if (n[d] < 1 || rows > 256 || (d && m->stride[d] % 16))
-			return hd_err_set(err, HD_ENOTSUP, "cuda: no tensor of the copy engine");
+			return hd_err_set(err, HD_ENOTSUP, "cuda: cannot create a tensor of the copy engine");
 	}
 	return HD_OK;
 }
@@ -392,7 +392,7 @@ int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, con
 			     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
 			     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS)
 		return HD_OK;
-	return hd_err_set(err, HD_ENOTSUP, "cuda: no tensor of the copy engine");
+	return hd_err_set(err, HD_ENOTSUP, "cuda: cannot create a tensor of the copy engine");
 }
 
 static int is_hopper(void)

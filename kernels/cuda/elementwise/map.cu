@@ -67,7 +67,7 @@ static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err 
 	HD_TRY(hd_prepare_map(d, 0, &m, err));
 	if (m.e.depth > DEEP)
 		return hd_err_set(err, HD_ENOTSUP,
-				  "map: \"%.200s\" needs %d intermediate results at once, %d are possible on cuda",
+				  "map: \"%.200s\" needs %d intermediate results at once, but %d are possible on cuda",
 				  d->attr, m.e.depth, DEEP);
 	p->out = m.dtype;
 	p->total = m.total;

@@ -44,8 +44,8 @@ char *hd_einsum_refusals(void)
 		return NULL;
 	told = refused;
 	return hd_format(
-		"cuda: cuBLASLt does not make %lld of the products, the last of %lld sums of %lld terms: they are made in plain loops, "
-		"which are slow",
+		"cuda: cuBLASLt cannot compute %lld of the products, the last of %lld sums of %lld terms: they run "
+		"in plain loops, which are slow",
 		(long long)refused, (long long)refused_count, (long long)refused_terms);
 }
 

@@ -48,10 +48,11 @@ int hd_product_open(cudaStream_t queue, struct hd_err *err)
 	cublasStatus_t s = cublasLtCreate(&here.lt);
 
 	if (s != CUBLAS_STATUS_SUCCESS)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: cuBLASLt does not start: %s", cublasLtGetStatusString(s));
+		return hd_err_set(err, HD_ENOTSUP, "cuda: cuBLASLt cannot start: %s", cublasLtGetStatusString(s));
 	here.queue = queue;
 	if (cudaMalloc(&here.workspace, WORKSPACE) != cudaSuccess)
-		return hd_err_set(err, HD_ENOMEM, "cuda: no %zu bytes of device memory for products", WORKSPACE);
+		return hd_err_set(err, HD_ENOMEM, "cuda: cannot allocate %zu bytes of device memory for products",
+				  WORKSPACE);
 	return HD_OK;
 }
 

@@ -54,12 +54,12 @@ static int open_comm(const void *id, int rank, int size, struct hd_err *err)
 	here.kernels = (cudaStream_t)hd_cuda_queue();
 	how.blocking = 1;
 	HD_TRY(failed(nccl->CommInitRankConfig(&here.world, size, *(const ncclUniqueId *)id, rank, &how),
-		      "the ranks do not meet", err));
+		      "the ranks cannot connect", err));
 	if (cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming) != cudaSuccess)
-		return hd_err_set(err, HD_EIO, "nccl: no event");
+		return hd_err_set(err, HD_EIO, "nccl: cannot create an event");
 	for (int i = 0; i < REQUESTS; i++)
 		if (cudaEventCreateWithFlags(&here.after[i], cudaEventDisableTiming) != cudaSuccess)
-			return hd_err_set(err, HD_EIO, "nccl: no event");
+			return hd_err_set(err, HD_EIO, "nccl: cannot create an event");
 	return HD_OK;
 }
 
@@ -68,7 +68,8 @@ static void *split(int color, int key, struct hd_err *err)
 	struct nccl_group *g = (struct nccl_group *)hd_alloc(sizeof(*g));
 	int low, high;
 
-	if (failed(nccl->CommSplit(here.world, color, key, &g->comm, NULL), "no communicator for a group", err) < 0) {
+	if (failed(nccl->CommSplit(here.world, color, key, &g->comm, NULL), "cannot create a communicator for a group",
+		   err) < 0) {
 		free(g);
 		return NULL;
 	}
