@@ -132,7 +132,7 @@ mkdir lora && touch lora/adapter_config.json
 like "a LoRA adapter" "$(said check load.ini --set model.load=lora)" 'lora: is a LoRA adapter \(adapter_config\.json\).*merge_and_unload'
 like "heads are in no shape: resuming with others" \
 	"$(said train tiny.ini --set model.heads=2 --set train.steps=5 --set checkpoint.dir=a --set checkpoint.resume=auto)" \
-	'a/step-00000003/config.json: n_head is 4, and model.heads is 2'
+	'a/step-00000003/config.json: n_head is 4, but model.heads is 2'
 cp -r hf spoilt
 perl -MJSON::PP -0777 -i -pe '
 	$n = unpack "Q<";

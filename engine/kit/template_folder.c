@@ -27,7 +27,7 @@ const char hd_kit_ini[] =
 
 const char hd_kit_makefile[] =
 	"# Builds @NAME@.so with the headers of the Heddle that pkg-config finds (PKG_CONFIG_PATH names its lib/pkgconfig, or the folder it\n"
-	"# was built in), and links nothing of it.  HEDDLE: the program.\n"
+	"# was built in), and links with nothing of it.  HEDDLE is the program.\n"
 	"HEDDLE = heddle\n"
 	"CC = cc\n"
 	"CFLAGS = -O2 -Wall -Wextra\n"
@@ -51,7 +51,7 @@ const char hd_kit_makefile[] =
 
 const char hd_kit_test[] =
 	"#!/bin/sh\n"
-	"# Whether @NAME@ trains what one rank trains: in many small layouts, and in that of @NAME@.ini.  `make test' runs it.\n"
+	"# Checks that @NAME@ trains the same model as one rank, in many small layouts and in that of @NAME@.ini.  `make test' runs it.\n"
 	"set -e\n"
 	"heddle=${HEDDLE:-heddle}\n"
 	"$heddle check @NAME@.ini --ranks @RANKS@\n"

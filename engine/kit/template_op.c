@@ -36,7 +36,7 @@ const char hd_kit_op[] =
 	"\treturn h->status(p);\n"
 	"}\n"
 	"\n"
-	"/* What one rank runs: one kernel of the engine, with this op's text. */\n"
+	"/* Records what one rank runs: one kernel of the engine, with this op's text. */\n"
 	"static int record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)\n"
 	"{\n"
 	"\treturn hd_basic_of(self)->h->record->launch(r, \"map\", n->ins, n->nin, n->outs, n->nout, \"max(a, 0) * max(a, 0)\");\n"
@@ -63,6 +63,6 @@ const char hd_kit_op[] =
 	"\treturn h->status(p);\n"
 	"}\n"
 	"\n"
-	"/* No slot of the mesh: a section [plugin NAME] loads it, beside whatever strategies there are. */\n"
+	"/* Without a slot mesh, a section [plugin NAME] loads it, in addition to any strategies. */\n"
 	"static const struct hd_strategy_ops ops = { .size = sizeof(ops), .rewrite = rewrite };\n"
 	"HD_PLUGIN(\"@NAME@\", \"0.1\", &ops)\n";

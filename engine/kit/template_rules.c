@@ -7,8 +7,8 @@
 /* clang-format off */
 const char hd_kit_sharding[] =
 	"/*\n"
-	" * @NAME@: a strategy of rules alone.  This one is sequence parallelism after Ulysses (Jacobs et al. 2309.14509): attention is\n"
-	" * sharded over heads, everything else over the sequence.  The engine makes the all-to-alls between the two, and the sums of\n"
+	" * @NAME@: a strategy of rules only.  This one is sequence parallelism after Ulysses (Jacobs et al. 2309.14509): attention is\n"
+	" * sharded over heads, everything else over the sequence.  The engine adds the all-to-alls between the two, and the sums of\n"
 	" * gradients.  `heddle explain @NAME@.ini --ranks 2' shows them.\n"
 	" */\n"
 	"#include <heddle/strategy.h>\n"
@@ -22,14 +22,14 @@ const char hd_kit_sharding[] =
 	"\treturn hd_rule(b->h, p, \"seq\", b->axis, NULL, 0);\n"
 	"}\n"
 	"\n"
-	"/* Slots open and mesh are left out: self is a struct hd_basic, and one axis of as many members as the INI says is claimed. */\n"
+	"/* Without slots open and mesh, self is a struct hd_basic, and one axis is claimed, with the INI's number of members. */\n"
 	"static const struct hd_strategy_ops ops = { .size = sizeof(ops), .rules = rules };\n"
 	"HD_PLUGIN(\"@NAME@\", \"0.1\", &ops)\n";
 
 const char hd_kit_schedule[] =
 	"/*\n"
 	" * @NAME@: stages, and the order of their units.  This one is GPipe's (Huang et al. 1811.06965): all micro-batches forward, then\n"
-	" * all backward.  The engine proves that each unit is there once and that no stage waits forever; `heddle explain @NAME@.ini\n"
+	" * all backward.  The engine proves that each unit occurs once and that no stage waits forever; `heddle explain @NAME@.ini\n"
 	" * --ranks 2 --schedule' draws it.\n"
 	" */\n"
 	"#include <heddle/strategy.h>\n"
