@@ -108,8 +108,7 @@ static void test_inside(void)
 	for (size_t i = 0; i < HD_LEN(inside); i++)
 		ok(!hd_file_inside(at("home"), inside[i], &err), "inside, or not there: %s %s", inside[i], err.text);
 	ok(!hd_file_inside(at("model/snapshots/r1"), "blob", &err), "a blob of the cache %s", err.text);
-	ok(hd_file_inside(at("home"), "out", &err) == HD_EIO && strstr(err.text, "which is outside"), "%s",
-	   err.text);
+	ok(hd_file_inside(at("home"), "out", &err) == HD_EIO && strstr(err.text, "which is outside"), "%s", err.text);
 	err.code = 0;
 	ok(hd_file_inside(at("home"), "pipe", &err) == HD_EIO && strstr(err.text, "is not a regular file"), "%s",
 	   err.text);
