@@ -343,12 +343,12 @@ static void texts(void)
 	put("p.bin", plain, sizeof(plain));
 	setenv("XDG_CACHE_HOME", "cache", 1);
 	is_str(try_open("train = t.txt\nvalid_fraction = 0", 2, 300, 1),
-	       "x.ini:1: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not that of bytes. Give the DIR "
+	       "x.ini:1: [data] tokenizer: t.txt is text, but the model's vocab of 300 is not that of bytes. Give the DIR "
 	       "of its tokenizer.json, or byte if bytes are meant",
 	       "bytes for a model that has other tokens");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 300, 1), "", "if they are meant");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 200, 1),
-	       "x.ini:4: [data] tokenizer: t.txt is text, whose bytes need a vocab of 256, and the model's has 200",
+	       "x.ini:4: [data] tokenizer: t.txt is text, whose bytes need a vocab of 256, but the model's has 200",
 	       "a vocab that is too small for bytes");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = .\norder = sequential", 3, 0, 1), "",
 	       "a tokenizer");

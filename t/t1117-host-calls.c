@@ -144,7 +144,7 @@ static void layout(void)
 	p->naxes = HD_MAX_AXES;
 	BAD(AXIS("x", 1), "more than 12 axes");
 	p->naxes = naxes;
-	BAD(AXIS("x", 1, 1), "axis: 1 spare coordinates, and axis dp has 1: one axis of a layout may have some");
+	BAD(AXIS("x", 1, 1), "axis: 1 spare coordinates, but axis dp has 1: only one axis of a layout may have them");
 	in("lower");
 	BAD(h->group(p, NULL), "group: the arguments are NULL");
 	BAD(GROUP(NULL, 1), "group: of 0 axes, not of 1 to");
@@ -152,7 +152,7 @@ static void layout(void)
 	BAD(GROUP(&dp, 99), "group: of 99 axes, not of 1 to");
 	BAD(GROUP(&none, 1), "group: the axis is not an axis");
 	BAD(GROUP(&pp, 1, HD_ROLE_SPARE),
-	    "group: role 1 is of one axis with spare coordinates, and pp is one of 1 and has 0");
+	    "group: role 1 needs one axis with spare coordinates, but pp is one of 1 and has 0");
 	BAD(GROUP(((const struct hd_axis *[]){ dp, pp }), 2, HD_ROLE_ALL), "and dp is one of 2 and has 1");
 	BAD(h->dim_new(p, "d", (int64_t)1 << 40), "dim_new: d has 1099511627776 elements, not 1 to");
 	BAD(h->dim_new(p, NULL, 1), "dim_new: the name is NULL");
@@ -198,7 +198,7 @@ static void storage(void)
 	BAD(STORAGE(.leaf = far, .axis = dp, .place = &whole), "storage: the leaf is not a tensor");
 	BAD(STORAGE(.leaf = w, .axis = (void *)far, .place = &whole), "storage: the axis is not an axis");
 	BAD(STORAGE(.leaf = w, .axis = dp), "storage: the place is NULL");
-	BAD(STORAGE(.leaf = w, .axis = dp, .place = &low), "storage: place.index is -1, axis dp has 2 coordinates");
+	BAD(STORAGE(.leaf = w, .axis = dp, .place = &low), "storage: place.index is -1, but axis dp has 2 coordinates");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &high), "storage: place.index is 2, axis dp has 2 coordinates");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &nowhere), "storage: place.dim is NULL");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &strange), "storage: place.dim is not a dim of this plan");

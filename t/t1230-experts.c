@@ -466,7 +466,7 @@ static void refusals(void)
 	static const struct layout two = { "", "ep:2", EP, "", 2, 1 };
 	struct hd_plan *p = plan(&two, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 16\n", 1);
 
-	ok(!p && strstr(gt_why(), "groups of 16 tokens, and a rank has 8 of a micro-batch"),
+	ok(!p && strstr(gt_why(), "groups of 16 tokens, but a rank has 8 of a micro-batch"),
 	   "a group on two ranks is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 12\n", 1);
 	ok(!p && strstr(gt_why(), "12 neither divides train.seq = 8"),

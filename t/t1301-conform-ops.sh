@@ -64,7 +64,7 @@ says "a gradient of other dims" '^#   .*product: gradient 1 is \(batch\), but in
 wrong -DW_SHAPE
 says "a result of other dims" '^#   .*replace: ' 1 --only "$mistake"
 wrong -DW_PLACE=7
-says "a place that is no input" '^#   .*inplace of output 0 is 7, and there are 2 inputs' 1 --only "$mistake"
+says "a place that is no input" '^#   .*inplace of output 0 is 7, but there are 2 inputs' 1 --only "$mistake"
 fails_in() { # NAME PATTERN -D...: each layout is refused, so it is a mistake of the plugin
 	name=$1 pattern=$2
 	shift 2

@@ -31,9 +31,9 @@ one "the same, of check" "$divide" 1 check mesh.ini --set m.b=3
 one "replicas and the batch" 'global_batch: 8 is not a multiple of micro_batch 2 x 3 replicas' 1 \
 	check mesh.ini --set m.a=3 --ranks 3
 one "more stages than layers" '--set m\.c: 3 stages for model\.layers = 2' 1 check mesh.ini --set m.c=3
-one "fewer ranks than the layout needs" 'mesh\.ini: the layout needs 4 ranks, and there are 2$' 2 train mesh.ini \
+one "fewer ranks than the layout needs" 'mesh\.ini: the layout needs 4 ranks, but there are 2$' 2 train mesh.ini \
 	--set m.b=4
-one "more ranks than the layout needs" 'mesh\.ini: the layout needs 1 rank, and there are 2$' 2 train mesh.ini
+one "more ranks than the layout needs" 'mesh\.ini: the layout needs 1 rank, but there are 2$' 2 train mesh.ini
 printf '\n[strategy more]\nplugin = dp\nsize = 3\n' | cat tiny.ini - >three.ini
 one "ranks that cannot be shared out" 'three\.ini:[0-9]+: \[strategy dp\] size: auto: 2 ranks cannot .* the 3 that .*: 2 is not a multiple of 3$' 2 \
 	train three.ini
@@ -54,7 +54,7 @@ one "layers over two axes" 'stages\.ini:[0-9]+: \[strategy u\]: blocks are alrea
 experts() { one "$1" "$2" "$3" train tiny.ini --set dp.plugin=ep --set "$4" --set "$5"; }
 experts "experts over an axis of three" '--set dp\.size: 3 does not divide model\.experts = 4$' 3 model.experts=4 dp.size=3
 experts "no experts to place" 'the model has no experts to place' 2 model.experts=0 dp.size=2
-experts "a group of several ranks" '^heddle: --set model\.group_tokens: groups of 128 tokens, and a rank has 64 of a micro-batch' 2 \
+experts "a group of several ranks" '^heddle: --set model\.group_tokens: groups of 128 tokens, but a rank has 64 of a micro-batch' 2 \
 	model.experts=4 model.group_tokens=128
 experts "more choices than experts" '--set model\.experts_per_token: 5 is more than model\.experts = 4' 2 model.experts=4 \
 	model.experts_per_token=5
@@ -62,7 +62,7 @@ experts "more choices than experts" '--set model\.experts_per_token: 5 is more t
 # Started alone.
 out=$(heddle train tiny.ini --set dp.size=2 --set "log.metrics=two words.jsonl" 2>&1)
 is "alone: a status" $? 1
-like "alone: says so" "$out" '^heddle: tiny\.ini: the layout needs 2 ranks, and there is 1; start it with$'
+like "alone: says so" "$out" '^heddle: tiny\.ini: the layout needs 2 ranks, but there is 1; start it with$'
 command=$(printf '%s\n' "$out" | grep mpirun)
 like "alone: the command" "$command" '^	mpirun -np 2 .*--bind-to none .*--mca odls_base_sigkill_timeout [0-9]+ '
 [ "$(id -u)" -ne 0 ] || like "alone: as root" "$command" ' --allow-run-as-root '

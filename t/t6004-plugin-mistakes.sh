@@ -335,15 +335,15 @@ says "a parameter in the host's memory" \
 	'm\]: storage: space 1 of \(.*\): only optimizer states and masters may be in HD_SPACE_HOST, all else is in HD_SPACE_DEVICE' 1 \
 	'-DSTORAGE=at.space = HD_SPACE_HOST; s->h->graph->storage(p, &at)'
 says "a memory that is none" 'm\]: storage: space 7 of' 1 '-DSTORAGE=at.space = 7; s->h->graph->storage(p, &at)'
-says "a position without a group" 'm\]: chunk: pos.mul is 7, and there is no group' 1 \
+says "a position without a group" 'm\]: chunk: pos.mul is 7, but there is no group' 1 \
 	'-DLOWER=g->chunk(p, x, x->dims[0], 2, &(struct hd_pos){ .mul = 7, .add = -5 })'
 says "no position" 'm\]: pick: the position is NULL' 1 '-DLOWER=g->pick(p, &x, 1, NULL)'
 says "no parts" 'm\]: chunk: 0 parts of' 1 '-DLOWER=g->chunk(p, x, x->dims[0], 0, &(struct hd_pos){ .add = 0 })'
 says "an order that is none" 'm\]: reshard: place.order is 9, this engine knows 0 to [0-9]' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_SHARD, .order = 9, .dim = x->dims[0] })'
-says "a role of a place" 'm\]: reshard: place.role is HD_ROLE_SPARE, and axis m.wide has no spare coordinates' 1 \
+says "a role of a place" 'm\]: reshard: place.role is HD_ROLE_SPARE, but axis m.wide has no spare coordinates' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .role = 1 })'
-says "a place of no coordinate" 'm\]: reshard: place.index is 4, axis m.wide has 2 coordinates' 1 \
+says "a place of no coordinate" 'm\]: reshard: place.index is 4, but axis m.wide has 2 coordinates' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_PINNED, .index = 4 })'
 says "a state that nothing assigns" '\[strategy m\] state m\.e\..* of plugin mistake is read but never assigned, so it is always 0; there are others$' 0 \
 	'-DLOWER=y = hd_state(g, p, "e", x, x->dtype, HD_RESHARD_SUM); { struct hd_tensor *in[2] = { x, y }; y = g->map(p, in, 2, "a + b"); } g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, y, NULL, 0))'
@@ -390,11 +390,11 @@ says "a memory space" 'm\]: mute: output 0 has space 1' 1 '-DSHAPE=outs[0].space
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an op that nothing lowers" 'mistake.ini:[0-9]+: \[strategy m\]: op mute.* has no record and was not lowered: it needs a slot record' 1 \
 	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &mute, &y, 1, "%s", "")->outs[0])'
-says "a view that is written" 'm\]: axis m.wide: the view was written to: n is 3 and was 2' 1 '-DRULES=((struct hd_axis *)s->axis)->n = 3'
+says "a view that is written" 'm\]: axis m.wide: the view was written to: n is 3 but was 2' 1 '-DRULES=((struct hd_axis *)s->axis)->n = 3'
 says "a tensor that is written" 'm\]: tensor .*: the view was written to: dtype is 77' 1 '-DLOWER=x->dtype = 77'
-says "an input that is written" 'm\]: node reshard: the view was written to: ins\[0\] is .* and was ' 1 \
+says "an input that is written" 'm\]: node reshard: the view was written to: ins\[0\] is .* but was ' 1 \
 	'-DLOWER=((struct hd_tensor **)n->ins)[0] = g->leaf_next(p, NULL, HD_TENSOR_DATA)'
-says "an output that is written" 'm\]: node reshard: the view was written to: outs\[0\] is not a tensor of this plan and was ' 1 \
+says "an output that is written" 'm\]: node reshard: the view was written to: outs\[0\] is not a tensor of this plan but was ' 1 \
 	'-DLOWER=((struct hd_tensor **)n->outs)[0] = (void *)n'
 says "an op with an unknown flag" 'm\]: mute: flags has the unknown bit 8, this engine knows 1' 1 -DFLAGS=8 \
 	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'

@@ -81,7 +81,7 @@ fails "eval with a tokenizer of more tokens than the model" heddle eval three --
 like "... is refused with both" "$(cat "$tmp/.ok")" 'big\.json has 300 tokens, but the model.s vocab is 3$'
 rm three/step-*/tokenizer.json t.json
 fails "a vocabulary that is no bytes" heddle eval three --data ab.txt --tokenizer byte
-like "... has too few" "$(cat "$tmp/.ok")" 'the vocabulary has 3 entries, and text as bytes needs 256|vocab'
+like "... has too few" "$(cat "$tmp/.ok")" 'the vocabulary has 3 entries, but text as bytes needs 256|vocab'
 fails "... without its tokenizer" heddle generate three --prompt ab
 fails "choices without it" heddle eval three --choices ab.txt
 

@@ -124,13 +124,13 @@ field() { awk -v n="$1" '{ print $n }' "$2"; }
 refusal() { heddle "$@" 2>&1 >/dev/null | grep '^heddle: '; }
 rm hf/tokenizer.json
 like "text for a model whose tokenizer is not there" "$(refusal train on.ini --set checkpoint.dir=x)" \
-	"text.txt is text, and the model's vocab of 454 is not that of bytes. Give the DIR of its tokenizer.json, or byte if"
+	"text.txt is text, but the model's vocab of 454 is not that of bytes. Give the DIR of its tokenizer.json, or byte if"
 ok "bytes, if that is said" heddle train on.ini --set checkpoint.dir=bytes --set data.tokenizer=byte
 fails "then no tokenizer is kept" test -e bytes/step-00000002/tokenizer.json
 like "generate without a tokenizer" "$(refusal generate hf --prompt a)" \
 	"vocab of 454 is not that of bytes, and there is no tokenizer.json in hf: put it there, or give --tokenizer DIR, or the prompt as ids"
 like "unless it is given" "$(heddle generate hf --prompt 'The old' --tokenizer "$tokenizer" --tokens 1)" '^The old'
-like "eval of text without a tokenizer" "$(refusal eval hf --data text.txt)" "text.txt is text, and the model's vocab of 454"
+like "eval of text without a tokenizer" "$(refusal eval hf --data text.txt)" "text.txt is text, but the model's vocab of 454"
 # The directory has no INI: its batches are others, and so are the products' shapes and the order of their sums.
 heddle eval hf --data text.txt --tokenizer "$tokenizer" >hf.out 2>/dev/null
 heddle eval ck --data ids.bin >ck.out

@@ -146,7 +146,7 @@ refused() {	# TEXT SETS...
 }
 refused 'zero: 1, but servers = 1' --set dp.sync=server --set dp.servers=1 --set dp.zero=1
 refused 'servers: 5, but there are 5 ranks' --set dp.sync=server --set dp.servers=5
-refused 'the layout needs 7 ranks, and there are 5' --set dp.sync=server --set dp.servers=3 --set dp.size=4
+refused 'the layout needs 7 ranks, but there are 5' --set dp.sync=server --set dp.servers=3 --set dp.size=4
 
 ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/include" -o muon.so "$src/examples/muon/muon.c" -lm || exit 1
 printf '[plugin muon]\nfile = ./muon.so\n' | cat tiny.ini - >muon.ini

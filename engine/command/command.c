@@ -340,12 +340,12 @@ int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char
 	vocab = hd_checkpoint_vocab(j);
 	HD_TRY(hd_data_text_tokenizer(j->conf, what, 0, t, err));
 	if (*t && hd_tokenizer_vocab(*t) > vocab)
-		return hd_err_set(err, HD_EINVAL, "%s: %s has %lld tokens, and the model's vocab is %lld", verb,
+		return hd_err_set(err, HD_EINVAL, "%s: %s has %lld tokens, but the model's vocab is %lld", verb,
 				  hd_tokenizer_path(*t), (long long)hd_tokenizer_vocab(*t), (long long)vocab);
 	if (*t || vocab == 256 || (vocab > 256 && hd_section_has(data, "tokenizer")))
 		return HD_OK;
 	if (vocab < 256)
-		return hd_err_set(err, HD_EINVAL, "%s: the vocabulary has %lld entries, and text as bytes needs 256",
+		return hd_err_set(err, HD_EINVAL, "%s: the vocabulary has %lld entries, but text as bytes needs 256",
 				  verb, (long long)vocab);
 	return hd_err_set(
 		err, HD_EINVAL,

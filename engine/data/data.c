@@ -35,7 +35,7 @@ static const struct hd_option options[] = {
 	  "tokenizer.json, or a directory that contains it, for text or for files of its ids; byte: bytes are ids, "
 	  "with any vocab" },
 	{ "format", HD_OPT_CHOICE, 0, "auto", "auto|text|jsonl|uint16|uint32|megatron|llmc",
-	  "of the files; auto: judged by their names; uint16 and uint32: ids and nothing else" },
+	  "of the files; auto: from their names; uint16 and uint32: ids and nothing else" },
 	{ "field", HD_OPT_STR, 0, "text", NULL, "for JSONL: the field that has the text" },
 	{ "order", HD_OPT_CHOICE, 0, "random", "random|sequential", "of the samples of an epoch" },
 };
@@ -114,11 +114,11 @@ static int check_bytes(struct hd_conf *c, struct hd_section *s, const char *what
 		return HD_OK;
 	if (vocab < 256)
 		return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL,
-				       "%s is text, whose bytes need a vocab of 256, and the model's has %lld", what,
+				       "%s is text, whose bytes need a vocab of 256, but the model's has %lld", what,
 				       (long long)vocab);
 	return hd_section_fail(
 		c, s, "tokenizer", err, HD_EINVAL,
-		"%s is text, and the model's vocab of %lld is not that of bytes. Give the DIR of its tokenizer.json, "
+		"%s is text, but the model's vocab of %lld is not that of bytes. Give the DIR of its tokenizer.json, "
 		"or byte if bytes are meant%s",
 		what, (long long)vocab, hd_tokenizer_advice(hd_section_str(hd_conf_section(c, NULL, "model"), "load")));
 }

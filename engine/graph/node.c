@@ -110,7 +110,7 @@ int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, con
 				    HD_MAX_OUTS);
 	for (uint32_t k = 0; k < nout; k++) {
 		if (op->inplace && (op->inplace[k] < -1 || op->inplace[k] >= (int64_t)nin))
-			return hd_plan_fail(p, HD_EINVAL, "%s: inplace of output %u is %d, and there are %u inputs",
+			return hd_plan_fail(p, HD_EINVAL, "%s: inplace of output %u is %d, but there are %u inputs",
 					    op->name, k, op->inplace[k], nin);
 		if (outs[k].ndim > HD_MAX_DIMS)
 			return hd_plan_fail(p, HD_EINVAL, "%s: output %u has %u dims, more than %d", op->name, k,

@@ -169,7 +169,7 @@ int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at)
 	if (at->group && !hd_arg_group(p, call, "group of the position", at->group))
 		return 0;
 	if (!at->group && at->mul) {
-		hd_plan_fail(p, HD_EINVAL, "%s: pos.mul is %d, and there is no group to be a member of", call, at->mul);
+		hd_plan_fail(p, HD_EINVAL, "%s: pos.mul is %d, but there is no group to be a member of", call, at->mul);
 		return 0;
 	}
 	return hd_args_zero(p, call, "pos.reserved",

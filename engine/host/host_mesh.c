@@ -55,9 +55,10 @@ static int may_spare(struct hd_plan *p, int64_t spare)
 	if (spare < 0 || spare > 1 << 16)
 		hd_plan_fail(p, HD_EINVAL, "axis: %lld spare coordinates, not 0 to %d", (long long)spare, 1 << 16);
 	else if (spare && other)
-		hd_plan_fail(p, HD_ENOTSUP,
-			     "axis: %lld spare coordinates, and axis %s has %lld: one axis of a layout may have some",
-			     (long long)spare, other->v.name, (long long)other->v.spare);
+		hd_plan_fail(
+			p, HD_ENOTSUP,
+			"axis: %lld spare coordinates, but axis %s has %lld: only one axis of a layout may have them",
+			(long long)spare, other->v.name, (long long)other->v.spare);
 	return !p->err->code;
 }
 
@@ -141,7 +142,7 @@ const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_ar
 	for (uint32_t i = 0; x.role != HD_ROLE_CORE && i < x.naxes; i++)
 		if (!a[i]->v.spare || x.naxes > 1)
 			return hd_plan_fail(p, HD_EINVAL,
-					    "group: role %u is of one axis with spare coordinates, and %s is one of %u "
+					    "group: role %u needs one axis with spare coordinates, but %s is one of %u "
 					    "and has %lld",
 					    x.role, a[i]->v.name, x.naxes, (long long)a[i]->v.spare),
 			       NULL;

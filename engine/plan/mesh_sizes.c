@@ -59,7 +59,7 @@ static int check_ranks(struct hd_plan *p)
 	if (total == p->ranks)
 		return HD_OK;
 	needs(p, total);
-	return hd_err_set(p->err, HD_EINVAL, "%s: the layout needs %lld rank%s, and there %s %lld",
+	return hd_err_set(p->err, HD_EINVAL, "%s: the layout needs %lld rank%s, but there %s %lld",
 			  hd_conf_path(p->conf), (long long)total, hd_plural(total, "s"), p->ranks == 1 ? "is" : "are",
 			  (long long)p->ranks);
 }

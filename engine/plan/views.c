@@ -66,7 +66,7 @@ struct hd_views *hd_views_take(const struct hd_plan *p)
 
 static int written(struct hd_plan *p, const char *what, const char *name, const char *field, int64_t is, int64_t was)
 {
-	return hd_plan_fail(p, HD_EBUG, "%s %s: the view was written to: %s is %lld and was %lld", what, name, field,
+	return hd_plan_fail(p, HD_EBUG, "%s %s: the view was written to: %s is %lld but was %lld", what, name, field,
 			    (long long)is, (long long)was);
 }
 
@@ -128,7 +128,7 @@ static int check_operands(struct hd_plan *p, const struct node *n, const char *l
 		int tensor = hd_handle_kind(p, at[i]) == HANDLE_TENSOR;
 
 		if (at[i] != at[count + i])
-			return hd_plan_fail(p, HD_EBUG, "node %s: the view was written to: %s[%u] is %s and was %s",
+			return hd_plan_fail(p, HD_EBUG, "node %s: the view was written to: %s[%u] is %s but was %s",
 					    n->v.op->name, list, i,
 					    tensor ? at[i]->v.spec : "not a tensor of this plan",
 					    at[count + i]->v.spec);

@@ -23,7 +23,7 @@ static const char *const kinds[] = { "forward", "backward", "weights" };
 
 static const struct hd_option measured_keys[] = {
 	{ "processor", HD_OPT_STR, 0, "", NULL, "the processor that was measured" },
-	{ "build", HD_OPT_STR, 0, "", NULL, "by which build" },
+	{ "build", HD_OPT_STR, 0, "", NULL, "the build that measured it" },
 	{ "date", HD_OPT_STR, 0, "", NULL, "when" },
 	{ "device", HD_OPT_STR, 0, "cpu", NULL, "cpu or cuda" },
 	{ "cores", HD_OPT_INT, 0, NULL, "1..", "cores of a host, which its ranks share" },

@@ -132,8 +132,8 @@ int hd_experts_check(struct hd_plan *p)
 		if (group > seq && local * seq % group)
 			return hd_section_fail(
 				p->conf, hd_conf_section(p->conf, NULL, "model"), "group_tokens", p->err, HD_EDIVIDE,
-				"groups of %lld tokens, and a rank has %lld of a micro-batch (%lld x %lld): a group must "
-				"be on one rank",
+				"groups of %lld tokens, but a rank has %lld of a micro-batch (%lld x %lld): a group "
+				"must be on one rank",
 				(long long)group, (long long)(local * seq), (long long)local, (long long)seq);
 	}
 	return HD_OK;

@@ -147,9 +147,9 @@ static int check_numbers(struct hd_hf_reader *r, const char *name, const json_t 
 	if (is_default(o) && json_is_number(factor) && json_number_value(factor) != 1)
 		return hd_hf_unknown(r, name, o, "a factor with rope_type linear, dynamic, llama3, yarn, longrope");
 	if (!is_default(o) && strcmp(type, "longrope") && !json_is_number(factor))
-		return hd_hf_unknown(r, name, o, "a factor beside rope_type");
+		return hd_hf_unknown(r, name, o, "a factor next to rope_type");
 	if (!strcmp(type, "llama3") && (!is_there(o, "low_freq_factor") || !is_there(o, "high_freq_factor")))
-		return hd_hf_unknown(r, name, o, "low_freq_factor and high_freq_factor beside rope_type llama3");
+		return hd_hf_unknown(r, name, o, "low_freq_factor and high_freq_factor next to rope_type llama3");
 	if (json_is_number(attention) && json_number_value(attention) <= 0)
 		return hd_hf_unknown(r, name, o, "an attention_factor of more than 0");
 	if (json_is_number(part) && json_number_value(part) != 1 && !turns_a_part(r))
@@ -234,7 +234,7 @@ static int read_longrope(struct hd_hf_reader *r, const char *name, const json_t 
 	double now = json_number_value(json_object_get(r->config, max)), before;
 
 	if (beside && !is_there(r->config, beside))
-		return hd_err_set(r->err, HD_EINVAL, "%s: has rope_type longrope, and no %s", r->path, beside);
+		return hd_err_set(r->err, HD_EINVAL, "%s: has rope_type longrope, but no %s", r->path, beside);
 	before = json_number_value(json_object_get(beside ? r->config : o, "original_max_position_embeddings"));
 	if (!is_there(o, "factor") && before > 0)
 		HD_TRY(say_number(r, "rope_factor", "", "max_position_embeddings / original_max_position_embeddings",
@@ -346,7 +346,8 @@ static int expect_repeated(struct hd_hf_reader *r, json_t *params, const json_t 
 		if (!is_type && strcmp(key, "factor")) /* compared with what rope_scaling implies */
 			return hd_err_set(
 				r->err, HD_EINVAL,
-				"%s: rope_parameters has %s, and rope_scaling, which transformers reads in its place, has none",
+				"%s: rope_parameters has %s, but rope_scaling, which transformers reads instead, has "
+				"none",
 				r->path, key);
 	}
 	return HD_OK;
