@@ -81,7 +81,7 @@ static int64_t last_read_of(const struct hd_program *g, const struct tensor *roo
 	int64_t last = -1;
 	const struct storage *s = &g->at[root->id];
 
-	if (s->last_read == FOREVER)
+	if (s->read_after_step)
 		return FOREVER;
 	for (struct node **r = g->readers[root->id]; r && *r; r++)
 		if (*r != except && done_before(g, *r, except, of_leaf) > last)
@@ -201,7 +201,7 @@ static int can_live_in(struct hd_program *g, struct node *n, struct tensor *x, c
 	struct tensor *root = root_of(g, x, &offset);
 
 	return !is_leaf(root) && offset == 0 && hd_local_bytes(root) == hd_local_bytes(x) && root->step == y->step &&
-	       g->at[root->id].last_read != FOREVER && last_read(g, root, n) < g->position[n->id];
+	       !g->at[root->id].read_after_step && last_read(g, root, n) < g->position[n->id];
 }
 
 static void pieces(struct hd_program *g, struct node *n)
@@ -306,18 +306,18 @@ int hd_alias(struct hd_program *g)
 		g->at[g->tensors[i]->id].root = g->tensors[i];
 	for (size_t i = 0; i < HD_LEN(keep); i++)
 		if (keep[i])
-			g->at[keep[i]->id].last_read = FOREVER;
+			g->at[keep[i]->id].read_after_step = 1;
 	for (size_t i = 0; i < p->nmoe_stats; i++)
-		g->at[p->moe_stats[i]->id].last_read = FOREVER;
+		g->at[p->moe_stats[i]->id].read_after_step = 1;
 	for (size_t i = 0; g->keep_gradients && i < g->ntensors; i++) /* a save reads them after the update */
 		if (hd_is_gradient(g->tensors[i]))
-			g->at[g->tensors[i]->id].last_read = FOREVER;
+			g->at[g->tensors[i]->id].read_after_step = 1;
 	for (size_t i = 0; i < g->ntensors; i++)
 		for (int k = 0; k < 2; k++) {
 			const struct tensor *v = k ? g->tensors[i]->then : g->tensors[i]->assign;
 
 			if (v)
-				g->at[v->id].last_read = FOREVER;
+				g->at[v->id].read_after_step = 1;
 		}
 	for (size_t i = 0; i < g->nmine; i++) {
 		struct node *n = g->mine[i];

@@ -17,20 +17,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEND, RECEIVE, MEET, WAIT };
-struct said {
+enum { SEND, RECEIVE, COLLECTIVE, WAIT };
+struct comm_event {
 	const struct node *node;
 	int32_t kind, micro;
 	int64_t request; /* identifies a send or receive; for WAIT, the one that is waited for */
 };
-struct turns { /* events of a class, in order */
-	struct said *v;
+struct class_events { /* events of a class, in order */
+	struct comm_event *v;
 	size_t n, cap;
 	int64_t requests;
 };
 
 struct arrival { /* an event that a rank has reached */
-	const struct said *event;
+	const struct comm_event *event;
 	int64_t rank; /* number of the rank that arrived first */
 };
 struct arrivals {
@@ -40,36 +40,36 @@ struct arrivals {
 
 /* A meeting point: a pair of ranks and a channel, or the members of a communicator. It lists what has arrived, in
  * order. */
-struct encounter {
+struct meeting {
 	const struct group *group;
 	int64_t from, to; /* messages: numbers of the ranks; communicator: number of its first member, and -1 */
 	int channel;
 	struct arrivals sent, received; /* a communicator uses only `sent`, once for each movement */
-	int64_t *come;                  /* communicator: by movement, how many members have arrived */
-	size_t cap_come;
-	struct encounter *next;
+	int64_t *narrived;              /* communicator: by movement, how many members have arrived */
+	size_t cap_narrived;
+	struct meeting *next;
 };
 
 struct request { /* a send or receive: arrival `at` of its meeting point */
-	const struct encounter *on;
+	const struct meeting *on;
 	size_t at;
 	int sends;
 };
 
-struct walker { /* a rank's progress */
+struct rank_progress {
 	size_t at;
 	struct request *requests;
-	size_t *met; /* by group: how many movements of its communicator the rank has passed */
-	int inside;  /* the rank has arrived at its current movement, and waits for the other members */
+	size_t *passed; /* by group: how many movements of its communicator the rank has passed */
+	int arrived;    /* the rank has arrived at its current movement, and waits for the other members */
 };
 
 #define BUCKETS 4096
 struct hd_match_run {
 	const struct hd_plan *p;
 	const struct hd_classes *c;
-	struct turns *classes;
-	struct walker *walkers;
-	struct encounter *meetings[BUCKETS];
+	struct class_events *classes;
+	struct rank_progress *progress;
+	struct meeting *meetings[BUCKETS];
 };
 
 /* -- what a class does ------------------------------------------------------------------------------------------- */
@@ -83,28 +83,28 @@ static uint32_t axes_of(const struct group *g)
 	return axes;
 }
 
-static struct said *said_new(struct turns *s, int kind, const struct entry *x)
+static struct comm_event *event_new(struct class_events *s, int kind, const struct entry *x)
 {
 	s->v = hd_grow(s->v, s->n, &s->cap, sizeof(*s->v));
-	s->v[s->n] = (struct said){ x ? x->node : NULL, kind, x ? x->micro : HD_STEP, 0 };
+	s->v[s->n] = (struct comm_event){ x ? x->node : NULL, kind, x ? x->micro : HD_STEP, 0 };
 	return &s->v[s->n++];
 }
 
-struct turn_waits {
+struct entry_waits {
 	int64_t *v;
 	size_t n, cap;
 };
 
-static void movement(struct turns *to, const struct entry *x, struct turn_waits *waits)
+static void add_movement(struct class_events *to, const struct entry *x, struct entry_waits *waits)
 {
 	uint32_t kind = x->node->comm.kind;
-	struct said *e;
+	struct comm_event *e;
 
 	if (kind != HD_COMM_SEND && kind != HD_COMM_RECV) {
-		said_new(to, MEET, x);
+		event_new(to, COLLECTIVE, x);
 		return;
 	}
-	e = said_new(to, kind == HD_COMM_SEND ? SEND : RECEIVE, x);
+	e = event_new(to, kind == HD_COMM_SEND ? SEND : RECEIVE, x);
 	e->request = to->requests++;
 	if (x->wait < 0)
 		return;
@@ -120,24 +120,24 @@ struct hd_match_run *hd_match_create(const struct hd_plan *p, const struct hd_cl
 	m->p = p;
 	m->c = c;
 	m->classes = hd_alloc((size_t)c->n * sizeof(*m->classes));
-	m->walkers = hd_alloc((size_t)c->nranks * sizeof(*m->walkers));
+	m->progress = hd_alloc((size_t)c->nranks * sizeof(*m->progress));
 	return m;
 }
 
 void hd_match_add(struct hd_match_run *m, int64_t class_number, const struct hd_program *g)
 {
-	struct turns *to = &m->classes[class_number];
-	struct turn_waits *w = hd_alloc((g->n + 1) * sizeof(*w));
+	struct class_events *to = &m->classes[class_number];
+	struct entry_waits *w = hd_alloc((g->n + 1) * sizeof(*w));
 
 	for (size_t i = 0; i <= g->n; i++) {
 		const struct entry *x = i < g->n ? &g->entries[i] : NULL;
 
 		for (size_t k = 0; k < w[i].n; k++)
-			said_new(to, WAIT, NULL)->request = w[i].v[k];
+			event_new(to, WAIT, NULL)->request = w[i].v[k];
 		free(w[i].v);
 		if (x && x->type == HD_ENTRY_NODE && x->node->comm.kind && x->node->comm.group->v.n > 1 &&
 		    axes_of(x->node->comm.group) & m->c->axes)
-			movement(to, x, w);
+			add_movement(to, x, w);
 	}
 	free(w);
 }
@@ -166,32 +166,31 @@ static int64_t peer(const struct hd_match_run *m, int64_t rank, const struct nod
 	return number_at(m, rank, axes_of(n->comm.group), n->comm.index);
 }
 
-static struct encounter *encounter_at(struct hd_match_run *m, const struct group *g, int64_t from, int64_t to,
-				      int channel)
+static struct meeting *get_meeting(struct hd_match_run *m, const struct group *g, int64_t from, int64_t to, int channel)
 {
 	uint64_t key = (uint64_t)from * 31 + (uint64_t)to * 1009 + (uint64_t)g->id * 7919 + (uint64_t)channel;
-	struct encounter **at = &m->meetings[key % BUCKETS];
+	struct meeting **at = &m->meetings[key % BUCKETS];
 
 	while (*at && ((*at)->group != g || (*at)->from != from || (*at)->to != to || (*at)->channel != channel))
 		at = &(*at)->next;
 	if (!*at) {
 		*at = hd_alloc(sizeof(**at));
-		**at = (struct encounter){ .group = g, .from = from, .to = to, .channel = channel };
+		**at = (struct meeting){ .group = g, .from = from, .to = to, .channel = channel };
 	}
 	return *at;
 }
 
-static struct encounter *message(struct hd_match_run *m, int64_t rank, const struct said *e)
+static struct meeting *message_meeting(struct hd_match_run *m, int64_t rank, const struct comm_event *e)
 {
 	const struct node *n = e->node;
 	int channel = hd_message_channel(n);
 	int64_t other = peer(m, rank, n);
 
-	return e->kind == SEND ? encounter_at(m, n->comm.group, rank, other, channel)
-			       : encounter_at(m, n->comm.group, other, rank, channel);
+	return e->kind == SEND ? get_meeting(m, n->comm.group, rank, other, channel)
+			       : get_meeting(m, n->comm.group, other, rank, channel);
 }
 
-static size_t arrive(struct arrivals *to, const struct said *e, int64_t rank)
+static size_t arrive(struct arrivals *to, const struct comm_event *e, int64_t rank)
 {
 	to->v = hd_grow(to->v, to->n, &to->cap, sizeof(*to->v));
 	to->v[to->n] = (struct arrival){ e, rank };
@@ -199,7 +198,7 @@ static size_t arrive(struct arrivals *to, const struct said *e, int64_t rank)
 }
 
 /* -- what is wrong ----------------------------------------------------------------------------------------------- */
-static const char *maker(const struct hd_plan *p, const struct node *n)
+static const char *maker_name(const struct hd_plan *p, const struct node *n)
 {
 	int who = n->made_by >= 0 ? n->made_by : n->asked_by - 1;
 
@@ -208,7 +207,7 @@ static const char *maker(const struct hd_plan *p, const struct node *n)
 
 /* Describes an event: "send of x (batch,embed) of layer 1 on p (64 f32, micro-batch 2, made by w)". The caller frees
  * it. */
-static char *describe(const struct hd_match_run *m, const struct said *e)
+static char *describe(const struct hd_match_run *m, const struct comm_event *e)
 {
 	const struct node *n = e->node;
 	const struct tensor *x = n->comm.kind == HD_COMM_RECV ? n->outs[0] : n->ins[0];
@@ -221,7 +220,7 @@ static char *describe(const struct hd_match_run *m, const struct said *e)
 	return hd_format("%s of %s (%s)%s%s on %s (%lld %s%s, made by %s)", hd_comm_kind_name(n->comm.kind),
 			 hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, n->v.block[0] ? " of " : "",
 			 n->v.block, n->comm.group->name, (long long)hd_local_count(x), hd_dtype_name(x->v.dtype),
-			 micro, maker(m->p, n));
+			 micro, maker_name(m->p, n));
 }
 
 /* Reports what two ranks have reached; how: what is wrong about it. */
@@ -237,7 +236,7 @@ static int refuse(const struct hd_match_run *m, struct hd_err *err, const char *
 }
 
 /* Returns whether a send and a receive are the same movement of the plan. */
-static int is_same_message(const struct said *send, const struct said *receive)
+static int is_same_message(const struct comm_event *send, const struct comm_event *receive)
 {
 	const struct node *s = send->node, *r = receive->node;
 
@@ -245,7 +244,7 @@ static int is_same_message(const struct said *send, const struct said *receive)
 	       s->ins[0]->v.dtype == r->outs[0]->v.dtype && hd_local_count(s->ins[0]) == hd_local_count(r->outs[0]);
 }
 
-static int check_pair(const struct hd_match_run *m, const struct encounter *t, size_t at, struct hd_err *err)
+static int check_pair(const struct hd_match_run *m, const struct meeting *t, size_t at, struct hd_err *err)
 {
 	if (at >= t->sent.n || at >= t->received.n || is_same_message(t->sent.v[at].event, t->received.v[at].event))
 		return HD_OK;
@@ -254,17 +253,17 @@ static int check_pair(const struct hd_match_run *m, const struct encounter *t, s
 }
 
 /* -- the walk ---------------------------------------------------------------------------------------------------- */
-static const struct said *said_of(const struct hd_match_run *m, int64_t rank)
+static const struct comm_event *next_event(const struct hd_match_run *m, int64_t rank)
 {
-	const struct turns *s = &m->classes[m->c->of[rank]];
+	const struct class_events *s = &m->classes[m->c->of[rank]];
 
-	return m->walkers[rank].at < s->n ? &s->v[m->walkers[rank].at] : NULL;
+	return m->progress[rank].at < s->n ? &s->v[m->progress[rank].at] : NULL;
 }
 
-static int say(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
+static int send_or_receive(struct hd_match_run *m, int64_t rank, const struct comm_event *e, struct hd_err *err)
 {
-	struct encounter *t = message(m, rank, e);
-	struct request *r = &m->walkers[rank].requests[e->request];
+	struct meeting *t = message_meeting(m, rank, e);
+	struct request *r = &m->progress[rank].requests[e->request];
 
 	*r = (struct request){ t, arrive(e->kind == SEND ? &t->sent : &t->received, e, rank), e->kind == SEND };
 	HD_TRY(check_pair(m, t, r->at, err));
@@ -282,48 +281,48 @@ static int64_t members_of(const struct hd_match_run *m, const struct group *g)
 	return all;
 }
 
-static struct encounter *communicator(struct hd_match_run *m, int64_t rank, const struct group *g)
+static struct meeting *communicator(struct hd_match_run *m, int64_t rank, const struct group *g)
 {
-	return encounter_at(m, g, number_at(m, rank, axes_of(g), 0), -1, 0);
+	return get_meeting(m, g, number_at(m, rank, axes_of(g), 0), -1, 0);
 }
 
 /* Returns 1 if all members have arrived. */
-static int meet(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
+static int join_collective(struct hd_match_run *m, int64_t rank, const struct comm_event *e, struct hd_err *err)
 {
 	const struct group *g = e->node->comm.group;
-	struct walker *w = &m->walkers[rank];
-	struct encounter *t = communicator(m, rank, g);
-	size_t at = w->met[g->id];
+	struct rank_progress *w = &m->progress[rank];
+	struct meeting *t = communicator(m, rank, g);
+	size_t at = w->passed[g->id];
 
-	if (!w->inside) {
+	if (!w->arrived) {
 		if (at == t->sent.n) {
 			arrive(&t->sent, e, rank);
-			t->come = hd_grow(t->come, at, &t->cap_come, sizeof(*t->come));
-			t->come[at] = 0;
+			t->narrived = hd_grow(t->narrived, at, &t->cap_narrived, sizeof(*t->narrived));
+			t->narrived[at] = 0;
 		}
 		if (t->sent.v[at].event->node != e->node || t->sent.v[at].event->micro != e->micro)
 			return refuse(m, err, "two members of a communicator differ", &t->sent.v[at],
 				      &(struct arrival){ e, rank });
-		t->come[at]++;
-		w->inside = 1;
+		t->narrived[at]++;
+		w->arrived = 1;
 	}
-	if (t->come[at] < members_of(m, g))
+	if (t->narrived[at] < members_of(m, g))
 		return 0;
-	w->inside = 0;
-	w->met[g->id]++;
+	w->arrived = 0;
+	w->passed[g->id]++;
 	return 1;
 }
 
 /* Returns 1 if the rank proceeds, 0 if it waits. */
-static int step(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
+static int step(struct hd_match_run *m, int64_t rank, const struct comm_event *e, struct hd_err *err)
 {
 	const struct request *r;
 
-	if (e->kind == MEET)
-		return meet(m, rank, e, err);
+	if (e->kind == COLLECTIVE)
+		return join_collective(m, rank, e, err);
 	if (e->kind != WAIT)
-		return say(m, rank, e, err);
-	r = &m->walkers[rank].requests[e->request];
+		return send_or_receive(m, rank, e, err);
+	r = &m->progress[rank].requests[e->request];
 	return (r->sends ? r->on->received.n : r->on->sent.n) > r->at;
 }
 
@@ -334,7 +333,7 @@ static int walk_ranks(struct hd_match_run *m, struct hd_err *err)
 	while (moved) {
 		moved = 0;
 		for (int64_t i = 0; i < m->c->nranks; i++)
-			for (const struct said *e; (e = said_of(m, i)); m->walkers[i].at++) {
+			for (const struct comm_event *e; (e = next_event(m, i)); m->progress[i].at++) {
 				int rc = step(m, i, e, err);
 
 				if (rc < 0)
@@ -351,32 +350,32 @@ static int walk_ranks(struct hd_match_run *m, struct hd_err *err)
 static int64_t absent_member(struct hd_match_run *m, int64_t rank, const struct group *g)
 {
 	int64_t first = number_at(m, rank, axes_of(g), 0);
-	size_t at = m->walkers[rank].met[g->id];
+	size_t at = m->progress[rank].passed[g->id];
 
 	for (int64_t i = 0; i < m->c->nranks; i++) {
-		const struct said *e = said_of(m, i);
+		const struct comm_event *e = next_event(m, i);
 
 		if (!g->role && !hd_is_worker(m->p, m->c->ranks[i]))
 			continue;
-		if (number_at(m, i, axes_of(g), 0) == first && m->walkers[i].met[g->id] <= at &&
-		    !(m->walkers[i].inside && e && e->node->comm.group == g))
+		if (number_at(m, i, axes_of(g), 0) == first && m->progress[i].passed[g->id] <= at &&
+		    !(m->progress[i].arrived && e && e->node->comm.group == g))
 			return i;
 	}
 	return rank;
 }
 
 /* Returns the event in which a waiting rank waits; *other: the rank that it waits for. */
-static struct arrival waits_in(struct hd_match_run *m, int64_t rank, int64_t *other)
+static struct arrival waiting_event(struct hd_match_run *m, int64_t rank, int64_t *other)
 {
-	const struct said *e = said_of(m, rank);
+	const struct comm_event *e = next_event(m, rank);
 	const struct request *r;
 	const struct arrivals *mine;
 
-	if (e->kind == MEET) {
+	if (e->kind == COLLECTIVE) {
 		*other = absent_member(m, rank, e->node->comm.group);
 		return (struct arrival){ e, rank };
 	}
-	r = &m->walkers[rank].requests[e->request];
+	r = &m->progress[rank].requests[e->request];
 	mine = r->sends ? &r->on->sent : &r->on->received;
 	*other = r->sends ? r->on->to : r->on->from;
 	return (struct arrival){ mine->v[r->at].event, rank };
@@ -393,17 +392,18 @@ static int waits_for_ended(struct hd_match_run *m, const struct arrival *a, int6
 }
 
 /* Returns whether a rank still has, among its later events, the one that other ranks wait for. */
-static int will_come(struct hd_match_run *m, int64_t rank, const struct arrival *a)
+static int will_reach(struct hd_match_run *m, int64_t rank, const struct arrival *a)
 {
-	const struct turns *s = &m->classes[m->c->of[rank]];
+	const struct class_events *s = &m->classes[m->c->of[rank]];
 
-	for (size_t i = m->walkers[rank].at; i < s->n; i++) {
+	for (size_t i = m->progress[rank].at; i < s->n; i++) {
 		const struct node *n = s->v[i].node;
-		const struct said *e = a->event;
+		const struct comm_event *e = a->event;
 
-		if (e->kind == MEET ? n && n == e->node
-				    : n && s->v[i].kind == (e->kind == SEND ? RECEIVE : SEND) &&
-					      message(m, rank, &s->v[i]) == message(m, a->rank, e))
+		if (e->kind == COLLECTIVE
+			    ? n && n == e->node
+			    : n && s->v[i].kind == (e->kind == SEND ? RECEIVE : SEND) &&
+				      message_meeting(m, rank, &s->v[i]) == message_meeting(m, a->rank, e))
 			return 1;
 	}
 	return 0;
@@ -413,21 +413,21 @@ static int will_come(struct hd_match_run *m, int64_t rank, const struct arrival 
 static int find_circle(struct hd_match_run *m, int64_t rank, struct hd_err *err)
 {
 	int64_t other = rank, next;
-	struct arrival a = waits_in(m, rank, &other), b;
+	struct arrival a = waiting_event(m, rank, &other), b;
 
-	for (int64_t i = 0; i < m->c->nranks && will_come(m, other, &a); i++)
-		a = waits_in(m, other, &next), other = next;
-	if (!will_come(m, other, &a))
+	for (int64_t i = 0; i < m->c->nranks && will_reach(m, other, &a); i++)
+		a = waiting_event(m, other, &next), other = next;
+	if (!will_reach(m, other, &a))
 		return waits_for_ended(m, &a, other, err);
-	b = waits_in(m, other, &next);
+	b = waiting_event(m, other, &next);
 	return refuse(m, err, "two ranks wait for each other forever", &a, &b);
 }
 
 /* Checks sends that nothing waits for: each must still have its receive. */
-static int check_left(const struct hd_match_run *m, struct hd_err *err)
+static int check_unmatched(const struct hd_match_run *m, struct hd_err *err)
 {
 	for (int i = 0; i < BUCKETS; i++)
-		for (const struct encounter *t = m->meetings[i]; t; t = t->next) {
+		for (const struct meeting *t = m->meetings[i]; t; t = t->next) {
 			const struct arrivals *more = t->sent.n > t->received.n ? &t->sent : &t->received;
 			size_t less = t->sent.n < t->received.n ? t->sent.n : t->received.n;
 
@@ -441,28 +441,28 @@ static int check_left(const struct hd_match_run *m, struct hd_err *err)
 int hd_match_all(struct hd_match_run *m, struct hd_err *err)
 {
 	for (int64_t i = 0; i < m->c->nranks; i++) {
-		m->walkers[i].requests =
+		m->progress[i].requests =
 			hd_alloc((size_t)(m->classes[m->c->of[i]].requests + 1) * sizeof(struct request));
-		m->walkers[i].met = hd_alloc((m->p->ngroups + 1) * sizeof(size_t));
+		m->progress[i].passed = hd_alloc((m->p->ngroups + 1) * sizeof(size_t));
 	}
 	HD_TRY(walk_ranks(m, err));
 	for (int64_t i = 0; i < m->c->nranks; i++)
-		if (said_of(m, i))
+		if (next_event(m, i))
 			return find_circle(m, i, err);
-	return check_left(m, err);
+	return check_unmatched(m, err);
 }
 
 void hd_match_destroy(struct hd_match_run *m)
 {
 	for (int i = 0; i < BUCKETS; i++)
-		for (struct encounter *t = m->meetings[i], *next; t; t = next) {
+		for (struct meeting *t = m->meetings[i], *next; t; t = next) {
 			next = t->next;
-			free(t->sent.v), free(t->received.v), free(t->come), free(t);
+			free(t->sent.v), free(t->received.v), free(t->narrived), free(t);
 		}
 	for (int64_t i = 0; i < m->c->n; i++)
 		free(m->classes[i].v);
 	for (int64_t i = 0; i < m->c->nranks; i++)
-		free(m->walkers[i].requests), free(m->walkers[i].met);
-	free(m->classes), free(m->walkers);
+		free(m->progress[i].requests), free(m->progress[i].passed);
+	free(m->classes), free(m->progress);
 	free(m);
 }

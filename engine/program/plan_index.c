@@ -61,16 +61,16 @@ static void index_readers(struct hd_plan *p, struct plan_index *x)
 	free(n);
 }
 
-/* Numbers the nodes in program order. Separate weight-gradient units run after the nodes that follow them in the
- * list. */
+/* Numbers the nodes in program order. Nodes of separate weight-gradient units are numbered after those of other units,
+ * and sync and update after both. */
 static void index_positions(struct hd_plan *p, struct plan_index *x)
 {
-	int64_t at = 0, behind = p->separate_w ? p->nnodes : 0;
+	int64_t at = 0, after_units = p->separate_w ? p->nnodes : 0;
 
 	x->position = hd_plan_alloc(p, (size_t)(p->nnodes + 1) * sizeof(*x->position));
 	for (struct node *n = p->first; n; n = n->next)
-		x->position[n->id] = at++ + (n->v.phase == HD_UNIT_W                ? behind
-					     : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * behind
+		x->position[n->id] = at++ + (n->v.phase == HD_UNIT_W                ? after_units
+					     : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * after_units
 										    : 0);
 }
 

@@ -30,9 +30,9 @@ struct entry {
 
 struct storage { /* where a tensor's bytes are: a range of its root */
 	struct tensor *root;
-	int64_t offset;     /* bytes within the root */
-	int32_t here, slot; /* here: whether the tensor exists on this rank; slot: index in offsets, for roots only */
-	int64_t last_read;  /* INT64_MAX if the tensor is read after the step, else 0 */
+	int64_t offset;      /* bytes within the root */
+	int32_t here, slot;  /* here: whether the tensor exists on this rank; slot: index in offsets, for roots only */
+	int read_after_step; /* the run reads the tensor after the step */
 };
 
 struct launch { /* one kernel of a node */

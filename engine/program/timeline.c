@@ -46,24 +46,24 @@
 
 /* -- entries ----------------------------------------------------------------------------------------------------- */
 struct timeline_node {
-	int unmet;        /* inputs that are not complete yet */
-	int runs;         /* instances still to come */
-	char held;        /* runs only at the end */
-	char leads;       /* leads to a movement that needs no other bucket */
-	char looked;      /* bits of enum looked_for, common to all of its entries */
-	char taken;       /* in G: only its readers wait for it */
-	double *received; /* for a send: see received_at */
+	int unmet;              /* inputs that are not complete yet */
+	int runs;               /* instances still to come */
+	char at_end;            /* runs only at the end */
+	char leads_to_movement; /* leads to a movement that needs no other bucket */
+	char traits;            /* bits of enum entry_traits, common to all of its entries */
+	char on_demand;         /* in G: only its readers wait for it */
+	double *received;       /* for a send: see received_at */
 };
 struct timeline_build {
 	struct hd_program *g;
 	struct timeline_node *at; /* by node id */
 	struct node_list *after;  /* by node id: nodes that start only when it is done */
-	int serves;               /* whether servers send anything */
+	int has_servers;          /* whether servers send anything */
 	char **loaded;            /* by tensor id, data only: which micro-batches are loaded; NULL: none */
 	struct hd_schedule_unit unit;
-	struct node **behind; /* second halves of rings, in the order in which they became ready */
-	int *since;           /* the border between blocks at which each became ready */
-	size_t nbehind, from;
+	struct node **deferred; /* second halves of rings, in the order in which they became ready */
+	int *deferred_at;       /* the border between blocks at which each became ready */
+	size_t ndeferred, next_deferred;
 	int border;
 	int64_t *unit_at;         /* by index of the unit: its first entry */
 	struct unit_nodes *units; /* by kind and chunk */
@@ -75,7 +75,7 @@ struct unit_nodes {
 }; /* both NULL until the first such unit */
 
 /* Computed once per node, because a step has hundreds of entries of it. */
-enum looked_for { LOOKED = 1, READS_DATA = 2, HAS_COPIES = 4 };
+enum entry_traits { TRAITS_KNOWN = 1, READS_DATA = 2, HAS_COPIES = 4 };
 static struct entry *append(struct timeline_build *b, int type, struct node *n, int32_t micro)
 {
 	struct hd_program *g = b->g;
@@ -107,30 +107,30 @@ static int reads_movement(const struct node *n)
 }
 
 /* Notes that one of the things n waits for is complete. */
-static void met(struct timeline_build *b, struct node *n)
+static void prerequisite_done(struct timeline_build *b, struct node *n)
 {
-	if (--b->at[n->id].unmet || b->at[n->id].held)
+	if (--b->at[n->id].unmet || b->at[n->id].at_end)
 		return;
 	if (!reads_movement(n)) {
 		emit_sync(b, n);
-	} else if (b->at[n->id].leads) {
-		b->behind[b->nbehind] = n;
-		b->since[b->nbehind++] = b->border;
+	} else if (b->at[n->id].leads_to_movement) {
+		b->deferred[b->ndeferred] = n;
+		b->deferred_at[b->ndeferred++] = b->border;
 	}
 }
 
-static void complete(struct timeline_build *b, const struct tensor *t)
+static void notify_readers(struct timeline_build *b, const struct tensor *t)
 {
 	for (struct node **r = b->g->readers[t->id]; r && *r; r++)
 		if ((*r)->v.phase & HD_UNIT_S)
-			met(b, *r);
+			prerequisite_done(b, *r);
 }
 
 /* Runs the waiting second halves that became ready at least `borders` borders ago. */
-static void catch_up(struct timeline_build *b, int borders)
+static void emit_deferred(struct timeline_build *b, int borders)
 {
-	while (b->from < b->nbehind && b->border - b->since[b->from] >= borders)
-		emit_sync(b, b->behind[b->from++]);
+	while (b->next_deferred < b->ndeferred && b->border - b->deferred_at[b->next_deferred] >= borders)
+		emit_sync(b, b->deferred[b->next_deferred++]);
 }
 
 static void load(struct timeline_build *b, const struct node *n, int32_t micro)
@@ -165,7 +165,7 @@ static void accumulate_copies(struct timeline_build *b, const struct node *n, in
 }
 
 /* Returns the G node that must run before n reads t: it computes t, or pulls its value from a server. NULL: none. */
-static struct node *first_made(const struct timeline_build *b, const struct node *n, const struct tensor *t)
+static struct node *gather_needed(const struct timeline_build *b, const struct node *n, const struct tensor *t)
 {
 	struct node *m = t->v.node ? N(t->v.node) : t->assign && t->assign->v.node ? N(t->assign->v.node) : NULL;
 
@@ -174,12 +174,12 @@ static struct node *first_made(const struct timeline_build *b, const struct node
 	return t->v.node || m->is->role == OP_ROLE_PULLED ? m : NULL;
 }
 
-static void take_pulled(struct timeline_build *b, const struct node *n)
+static void emit_gathers_before(struct timeline_build *b, const struct node *n)
 {
 	struct hd_schedule_unit was = b->unit;
 
-	for (uint32_t i = 0; b->serves && i < n->v.nin; i++) {
-		struct node *m = first_made(b, n, n->ins[i]);
+	for (uint32_t i = 0; b->has_servers && i < n->v.nin; i++) {
+		struct node *m = gather_needed(b, n, n->ins[i]);
 
 		b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
 		if (m)
@@ -188,9 +188,9 @@ static void take_pulled(struct timeline_build *b, const struct node *n)
 	}
 }
 
-static char look(const struct timeline_build *b, const struct node *n)
+static char find_traits(const struct timeline_build *b, const struct node *n)
 {
-	char found = LOOKED;
+	char found = TRAITS_KNOWN;
 
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		found |= n->ins[i]->v.what == HD_TENSOR_DATA && !n->ins[i]->v.node ? READS_DATA : 0;
@@ -204,22 +204,22 @@ static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 {
 	if (b->at[n->id].runs <= 0)
 		return;
-	take_pulled(b, n);
+	emit_gathers_before(b, n);
 	if (hd_node_here(b->g, n)) {
-		if (!b->at[n->id].looked)
-			b->at[n->id].looked = look(b, n);
-		if (b->at[n->id].looked & READS_DATA)
+		if (!b->at[n->id].traits)
+			b->at[n->id].traits = find_traits(b, n);
+		if (b->at[n->id].traits & READS_DATA)
 			load(b, n, micro);
 		append(b, HD_ENTRY_NODE, n, micro);
-		if (micro != HD_STEP && b->at[n->id].looked & HAS_COPIES)
+		if (micro != HD_STEP && b->at[n->id].traits & HAS_COPIES)
 			accumulate_copies(b, n, micro);
 	}
 	if (--b->at[n->id].runs > 0)
 		return;
 	for (uint32_t k = 0; k < n->v.nout; k++)
-		complete(b, n->outs[k]);
+		notify_readers(b, n->outs[k]);
 	for (size_t i = 0; i < b->after[n->id].n; i++)
-		met(b, b->after[n->id].v[i]);
+		prerequisite_done(b, b->after[n->id].v[i]);
 }
 
 static void emit_phase(struct timeline_build *b, uint32_t phase)
@@ -235,7 +235,7 @@ static void emit_gathers(struct timeline_build *b)
 {
 	b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
 	for (size_t i = 0; i < b->g->nwalked; i++)
-		if (b->g->walked[i]->v.phase == HD_UNIT_G && !b->at[b->g->walked[i]->id].taken)
+		if (b->g->walked[i]->v.phase == HD_UNIT_G && !b->at[b->g->walked[i]->id].on_demand)
 			emit(b, b->g->walked[i], HD_STEP);
 }
 
@@ -247,16 +247,16 @@ static int in_unit(const struct hd_plan *p, const struct node *n, const struct h
 }
 
 /* Returns the position of the send: a unit's receives are posted in the order of the sends. */
-static int64_t sent_at(const struct hd_program *g, const struct node *n)
+static int64_t send_position(const struct hd_program *g, const struct node *n)
 {
 	return g->position[N(n->ins[0]->v.node)->id];
 }
 
-static void put_receive(const struct hd_program *g, struct unit_nodes *l, struct node *n)
+static void insert_receive(const struct hd_program *g, struct unit_nodes *l, struct node *n)
 {
 	size_t i = l->nreceives++;
 
-	for (; i && sent_at(g, l->receives[i - 1]) > sent_at(g, n); i--)
+	for (; i && send_position(g, l->receives[i - 1]) > send_position(g, n); i--)
 		l->receives[i] = l->receives[i - 1];
 	l->receives[i] = n;
 }
@@ -278,7 +278,7 @@ static const struct unit_nodes *nodes_of(struct timeline_build *b, const struct 
 		if (!in_unit(g->plan, g->walked[i], u))
 			continue;
 		if (g->walked[i]->comm.kind == HD_COMM_RECV)
-			put_receive(g, l, g->walked[i]);
+			insert_receive(g, l, g->walked[i]);
 		else
 			l->v[l->n++] = g->walked[i];
 	}
@@ -306,7 +306,7 @@ static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u
 	for (size_t i = 0; i < l->n; i++) {
 		if (l->v[i]->block != block) { /* at the second border, a complete block has run */
 			b->border++;
-			catch_up(b, 2);
+			emit_deferred(b, 2);
 		}
 		block = l->v[i]->block;
 		emit(b, l->v[i], u->micro);
@@ -319,34 +319,34 @@ static int is_from_server(const struct timeline_build *b, const struct node *n)
 	for (uint32_t i = 0; i < n->v.nin; i++) {
 		const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
 
-		if (m && m->v.phase == HD_UNIT_G && (m->comm.kind == HD_COMM_PULL || b->at[m->id].taken))
+		if (m && m->v.phase == HD_UNIT_G && (m->comm.kind == HD_COMM_PULL || b->at[m->id].on_demand))
 			return 1;
 	}
 	return 0;
 }
 
-static void mark_taken(struct timeline_build *b)
+static void mark_on_demand(struct timeline_build *b)
 {
-	b->serves = hd_spare_axis(b->g->plan) != NULL;
-	for (size_t i = 0; b->serves && i < b->g->nwalked; i++)
-		b->at[b->g->walked[i]->id].taken =
+	b->has_servers = hd_spare_axis(b->g->plan) != NULL;
+	for (size_t i = 0; b->has_servers && i < b->g->nwalked; i++)
+		b->at[b->g->walked[i]->id].on_demand =
 			b->g->walked[i]->v.phase == HD_UNIT_G && is_from_server(b, b->g->walked[i]);
 }
 
 /* -- readiness of sync ------------------------------------------------------------------------------------------- */
 /* Finds the sync that runs only at the end, among the nodes of this rank. Results of other ranks arrive through a
  * movement between stages, which is held itself. */
-static void hold_after(struct timeline_build *b)
+static void mark_at_end(struct timeline_build *b)
 {
 	for (size_t k = 0; k < b->g->nwalked; k++) {
 		struct node *n = b->g->walked[k];
 
 		if (n->v.phase != HD_UNIT_S)
 			continue;
-		b->at[n->id].held = (char)hd_crosses_stages(b->g->plan, n);
+		b->at[n->id].at_end = (char)hd_crosses_stages(b->g->plan, n);
 		for (uint32_t i = 0; i < n->v.nin; i++)
-			if (n->ins[i]->v.node && b->at[N(n->ins[i]->v.node)->id].held)
-				b->at[n->id].held = 1;
+			if (n->ins[i]->v.node && b->at[N(n->ins[i]->v.node)->id].at_end)
+				b->at[n->id].at_end = 1;
 	}
 }
 
@@ -356,17 +356,17 @@ static void mark_leading(struct timeline_build *b)
 	for (size_t i = b->g->nwalked; i-- > 0;) {
 		struct node *n = b->g->walked[i];
 
-		if (n->v.phase != HD_UNIT_S || b->at[n->id].held || n->is->role == OP_ROLE_NORM2)
+		if (n->v.phase != HD_UNIT_S || b->at[n->id].at_end || n->is->role == OP_ROLE_NORM2)
 			continue;
-		b->at[n->id].leads = hd_node_moves(n);
+		b->at[n->id].leads_to_movement = hd_node_moves(n);
 		for (uint32_t k = 0; k < n->v.nout; k++)
 			for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
-				b->at[n->id].leads |= b->at[(*r)->id].leads;
+				b->at[n->id].leads_to_movement |= b->at[(*r)->id].leads_to_movement;
 	}
 }
 
 /* Makes k start only when r is done. */
-static void behind(struct timeline_build *b, const struct node *r, struct node *k)
+static void run_after(struct timeline_build *b, const struct node *r, struct node *k)
 {
 	struct node_list *l = &b->after[r->id];
 
@@ -375,22 +375,22 @@ static void behind(struct timeline_build *b, const struct node *r, struct node *
 	b->at[k->id].unmet++;
 }
 
-static void wait_for(struct timeline_build *b, struct node *k, const struct tensor *t)
+static void run_after_maker(struct timeline_build *b, struct node *k, const struct tensor *t)
 {
 	while (t->replaced_by)
 		t = t->replaced_by;
 	if (t->v.node && b->at[N(t->v.node)->id].runs > 0)
-		behind(b, N(t->v.node), k);
+		run_after(b, N(t->v.node), k);
 }
 
 /* Adds the order that plugins have asked for. */
-static void order_asked(struct timeline_build *b)
+static void order_by_plugins(struct timeline_build *b)
 {
 	for (size_t i = 0; i < b->g->nwalked; i++) {
 		struct node *k = b->g->walked[i];
 
 		for (struct dependency *w = k->v.phase == HD_UNIT_S ? k->waits : NULL; w; w = w->next)
-			wait_for(b, k, w->on);
+			run_after_maker(b, k, w->on);
 	}
 }
 
@@ -406,7 +406,7 @@ static void order_overwrites(struct timeline_build *b)
 	}
 }
 
-static void count(struct timeline_build *b)
+static void count_prerequisites(struct timeline_build *b)
 {
 	for (size_t k = 0; k < b->g->nwalked; k++) {
 		struct node *n = b->g->walked[k];
@@ -415,10 +415,10 @@ static void count(struct timeline_build *b)
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			b->at[n->id].unmet += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_COMM_RECV);
 	}
-	hold_after(b);
+	mark_at_end(b);
 	mark_leading(b);
 	order_overwrites(b);
-	order_asked(b);
+	order_by_plugins(b);
 }
 
 static int check_all_ran(struct timeline_build *b)
@@ -493,7 +493,7 @@ static int64_t others_wait(const struct hd_program *g, int64_t e)
 
 /* Sets the entry before which each communication must be finished: that of its first reader. Without a reader, it is
  * the end of its part of the step: the start of the update, or the end. */
-static void waits(struct timeline_build *b)
+static void set_waits(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
 	int64_t m = g->plan->micros + 1, update = hd_first_update(g), rows = 0, *first, *row;
@@ -536,7 +536,7 @@ static void waits(struct timeline_build *b)
 }
 
 /* Reserves memory for all entries, because growing step by step would copy most of them twice. Loads are few. */
-static void make_room(struct timeline_build *b)
+static void reserve_entries(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
 	size_t all = 64;
@@ -562,15 +562,15 @@ int hd_timeline(struct hd_program *g)
 	struct timeline_build b = { .g = g,
 				    .at = hd_sparse_create(n * sizeof(*b.at)),
 				    .after = hd_sparse_create(n * sizeof(*b.after)),
-				    .behind = hd_alloc((g->nwalked + 1) * sizeof(*b.behind)),
-				    .since = hd_alloc((g->nwalked + 1) * sizeof(*b.since)),
+				    .deferred = hd_alloc((g->nwalked + 1) * sizeof(*b.deferred)),
+				    .deferred_at = hd_alloc((g->nwalked + 1) * sizeof(*b.deferred_at)),
 				    .loaded = hd_sparse_create((p->ntensors + 1) * sizeof(*b.loaded)) };
 	int rc;
 
 	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
-	count(&b);
-	mark_taken(&b);
-	make_room(&b);
+	count_prerequisites(&b);
+	mark_on_demand(&b);
+	reserve_entries(&b);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
 	emit_gathers(&b);
 	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
@@ -582,18 +582,18 @@ int hd_timeline(struct hd_program *g)
 		emit_unit(&b, &p->units[g->coord][u]);
 	}
 	emit_phase(&b, HD_UNIT_G);
-	catch_up(&b, 0);
+	emit_deferred(&b, 0);
 	emit_phase(&b, HD_UNIT_S);
 	emit_phase(&b, HD_UNIT_U);
 	rc = check_all_ran(&b);
-	waits(&b);
+	set_waits(&b);
 	for (size_t i = 0; i < g->nwalked; i++)
 		free(b.after[g->walked[i]->id].v), free(b.at[g->walked[i]->id].received);
 	for (size_t i = 0; i < g->ntensors; i++)
 		free(b.loaded[g->tensors[i]->id]);
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
 		free(b.units[i].v), free(b.units[i].receives);
-	free(b.units), free(b.unit_at), free(b.behind), free(b.since);
+	free(b.units), free(b.unit_at), free(b.deferred), free(b.deferred_at);
 	hd_sparse_destroy(b.at), hd_sparse_destroy(b.after), hd_sparse_destroy(b.loaded);
 	return rc;
 }
