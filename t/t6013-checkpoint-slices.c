@@ -258,7 +258,7 @@ static int open_job(struct hd_job *j, struct hd_err *err)
 
 static uint64_t hash_of(const struct hd_job *j)
 {
-	return hd_weights_hash(hd_job_owner(j), hd_weights_part(hd_job_owner(j)));
+	return hd_weights_hash(hd_job_first_program(j), hd_weights_part(hd_job_first_program(j)));
 }
 
 static void several_files(void)
@@ -273,14 +273,14 @@ static void several_files(void)
 	setenv("XDG_CACHE_HOME", tmp, 1);
 	if (!ok(open_job(&j, &err) >= 0, "a model: %s", err.text))
 		return;
-	hd_init_weights(hd_job_owner(&j), 1, &part);
+	hd_init_weights(hd_job_first_program(&j), 1, &part);
 	hash = hash_of(&j);
-	ok(hash == hd_weights_hash(hd_job_owner(&j), part), "%s", "weights are hashed while they are made");
+	ok(hash == hd_weights_hash(hd_job_first_program(&j), part), "%s", "weights are hashed while they are made");
 	hd_checkpoint_file_bytes = 15000;
 	ok(hd_checkpoint_save(&j, &p, &err) >= 0, "a model larger than a file may be: %s", err.text);
 	ok(!access(index, R_OK), "%s", "has an index");
 	ok(!access(first, R_OK), "%s", "and several files");
-	hd_init_weights(hd_job_owner(&j), 2, NULL);
+	hd_init_weights(hd_job_first_program(&j), 2, NULL);
 	ok(hash != hash_of(&j), "%s", "another model");
 	ok(hd_checkpoint_load(&j, dir, &q, &err) >= 0, "becomes, once they are read: %s", err.text);
 	ok(hash == hash_of(&j), "%s", "the same");

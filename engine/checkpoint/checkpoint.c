@@ -14,10 +14,10 @@ int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err
 	char *dir = hd_checkpoint_find(path, err);
 
 	if (hd_comm_agree(err) >= 0 && hd_sums_check(&j->world, dir, 0, err) >= 0)
-		hd_weights_read(hd_job_owner(j), dir, err);
+		hd_weights_read(hd_job_first_program(j), dir, err);
 	if (!err->code)
-		hd_init_states(hd_job_owner(j), j->train.seed);
-	hd_program_forget_copies(hd_job_owner(j));
+		hd_init_states(hd_job_first_program(j), j->train.seed);
+	hd_program_forget_copies(hd_job_first_program(j));
 	free(dir);
 	return hd_comm_agree(err);
 }
@@ -78,9 +78,9 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 		       "%s: was written with train.seed = %lld; from here on data and dropout follow seed %lld", dir,
 		       (long long)seed, (long long)j->train.seed);
 	if (rc >= 0)
-		rc = hd_weights_read(hd_job_owner(j), dir, err);
+		rc = hd_weights_read(hd_job_first_program(j), dir, err);
 	if (rc >= 0)
-		rc = hd_states_read(hd_job_owner(j), states, err);
+		rc = hd_states_read(hd_job_first_program(j), states, err);
 	free(picks);
 	free(states);
 	return rc;
@@ -92,7 +92,7 @@ int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *a
 
 	if (hd_comm_agree(err) >= 0 && hd_sums_check(&j->world, dir, 1, err) >= 0)
 		load(j, dir, at, err);
-	hd_program_forget_copies(hd_job_owner(j));
+	hd_program_forget_copies(hd_job_first_program(j));
 	free(dir);
 	return hd_comm_agree(err);
 }

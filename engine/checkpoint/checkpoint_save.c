@@ -227,7 +227,7 @@ int hd_saving_write(struct hd_saving *s, struct hd_err *err)
 void hd_saving_begin(struct hd_saving *s, struct hd_job *j, const struct hd_progress *at)
 {
 	*s = (struct hd_saving){ .j = j,
-				 .g = hd_job_owner(j),
+				 .g = hd_job_first_program(j),
 				 .at = *at,
 				 .dir = j->checkpoint.dir,
 				 .agree = hd_comm_agree,

@@ -34,7 +34,7 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 
 static int no_number(const struct hd_job *j, struct hd_err *err)
 {
-	char *spoilt = hd_program_spoilt_text(hd_job_owner(j));
+	char *spoilt = hd_program_spoilt_text(hd_job_first_program(j));
 
 	if (spoilt)
 		hd_err_set(err, HD_EINVAL, "eval: the loss is not a number: weights are not finite: %s", spoilt);

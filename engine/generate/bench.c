@@ -50,7 +50,7 @@ static double needed(const struct hd_program *g, double at)
 static double read_once(const struct hd_job *j, uint64_t *sum)
 {
 	const uint64_t *x = (const uint64_t *)j->arena;
-	int64_t n = hd_job_owner(j)->memory.persistent / (int64_t)sizeof(*x);
+	int64_t n = hd_job_first_program(j)->memory.persistent / (int64_t)sizeof(*x);
 	uint64_t all = 0;
 	double begin;
 
@@ -87,7 +87,7 @@ static volatile uint64_t was_read; /* keeps the compiler from removing the sum *
 static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_ids *texts, struct hd_err *err)
 {
 	const struct hd_sampling greedy = { .temperature = 0 };
-	double prompt[TIMES], next[TIMES], share[TIMES], read = (double)hd_job_owner(j)->memory.persistent;
+	double prompt[TIMES], next[TIMES], share[TIMES], read = (double)hd_job_first_program(j)->memory.persistent;
 	uint64_t sum = 0;
 
 	for (int k = -1; k < TIMES; k++) { /* turn -1 warms up */
@@ -122,7 +122,7 @@ int hd_generation_measure(struct hd_job *j, struct hd_generation_bench *b, struc
 	b->batch = hd_cached_rows(j);
 	texts = hd_alloc((size_t)b->batch * sizeof(*texts));
 	make_texts(texts, b->batch, b->prompt, g->plan->model.vocab);
-	hd_init_weights(hd_job_owner(j), j->train.seed, NULL);
+	hd_init_weights(hd_job_first_program(j), j->train.seed, NULL);
 	b->bytes = needed(g, (double)b->prompt + (double)b->tokens / 2);
 	rc = measure(j, b, texts, err);
 	for (int64_t i = 0; i < b->batch; i++)

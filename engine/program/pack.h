@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/program/pack.h - finds offsets in one arena for buffers whose lifetimes are known.
  */
-#ifndef HD_ENGINE_MEMORY_H
-#define HD_ENGINE_MEMORY_H
+#ifndef HD_ENGINE_PACK_H
+#define HD_ENGINE_PACK_H
 #include <stdint.h>
 
 struct hd_memory_span {

@@ -65,12 +65,12 @@ static void index_readers(struct hd_plan *p, struct plan_index *x)
  * and sync and update after both. */
 static void index_positions(struct hd_plan *p, struct plan_index *x)
 {
-	int64_t at = 0, after_units = p->separate_w ? p->nnodes : 0;
+	int64_t at = 0, offset = p->separate_w ? p->nnodes : 0;
 
 	x->position = hd_plan_alloc(p, (size_t)(p->nnodes + 1) * sizeof(*x->position));
 	for (struct node *n = p->first; n; n = n->next)
-		x->position[n->id] = at++ + (n->v.phase == HD_UNIT_W                ? after_units
-					     : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * after_units
+		x->position[n->id] = at++ + (n->v.phase == HD_UNIT_W                ? offset
+					     : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * offset
 										    : 0);
 }
 

@@ -110,9 +110,9 @@ struct hd_program {
 	size_t ncommands, cap_commands;
 	struct hd_communicator **members; /* by group id */
 	struct hd_request *requests;
-	struct unstage *unstages;   /* by request: where to copy received data from staging memory */
-	char *host;                 /* from alloc_host: where data leaves are filled in */
-	struct host_copies *copies; /* host copies of a device's tensors */
+	struct staged_result *staged_results; /* by request: where to copy received data from staging memory */
+	char *host;                           /* from alloc_host: where data leaves are filled in */
+	struct host_copies *copies;           /* host copies of a device's tensors */
 	struct recording *recordings;
 	size_t nrecordings; /* runs of kernels that the device has recorded */
 	struct joined *joined;

@@ -77,17 +77,17 @@ static int is_count(const char *line)
 /* Returns the cached text, with the given rate if the cache has none or a lower one. Rate 0 changes nothing. */
 static char *with_rate(const char *cached, const char *key, double rate)
 {
-	double had = rate_in(cached, key);
-	const char *at = had > 0 ? strstr(cached, key) : NULL, *behind = at ? strchr(at, '\n') : NULL;
+	double known = rate_in(cached, key);
+	const char *at = known > 0 ? strstr(cached, key) : NULL, *line_end = at ? strchr(at, '\n') : NULL;
 
-	if (!(rate > had))
+	if (!(rate > known))
 		return hd_strdup(cached);
 	return hd_format("%s%.9g\n%.*s%s", key, rate, at ? (int)(at - cached) : 0, cached,
-			 at ? (behind ? behind + 1 : "") : cached);
+			 at ? (line_end ? line_end + 1 : "") : cached);
 }
 
 /* Returns the same text, plus the lines of `picks` that are new. */
-static char *merged(const char *cached, const char *key, double rate, const char *picks)
+static char *with_picks(const char *cached, const char *key, double rate, const char *picks)
 {
 	char *text = with_rate(cached, key, rate);
 
@@ -198,7 +198,7 @@ static void keep_no_large_buffers(void)
 
 /* Returns freed memory to the system. The buffers that products were timed with may still belong to the process, and a
  * step needs its own memory in addition. */
-static void give_back(void)
+static void release_freed_memory(void)
 {
 #ifdef __GLIBC__
 	malloc_trim(0);
@@ -220,10 +220,10 @@ int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err)
 	if (hd_device_in_host(j->device))
 		j->tuned = all_picks(j, j->tuned);
 	j->rate = rate_of(j, all, key);
-	give_back();
+	release_freed_memory();
 	if (j->world.rank == 0) {
-		char *text = merged(cached ? cached : "", key, hd_device_in_host(j->device) ? j->rate : 0,
-				    j->tuned && !j->train.deterministic ? j->tuned : "");
+		char *text = with_picks(cached ? cached : "", key, hd_device_in_host(j->device) ? j->rate : 0,
+					j->tuned && !j->train.deterministic ? j->tuned : "");
 
 		if (strcmp(text, cached ? cached : ""))
 			save(path, text);

@@ -3,8 +3,8 @@
  * product rate. Rank 0 decides once, for all ranks. The choices are kept in a cache file, recorded in checkpoints and
  * used again on resume.
  */
-#ifndef HD_ENGINE_PICKS_H
-#define HD_ENGINE_PICKS_H
+#ifndef HD_ENGINE_AUTOTUNE_H
+#define HD_ENGINE_AUTOTUNE_H
 #include "engine/run/job.h"
 
 int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err);

@@ -40,7 +40,7 @@ static struct command *append(struct hd_program *g, int type, const struct entry
 	return c;
 }
 
-static void addresses(struct hd_program *g, struct tensor *const *t, uint32_t n, int64_t micro, void **to)
+static void resolve(struct hd_program *g, struct tensor *const *t, uint32_t n, int64_t micro, void **to)
 {
 	for (uint32_t i = 0; i < n; i++)
 		to[i] = hd_program_address(g, t[i], micro);
@@ -57,8 +57,8 @@ static void run_launch(struct binding *b, const struct entry *e, const struct la
 	c->on_host = e->node->v.nout && e->node->outs[0]->v.space == HD_SPACE_HOST;
 	c->out = hd_plan_alloc(g->plan, (l->nin + l->nout + 1) * sizeof(void *));
 	c->in = c->out + l->nout;
-	addresses(g, l->out, l->nout, e->micro, c->out);
-	addresses(g, l->in, l->nin, e->micro, c->in);
+	resolve(g, l->out, l->nout, e->micro, c->out);
+	resolve(g, l->in, l->nin, e->micro, c->in);
 	for (uint32_t i = 0; l->rows && i < e->node->v.nin + e->node->v.nout && !c->rows_most; i++) {
 		const struct tensor *t = i < e->node->v.nin ? e->node->ins[i] : e->node->outs[i - e->node->v.nin];
 
@@ -149,11 +149,11 @@ static void start_transfer(struct binding *b, const struct entry *e)
 				    y->v.of ? y->v.of->name : "the factor of clipping", x->spec);
 	c->bytes = (size_t)hd_local_bytes(x);
 	b->period[b->requests] = e->node->period;
-	g->unstages[b->requests] = (struct unstage){ .transfer = 1 };
+	g->staged_results[b->requests] = (struct staged_result){ .transfer = 1 };
 }
 
 /* Appends the waits that come before an entry, or at the end if it is NULL. */
-static void wait_here(struct binding *b, struct waiting_calls *w, const struct entry *before)
+static void append_waits(struct binding *b, struct waiting_calls *w, const struct entry *before)
 {
 	for (size_t i = 0; i < w->n; i++) {
 		struct command *c = append(b->g, CMD_WAIT, before);
@@ -192,7 +192,7 @@ static int copy_to(struct hd_program *g, const struct hd_bind *b, const struct t
 
 /* Copies the new values of leaves where the update could not write them in place.
  * Values of only some steps (`then`) come last. */
-static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
+static int copy_leaves(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
 	for (int k = 0; k < 2; k++)
 		for (size_t i = 0; i < g->plan->ntensors; i++) {
@@ -204,7 +204,7 @@ static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *
 	return HD_OK;
 }
 
-static void open_entry(struct binding *b, const struct entry *e)
+static void append_entry(struct binding *b, const struct entry *e)
 {
 	struct hd_program *g = b->g;
 	const struct launches *l;
@@ -267,11 +267,11 @@ static void find_runs(struct hd_program *g)
 	for (size_t i = 0; i < g->ncommands; i++) {
 		struct recording *r = g->nrecordings ? &g->recordings[g->nrecordings - 1] : NULL;
 
-		int kept = g->commands[i].type == CMD_RUN && !g->commands[i].period && !g->commands[i].on_host;
+		int recordable = g->commands[i].type == CMD_RUN && !g->commands[i].period && !g->commands[i].on_host;
 
-		if (kept && r && r->to == i && i != g->update_at)
+		if (recordable && r && r->to == i && i != g->update_at)
 			r->to++;
-		else if (kept)
+		else if (recordable)
 			g->recordings[g->nrecordings++] = (struct recording){ i, i + 1, NULL };
 	}
 }
@@ -293,8 +293,8 @@ static void release(struct hd_program *g)
 {
 	release_launches(g);
 	for (size_t i = 0; i < g->nrecordings; i++)
-		if (g->recordings[i].kept)
-			g->device->forget(g->recordings[i].kept);
+		if (g->recordings[i].replay)
+			g->device->forget(g->recordings[i].replay);
 	for (size_t i = 0; i < g->njoined; i++)
 		g->commands[g->joined[i].from].kernel->unjoin(g->joined[i].state);
 	free(g->joined);
@@ -325,7 +325,7 @@ static size_t find_update(const struct hd_program *g)
 }
 
 /* Appends the commands of all entries, with each wait before the entry that needs it. */
-static void open_entries(struct binding *b)
+static void append_entries(struct binding *b)
 {
 	struct hd_program *g = b->g;
 	struct waiting_calls *w = hd_alloc((g->n + 1) * sizeof(*w));
@@ -333,17 +333,17 @@ static void open_entries(struct binding *b)
 	for (size_t e = 0; e < g->n; e++) {
 		const struct entry *entry = &g->entries[e];
 
-		wait_here(b, &w[e], entry);
+		append_waits(b, &w[e], entry);
 		if (entry->wait >= 0) {
 			struct waiting_calls *at = &w[entry->wait];
 
 			at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
 			at->v[at->n++] = b->requests;
 		}
-		open_entry(b, entry);
+		append_entry(b, entry);
 		b->requests += entry->wait >= 0;
 	}
-	wait_here(b, &w[g->n], NULL);
+	append_waits(b, &w[g->n], NULL);
 	for (size_t e = 0; e <= g->n; e++)
 		free(w[e].v);
 	free(w);
@@ -461,19 +461,19 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	g->host_persistent = bind->host;
 	g->host_transient = bind->host ? bind->host + (g->memory.host_persistent + 4095) / 4096 * 4096 : NULL;
 	g->members = bind->members;
-	g->unstages = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->unstages));
+	g->staged_results = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->staged_results));
 	g->copies = hd_host_copies_create();
 	HD_TRY(hd_pass_record(g, bind, err));
 	b.written = hd_alloc(g->plan->ntensors + 1);
 	b.period = hd_alloc((g->n + 1) * sizeof(*b.period));
-	open_entries(&b);
+	append_entries(&b);
 	free(b.written), free(b.period);
 	if (b.broken)
 		return hd_err_set(err, HD_EBUG, "%s of %s: its kernel was prepared for a different way to write",
 				  b.broken->v.op->name, b.broken->v.block);
 	g->requests = hd_plan_alloc(g->plan, (size_t)(b.requests + 1) * sizeof(*g->requests));
 	g->update_at = find_update(g);
-	HD_TRY(assign(g, bind, err));
+	HD_TRY(copy_leaves(g, bind, err));
 	if (!hd_in_host(g)) {
 		HD_TRY(hd_stage_loads(g, err));
 		find_runs(g);

@@ -22,25 +22,25 @@ struct command {
 	int64_t period; /* runs in steps that are multiples of it; 0: in all */
 	const struct node *node;
 	const struct launch *launch;
-	const int32_t *rows;         /* numbers of rows in use; their sum is how many rows the kernel computes */
-	int64_t nrows, rows_most;    /* how many numbers; their largest possible sum */
-	struct row_numbers *numbers; /* CMD_START of a movement of counted rows, if the counts are in device memory */
-	void *host;                  /* CMD_LOAD, CMD_START: host memory to go through; NULL: none is needed */
+	const int32_t *rows;       /* counts of rows in use; their sum is how many rows the kernel computes */
+	int64_t nrows, rows_most;  /* how many counts; their largest possible sum */
+	struct row_counts *counts; /* CMD_START of a movement of counted rows, if the counts are in device memory */
+	void *host;                /* CMD_LOAD, CMD_START: host memory to go through; NULL: none is needed */
 	size_t bytes;
 	int on_host; /* CMD_RUN: the host's kernel computes in host memory, although the device has its own */
 };
 
 /* If device memory is not host memory: received data is in `host` until the request is waited for. */
-struct unstage {
+struct staged_result {
 	void *device, *host;
 	size_t bytes;
-	const struct row_numbers *rows;
+	const struct row_counts *rows;
 	int transfer; /* a copy between device and host memory: the wait only waits */
 };
 
 /* The counts that a movement of counted rows reads from the device first. have[0 ... n - 1] count
  * what is sent, need[0 ... n - 1] what is received. */
-struct row_numbers {
+struct row_counts {
 	const int32_t *device_have, *device_need;
 	int32_t *have, *need;
 	int64_t n, bytes;
@@ -48,8 +48,8 @@ struct row_numbers {
 
 struct recording {
 	size_t from, to;
-	void *kept;
-}; /* range of commands; kept: the device's recording, NULL: run them one by one */
+	void *replay;
+}; /* range of commands; replay: the device's recording, NULL: run them one by one */
 
 struct joined {
 	size_t from, to;
@@ -71,7 +71,7 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *n, char *at);
 /* Lets the host read the row counts of a call, which are in device memory. at: NULL if nothing else goes through staging
  * memory. Returns where the next call's staging memory begins. */
-char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers,
+char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t ncounts,
 		    char *at);
 int hd_stage_loads(struct hd_program *g, struct hd_err *err); /* gives the loads host memory */
 int hd_start_staged(struct hd_program *g, const struct command *c);

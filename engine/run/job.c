@@ -16,7 +16,7 @@ static const struct hd_plan_options role_options[HD_JOB_ROLES] = {
 	[HD_JOB_PROMPT] = { .generate = 1 }, [HD_JOB_NEXT] = { .generate = 1 },
 };
 
-const struct hd_program *hd_job_owner(const struct hd_job *j)
+const struct hd_program *hd_job_first_program(const struct hd_job *j)
 {
 	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r])
@@ -26,7 +26,7 @@ const struct hd_program *hd_job_owner(const struct hd_job *j)
 
 const struct hd_plan *hd_job_any_plan(const struct hd_job *j)
 {
-	return hd_job_owner(j)->plan;
+	return hd_job_first_program(j)->plan;
 }
 
 /* Returns the first node in which a rank's plan differs from rank 0's, given the hashes of their nodes. */
@@ -223,10 +223,10 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 /* Places the leaves of the first program, then those that only the other programs have. Returns their bytes. */
 static int64_t share_leaves(struct hd_job *j)
 {
-	int64_t bytes = hd_job_owner(j)->memory.persistent;
+	int64_t bytes = hd_job_first_program(j)->memory.persistent;
 
 	for (int r = 0; r < HD_JOB_ROLES; r++)
-		if (j->program[r] && j->program[r] != hd_job_owner(j))
+		if (j->program[r] && j->program[r] != hd_job_first_program(j))
 			bytes = hd_program_share(j->program[r], j->program, r, bytes);
 	return align(bytes);
 }
@@ -270,7 +270,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	j->transient_bytes = transient;
 	j->persistent_bytes = share_leaves(j);
 	j->arena_bytes = j->persistent_bytes + align(transient);
-	j->snapshot_bytes = hd_job_owner(j)->memory.snapshot;
+	j->snapshot_bytes = hd_job_first_program(j)->memory.snapshot;
 	if (hd_device_in_host(j->device)) {
 		HD_TRY(hd_job_fits(j, (double)hd_job_planned(j), err));
 		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);

@@ -62,7 +62,8 @@ static inline uint32_t hd_job_dtype(const struct hd_job *j)
 	return j->compute_dtype ? j->compute_dtype : HD_DTYPE_F32;
 } /* dtype of products */
 const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
-const struct hd_program *hd_job_owner(const struct hd_job *j); /* the program that places the leaves that all share */
+const struct hd_program *hd_job_first_program(
+	const struct hd_job *j); /* the program that places the leaves that all share */
 
 /* init.c: computes initial weights of this rank's slices, and the hash of all weights (the same for every layout). */
 /* For a plugin's state that does not begin as 0; hd_init_states does this for all of them. */

@@ -29,7 +29,7 @@ static int all_finite(const struct hd_program *g, const struct command *c, const
 	return !count_not_finite(t, data, n);
 }
 
-static void name_it(const struct command *c, const struct tensor *t, struct hd_err *err)
+static void name_result(const struct command *c, const struct tensor *t, struct hd_err *err)
 {
 	const struct node *n = c->node;
 	const char *of = "";
@@ -68,7 +68,7 @@ static size_t end_of_node(const struct hd_program *g, size_t from)
 	return to;
 }
 
-static int made_within(const struct hd_program *g, size_t from, size_t to, const struct tensor *t)
+static int computed_within(const struct hd_program *g, size_t from, size_t to, const struct tensor *t)
 {
 	for (size_t i = from; i < to; i++)
 		for (uint32_t k = 0; g->commands[i].launch && k < g->commands[i].launch->nout; k++)
@@ -86,7 +86,7 @@ static int reads_finite(struct hd_program *g, size_t from, size_t to)
 
 		for (uint32_t k = 0; l && k < l->nin; k++)
 			if (!is_leaf(l->in[k]) && (!l->in[k]->ragged_counts || l->in[k]->ragged_counts == l->rows) &&
-			    !made_within(g, from, i, l->in[k]) && !is_finite_now(g, &g->commands[i], l->in[k]))
+			    !computed_within(g, from, i, l->in[k]) && !is_finite_now(g, &g->commands[i], l->in[k]))
 				return 0;
 	}
 	return 1;
@@ -109,7 +109,7 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 
 			for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++)
 				if (!is_finite_now(g, c, c->launch->out[k])) {
-					name_it(c, c->launch->out[k], err);
+					name_result(c, c->launch->out[k], err);
 					*received = !began;
 				}
 		}

@@ -72,8 +72,8 @@ static int no_kernel(const struct recorder *r, const char *name)
 			  k && *k ? ": the plugin's is for " : "", k && *k ? (*k)->device : "");
 }
 
-/* Returns what the last launch never does. A gradient with one contribution in all is never added to. */
-static uint32_t never(const struct recorder *r, const struct launch *l)
+/* Returns the flags of what the last launch never does. A gradient with one contribution in all is never added to. */
+static uint32_t never_flags(const struct recorder *r, const struct launch *l)
 {
 	const struct launches *all = &r->g->launches[r->node->id];
 
@@ -85,7 +85,7 @@ static uint32_t never(const struct recorder *r, const struct launch *l)
 }
 
 /* Returns the text after the op's name, if the kernel's text begins with that too. */
-static const char *behind_name(const char *text, const char *op)
+static const char *after_op_name(const char *text, const char *op)
 {
 	return !strncmp(text, op, strlen(op)) && !strncmp(text + strlen(op), ": ", 2) ? text + strlen(op) + 2 : text;
 }
@@ -117,7 +117,7 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 	if (why.code)
 		return hd_err_set(r->err, why.code, "%s%s%s: %s", r->node->v.op->name,
 				  r->node->v.block[0] ? " of " : "", r->node->v.block,
-				  behind_name(why.text, r->node->v.op->name));
+				  after_op_name(why.text, r->node->v.op->name));
 	return HD_OK;
 }
 
@@ -143,7 +143,7 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 		l->in[i] = ins[i];
 	for (uint32_t i = 0; i < nout; i++)
 		l->out[i] = outs[i];
-	l->never = never(r, l);
+	l->never = never_flags(r, l);
 	return prepare(r, l, kernel, hd_plan_text(r->g->plan, "%s", attr));
 }
 
@@ -217,7 +217,8 @@ static int copy(struct recorder *r, struct tensor *x, struct tensor *y, int64_t 
 	return add_launch(r, "copy", &x, 1, &y, 1, attr);
 }
 
-static void around(const struct tensor *t, const struct hd_dim *d, int64_t *outer, int64_t *n, int64_t *inner)
+/* Splits t's local elements at dim d: `outer` before it, n along it, `inner` after it. */
+static void split_at_dim(const struct tensor *t, const struct hd_dim *d, int64_t *outer, int64_t *n, int64_t *inner)
 {
 	uint32_t i = 0;
 
@@ -251,7 +252,7 @@ static int chunk_zigzag(struct recorder *r, struct node *n)
 	int64_t outer, len, inner;
 	struct halves h;
 
-	around(n->outs[0], n->along, &outer, &len, &inner);
+	split_at_dim(n->outs[0], n->along, &outer, &len, &inner);
 	h = halves_of(n, hd_piece_index(r->g, n, 0), len * inner);
 	HD_TRY(copy(r, n->ins[0], n->outs[0], outer, h.run, h.first, len * inner * n->parts, 0, len * inner));
 	return copy(r, n->ins[0], n->outs[0], outer, h.run, h.second, len * inner * n->parts, h.run, len * inner);
@@ -269,8 +270,8 @@ static int chunk_padded(struct recorder *r, struct node *n)
 {
 	int64_t outer, len, inner, piece, me = hd_piece_index(r->g, n, 0), have;
 
-	around(n->outs[0], n->along, &outer, &piece, &inner);
-	around(n->ins[0], n->along, &outer, &len, &inner);
+	split_at_dim(n->outs[0], n->along, &outer, &piece, &inner);
+	split_at_dim(n->ins[0], n->along, &outer, &len, &inner);
 	have = hd_piece_filled(len, piece, me);
 	if (have < piece)
 		HD_TRY(clear(r, n->outs[0]));
@@ -283,7 +284,7 @@ static int chunk_or_join(struct recorder *r, struct node *n)
 	int joins = n->is->role == OP_ROLE_JOIN;
 	int64_t outer, len, inner;
 
-	around(joins ? n->ins[0] : n->outs[0], n->along, &outer, &len, &inner);
+	split_at_dim(joins ? n->ins[0] : n->outs[0], n->along, &outer, &len, &inner);
 	for (uint32_t j = 0; j < (joins ? n->v.nin : 1); j++) {
 		int64_t run = len * inner, at = hd_piece_index(g, n, j) * run, step = run * n->parts;
 		struct tensor *small = joins ? n->ins[j] : n->outs[0], *big = joins ? n->outs[0] : n->ins[0];
@@ -317,7 +318,7 @@ static int64_t piece_count(const struct tensor *t, const struct hd_dim *along, i
 {
 	int64_t outer, len, inner;
 
-	around(t, along, &outer, &len, &inner);
+	split_at_dim(t, along, &outer, &len, &inner);
 	return outer * hd_piece(len, parts) * inner;
 }
 
@@ -337,7 +338,7 @@ static int pieces(struct recorder *r, struct tensor *whole, const struct hd_dim 
 {
 	int64_t outer, len, inner, piece, run, full;
 
-	around(whole, along, &outer, &len, &inner);
+	split_at_dim(whole, along, &outer, &len, &inner);
 	piece = hd_piece(len, parts);
 	run = piece * inner;
 	full = len / piece;
@@ -358,7 +359,7 @@ static int pads(const struct node *n)
 	int64_t outer, len, inner;
 
 	for (uint32_t i = 0; i < n->v.nin; i++) {
-		around(n->ins[i], n->alongs[i], &outer, &len, &inner);
+		split_at_dim(n->ins[i], n->alongs[i], &outer, &len, &inner);
 		if (len % n->parts)
 			return 1;
 	}
@@ -388,7 +389,7 @@ static int block_zigzag(struct recorder *r, struct node *n)
 	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
 	int64_t outer, len, inner;
 
-	around(plain, n->along, &outer, &len, &inner);
+	split_at_dim(plain, n->along, &outer, &len, &inner);
 	for (int64_t j = 0; j < n->parts; j++) {
 		int64_t run = len / n->parts * inner;
 		struct halves h = halves_of(n, j, run);
@@ -412,7 +413,7 @@ static int block_or_unblock(struct recorder *r, struct node *n)
 	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
 	int64_t outer, len, inner, piece;
 
-	around(plain, n->along, &outer, &len, &inner);
+	split_at_dim(plain, n->along, &outer, &len, &inner);
 	piece = hd_piece(len, n->parts);
 	if (blocks && piece * n->parts != len)
 		HD_TRY(clear(r, blocked));
@@ -427,14 +428,14 @@ static int block_or_unblock(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-static int whole_copy(struct recorder *r, struct tensor *x, struct tensor *y, int64_t src)
+static int copy_all(struct recorder *r, struct tensor *x, struct tensor *y, int64_t src)
 {
 	return copy(r, x, y, 1, hd_local_count(y), src, 0, 0, 0);
 }
 
 /* -- the gradient norm ------------------------------------------------------------------------------------------- */
 /* Returns whether this rank counts x. If ranks add up their sums, only one of those with the same x does. */
-static int counts(const struct hd_program *g, const struct tensor *x, const struct tensor *sum)
+static int counts_in_norm(const struct hd_program *g, const struct tensor *x, const struct tensor *sum)
 {
 	uint32_t added = 0;
 
@@ -451,7 +452,7 @@ static int norm2(struct recorder *r, struct node *n)
 	HD_TRY(add_launch(r, "fill", NULL, 0, &s, 1, "value=0"));
 	r->acc = 1;
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (counts(r->g, n->ins[i], s))
+		if (counts_in_norm(r->g, n->ins[i], s))
 			HD_TRY(add_launch(r, "sumsq", &n->ins[i], 1, &s, 1, ""));
 	return HD_OK;
 }
@@ -480,7 +481,7 @@ static struct tensor *target_of(const struct hd_program *g, const struct node *n
 }
 
 /* Records ops that only move or add up data, unless the memory plan has put it in place. 0: a different op. */
-static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
+static int record_copies(struct recorder *r, struct node *n, int *rc)
 {
 	struct hd_program *g = r->g;
 	int64_t at, i;
@@ -500,11 +501,11 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 	case OP_ROLE_VIEW:
 	case OP_ROLE_SYNC:
 	case OP_ROLE_PULLED:
-		*rc = shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0);
+		*rc = shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : copy_all(r, n->ins[0], n->outs[0], 0);
 		return 1;
 	case OP_ROLE_PICK:
 		i = hd_piece_index(g, n, 0);
-		*rc = shares(g, n->outs[0], n->ins[i], 0) ? HD_OK : whole_copy(r, n->ins[i], n->outs[0], 0);
+		*rc = shares(g, n->outs[0], n->ins[i], 0) ? HD_OK : copy_all(r, n->ins[i], n->outs[0], 0);
 		return 1;
 	case OP_ROLE_UNPACK:
 		at = hd_attr_int(n->attr, "at", 0);
@@ -515,7 +516,7 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 		}
 		*rc = shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8)
 			      ? HD_OK
-			      : whole_copy(r, n->ins[0], n->outs[0], at);
+			      : copy_all(r, n->ins[0], n->outs[0], at);
 		return 1;
 	default: return 0;
 	}
@@ -532,7 +533,7 @@ static int record_node(struct recorder *r, struct node *n)
 	r->target = NULL;
 	if (n->comm.kind)
 		return HD_OK;
-	if (!(n->is->flags & OP_FLAG_PLUGIN) && by_memory_plan(r, n, &rc))
+	if (!(n->is->flags & OP_FLAG_PLUGIN) && record_copies(r, n, &rc))
 		return rc;
 	if (!n->v.op->record)
 		return hd_err_set(r->err, HD_EINVAL, "op %s of %s has no record and was not lowered", n->v.op->name,

@@ -84,15 +84,15 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 
 /* Runs consecutive kernels. The first step runs them as they are, because libraries allocate what they need then. The
  * second step records them on the device, and later steps replay the recording. */
-static int run_kept(struct hd_program *g, struct recording *r, struct hd_run *run)
+static int run_recording(struct hd_program *g, struct recording *r, struct hd_run *run)
 {
 	if (g->runs == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
 		int rc = hd_run_commands(g, r->from, r->to, run, NULL, NULL);
 
-		r->kept = g->device->recorded();
+		r->replay = g->device->recorded();
 		HD_TRY(rc);
 	}
-	return r->kept ? g->device->replay(r->kept) : hd_run_commands(g, r->from, r->to, run, NULL, NULL);
+	return r->replay ? g->device->replay(r->replay) : hd_run_commands(g, r->from, r->to, run, NULL, NULL);
 }
 
 static int run_on_device(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
@@ -104,7 +104,7 @@ static int run_on_device(struct hd_program *g, size_t from, size_t to, struct hd
 		r++;
 	for (size_t i = from; i < to;) {
 		if (r < end && r->from == i) {
-			HD_TRY(run_kept(g, r, run));
+			HD_TRY(run_recording(g, r, run));
 			i = r++->to;
 		} else {
 			HD_TRY(hd_run_command(g, &g->commands[i++], run, fill, ctx));

@@ -17,7 +17,7 @@ static int64_t out_bytes(const struct node *n)
 {
 	return n->comm.kind == HD_COMM_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64;
 }
-static int64_t number_bytes(const struct node *n)
+static int64_t count_bytes(const struct node *n)
 {
 	return n->comm.kind == HD_COMM_ALL_TO_ALL_V
 		       ? (hd_local_count(n->ins[1]) * (int64_t)sizeof(int32_t) + 63) / 64 * 64
@@ -31,16 +31,16 @@ int64_t hd_program_staging(const struct hd_program *g)
 	for (size_t e = 0; e < g->n; e++)
 		if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind)
 			sum += in_bytes(g->entries[e].node) + out_bytes(g->entries[e].node) +
-			       number_bytes(g->entries[e].node);
+			       count_bytes(g->entries[e].node);
 	return sum;
 }
 
 char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *n, char *at)
 {
-	struct unstage *l = &g->unstages[c->request];
+	struct staged_result *l = &g->staged_results[c->request];
 
-	*l = (struct unstage){ c->call.out, at + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0,
-			       c->numbers };
+	*l = (struct staged_result){ c->call.out, at + in_bytes(n),
+				     c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0, c->counts };
 	if (c->call.in) {
 		c->host = (void *)c->call.in;
 		c->bytes = (size_t)hd_local_bytes(n->ins[0]);
@@ -51,17 +51,17 @@ char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *
 	return at + in_bytes(n) + out_bytes(n);
 }
 
-char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers,
+char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t ncounts,
 		    char *at)
 {
-	struct row_numbers *k = hd_plan_alloc(g->plan, sizeof(*k));
+	struct row_counts *k = hd_plan_alloc(g->plan, sizeof(*k));
 
-	*k = (struct row_numbers){ .device_have = r->have, .device_need = r->need, .n = numbers, .bytes = r->bytes };
+	*k = (struct row_counts){ .device_have = r->have, .device_need = r->need, .n = ncounts, .bytes = r->bytes };
 	k->have = at ? (int32_t *)(void *)at : hd_plan_alloc(g->plan, (size_t)(k->n + 1) * sizeof(*k->have));
 	k->need = hd_plan_alloc(g->plan, (size_t)(k->n + 1) * sizeof(*k->need));
 	r->have = k->have, r->need = k->need;
-	c->numbers = k;
-	return at ? at + number_bytes(n) : NULL;
+	c->counts = k;
+	return at ? at + count_bytes(n) : NULL;
 }
 
 int hd_stage_loads(struct hd_program *g, struct hd_err *err)
@@ -83,12 +83,12 @@ int hd_stage_loads(struct hd_program *g, struct hd_err *err)
 }
 
 /* -- a step ------------------------------------------------------------------------------------------------------ */
-static int64_t sum_of(const int32_t *numbers, int64_t n)
+static int64_t sum_of(const int32_t *counts, int64_t n)
 {
 	int64_t sum = 0;
 
 	for (int64_t i = 0; i < n; i++)
-		sum += numbers[i];
+		sum += counts[i];
 	return sum;
 }
 
@@ -107,7 +107,7 @@ int64_t hd_rows_used(const struct hd_program *g, const struct command *c)
 }
 
 /* Fetches the counts of a movement. They say how many bytes it reads and writes. Returns the bytes that it reads. */
-static size_t fetch_numbers(const struct hd_program *g, const struct row_numbers *k)
+static size_t fetch_counts(const struct hd_program *g, const struct row_counts *k)
 {
 	g->device->get(k->have, k->device_have, (size_t)k->n * sizeof(*k->have));
 	g->device->get(k->need, k->device_need, (size_t)k->n * sizeof(*k->need));
@@ -116,7 +116,7 @@ static size_t fetch_numbers(const struct hd_program *g, const struct row_numbers
 
 int hd_start_staged(struct hd_program *g, const struct command *c)
 {
-	size_t bytes = c->numbers ? fetch_numbers(g, c->numbers) : c->bytes;
+	size_t bytes = c->counts ? fetch_counts(g, c->counts) : c->bytes;
 
 	if (c->host)
 		g->device->get((void *)c->call.in, c->host, bytes);
@@ -135,7 +135,7 @@ int hd_start_transfer(struct hd_program *g, const struct command *c)
 
 int hd_wait_staged(struct hd_program *g, int64_t request)
 {
-	const struct unstage *l = &g->unstages[request];
+	const struct staged_result *l = &g->staged_results[request];
 
 	if (l->transfer) {
 		g->device->moved(request);

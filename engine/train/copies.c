@@ -128,7 +128,7 @@ static int compare_all(const struct hd_plan *p, char *const *all, int64_t step, 
 
 int hd_copies_check(const struct hd_job *j, int64_t step, const char *why, struct hd_err *err)
 {
-	const struct hd_program *g = hd_job_owner(j);
+	const struct hd_program *g = hd_job_first_program(j);
 	char *mine = hashes(g, step), **all = hd_comm_gather_text(mine);
 
 	if (all)
