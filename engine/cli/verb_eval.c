@@ -134,7 +134,7 @@ static int check_numbers(const struct hd_choices *all, struct hd_err *err)
 static int judge_choices(const struct hd_cli *c, struct hd_job *j, struct hd_choices *all, json_t *o,
 			 struct hd_err *err)
 {
-	HD_TRY(hd_choices_judge(j, all, err));
+	HD_TRY(hd_choices_score(j, all, err));
 	HD_TRY(check_numbers(all, err));
 	add_choices(all, o);
 	if (j->world.rank == 0 && !hd_cli_has(c, "json"))

@@ -60,7 +60,7 @@ static int64_t ranks_of(const char *ini, int *apart)
 	int64_t n = hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 ? r->n : 0;
 
 	if (r && apart)
-		*apart = hd_plan_is_apart(r->plan);
+		*apart = hd_plan_has_own_gradients(r->plan);
 	hd_inprocess_close(r);
 	return n;
 }

@@ -263,7 +263,7 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 		outcome_set(o, JUDGED_WRONG, "%s", err.text);
 		return;
 	}
-	if (hd_plan_is_apart(r->plan)) {
+	if (hd_plan_has_own_gradients(r->plan)) {
 		judge_apart(j, one, r, o);
 	} else {
 		compare_step(one, r, 0, o);

@@ -182,15 +182,15 @@ void hd_choices_release(struct hd_choices *c)
 	*c = (struct hd_choices){ 0 };
 }
 
-/* -- judging ----------------------------------------------------------------------------------- */
-struct judging {
+/* -- scoring ----------------------------------------------------------------------------------- */
+struct scoring {
 	struct hd_answer **answers; /* the answers to all questions, in order */
 	int64_t seq;
 };
 
 static int get(void *ctx, int64_t i, int32_t *ids, struct hd_err *err)
 {
-	const struct judging *g = ctx;
+	const struct scoring *g = ctx;
 	const struct hd_ids *have = &g->answers[i]->ids;
 
 	(void)err;
@@ -201,17 +201,17 @@ static int get(void *ctx, int64_t i, int32_t *ids, struct hd_err *err)
 
 static void add(void *ctx, int64_t i, int64_t position, double loss)
 {
-	const struct judging *g = ctx;
+	const struct scoring *g = ctx;
 	struct hd_answer *a = g->answers[i];
 
 	if (position + 1 >= a->first && position + 1 < (int64_t)a->ids.n)
 		a->likelihood -= loss;
 }
 
-int hd_choices_judge(struct hd_job *j, struct hd_choices *c, struct hd_err *err)
+int hd_choices_score(struct hd_job *j, struct hd_choices *c, struct hd_err *err)
 {
-	struct judging g = { .seq = j->program[HD_JOB_EVAL]->plan->model.seq };
-	struct hd_judged all = { .n = c->answers, .what = "answers", .get = get, .add = add, .ctx = &g, .shows = 1 };
+	struct scoring g = { .seq = j->program[HD_JOB_EVAL]->plan->model.seq };
+	struct hd_sequences all = { .n = c->answers, .what = "answers", .get = get, .add = add, .ctx = &g, .shows = 1 };
 	int64_t k = 0;
 	int rc;
 
@@ -219,7 +219,7 @@ int hd_choices_judge(struct hd_job *j, struct hd_choices *c, struct hd_err *err)
 	for (size_t i = 0; i < c->n; i++)
 		for (int64_t a = 0; a < c->all[i].n; a++)
 			g.answers[k++] = &c->all[i].answers[a];
-	rc = hd_judge(j, &all, err);
+	rc = hd_sequences_score(j, &all, err);
 	for (k = 0; rc >= 0 && k < c->answers; k++) /* each rank adds what it computed */
 		g.answers[k]->likelihood = hd_comm_sum(g.answers[k]->likelihood);
 	free(g.answers);

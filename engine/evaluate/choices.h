@@ -34,7 +34,7 @@ int hd_choices_read(const char *path, const struct hd_tokenizer *t, int special,
 		    struct hd_err *err);
 void hd_choices_release(struct hd_choices *c);
 /* Sets the likelihoods, the same on all ranks. j needs HD_JOB_EVAL. */
-int hd_choices_judge(struct hd_job *j, struct hd_choices *c, struct hd_err *err);
+int hd_choices_score(struct hd_job *j, struct hd_choices *c, struct hd_err *err);
 /* Likelihood, or its mean over tokens or bytes */
 double hd_answer_score(const struct hd_answer *a, enum hd_choice_by by);
 /* Returns the answer with the highest score, or the first of several. */

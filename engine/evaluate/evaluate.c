@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct feed {
-	const struct hd_judged *of;
+	const struct hd_sequences *of;
 	int64_t first;
 	int32_t *ids;
 	struct hd_err *err;
@@ -51,7 +51,7 @@ static void add_rows(const struct hd_program *g, const struct feed *f)
 
 /* Shows the progress: on a terminal as one line that is rewritten, else as a line for
  * each tenth. Fewer than ten batches show nothing. */
-static void show(const struct hd_job *j, const struct hd_judged *of, int64_t done, int64_t batch, double *shown)
+static void show(const struct hd_job *j, const struct hd_sequences *of, int64_t done, int64_t batch, double *shown)
 {
 	int terminal = isatty(2), last = done >= of->n;
 	double now = hd_seconds();
@@ -67,29 +67,29 @@ static void show(const struct hd_job *j, const struct hd_judged *of, int64_t don
 }
 
 /* Returns whether to stop between two batches. All ranks stop if one of them is asked to end or has failed. */
-static int leave(const struct hd_judged *of, const struct feed *f, int64_t batch, int failed)
+static int should_stop(const struct hd_sequences *of, const struct feed *f, int64_t batch, int failed)
 {
 	if (!of->asked || f->first + batch >= of->n)
 		return 0;
 	return hd_comm_max((double)(failed || of->asked())) > 0;
 }
 
-int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err)
+int hd_sequences_score(struct hd_job *j, const struct hd_sequences *of, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_EVAL];
 	int64_t batch = g->plan->batch;
 	struct feed f = { .of = of, .err = err };
 	struct hd_run run = { .seed = (uint64_t)j->train.seed };
 	double shown = hd_seconds();
-	int rc = HD_OK, left = 0;
+	int rc = HD_OK, stopped = 0;
 
 	f.ids = hd_alloc((size_t)(g->plan->model.seq + 1) * sizeof(*f.ids));
-	for (; f.first < of->n && rc >= 0 && !left; f.first += batch) {
+	for (; f.first < of->n && rc >= 0 && !stopped; f.first += batch) {
 		rc = hd_program_compute(g, &run, fill, &f);
 		if (rc >= 0)
 			add_rows(g, &f);
 		show(j, of, f.first + batch, batch, &shown);
-		left = leave(of, &f, batch, rc < 0);
+		stopped = should_stop(of, &f, batch, rc < 0);
 	}
 	free(f.ids);
 	if (rc < 0 && !of->asked)
@@ -97,7 +97,7 @@ int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err)
 	if (rc < 0)
 		hd_err_set(err, rc, "the evaluation stopped");
 	HD_TRY(hd_comm_agree(err));
-	return left ? HD_JUDGE_LEFT : HD_OK;
+	return stopped ? HD_SCORE_STOPPED : HD_OK;
 }
 
 /* -- the validation data ----------------------------------------------------------------------- */
@@ -124,18 +124,18 @@ static void add(void *ctx, int64_t i, int64_t position, double loss)
 		v->sum += loss;
 }
 
-static int judge_valid(struct hd_job *j, struct valid *v, double *loss, int64_t *tokens, struct hd_err *err)
+static int score_valid(struct hd_job *j, struct valid *v, double *loss, int64_t *tokens, struct hd_err *err)
 {
-	struct hd_judged all = { .n = v->whole + (v->rest > 0),
-				 .what = "sequences",
-				 .get = get,
-				 .add = add,
-				 .ctx = v,
-				 .shows = v->shows,
-				 .asked = v->asked };
-	int rc = hd_judge(j, &all, err);
+	struct hd_sequences all = { .n = v->whole + (v->rest > 0),
+				    .what = "sequences",
+				    .get = get,
+				    .add = add,
+				    .ctx = v,
+				    .shows = v->shows,
+				    .asked = v->asked };
+	int rc = hd_sequences_score(j, &all, err);
 
-	if (rc == HD_JUDGE_LEFT)
+	if (rc == HD_SCORE_STOPPED)
 		return rc;
 	*tokens = v->whole * j->program[HD_JOB_EVAL]->plan->model.seq + v->rest;
 	*loss = hd_comm_sum(v->sum) / (double)(*tokens ? *tokens : 1);
@@ -149,7 +149,7 @@ int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, int (*asked)(voi
 
 	if (batches && batches * j->train.batch.full < v.whole)
 		v.whole = batches * j->train.batch.full;
-	return judge_valid(j, &v, loss, tokens, err);
+	return score_valid(j, &v, loss, tokens, err);
 }
 
 /* Refuses an incomplete sequence that would be evaluated wrongly. A file without a complete
@@ -175,5 +175,5 @@ int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, int64_t *l
 	HD_TRY(check_rest(&j->program[HD_JOB_EVAL]->plan->model, &v, err));
 	*left = v.whole ? v.rest : 0;
 	v.rest -= *left;
-	return judge_valid(j, &v, loss, tokens, err);
+	return score_valid(j, &v, loss, tokens, err);
 }

@@ -7,7 +7,7 @@
 
 /* Sequences to run the forward program over. get writes the seq + 1 ids of sequence i. add receives the loss of each
  * token, with the position that predicts it, on the one rank that has it. */
-struct hd_judged {
+struct hd_sequences {
 	int64_t n;
 	const char *what; /* "sequences", for the progress line */
 	int (*get)(void *ctx, int64_t i, int32_t *ids, struct hd_err *err);
@@ -16,11 +16,11 @@ struct hd_judged {
 	int shows;          /* show progress on stderr */
 	int (*asked)(void); /* returns whether this rank is asked to end, which makes all ranks stop; NULL: never */
 };
-#define HD_JUDGE_LEFT 1 /* all ranks have stopped early because one was asked to end */
-/* Runs the program over all sequences. Returns 0, HD_JUDGE_LEFT or an error. */
-int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err);
+#define HD_SCORE_STOPPED 1 /* all ranks have stopped early because one was asked to end */
+/* Runs the program over all sequences. Returns 0, HD_SCORE_STOPPED or an error. */
+int hd_sequences_score(struct hd_job *j, const struct hd_sequences *of, struct hd_err *err);
 /* Computes the mean loss over the first `batches` global batches of a validation set (0: all
- * complete sequences), the same in every layout. asked and the result are those of hd_judge. Unless
+ * complete sequences), the same in every layout. asked and the result are those of hd_sequences_score. Unless
  * all sequences were evaluated, loss is not set. */
 int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, int (*asked)(void), double *loss, int64_t *tokens,
 		struct hd_err *err);

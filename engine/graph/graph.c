@@ -207,7 +207,7 @@ void hd_drop_dead(struct hd_plan *p)
 	}
 }
 
-int hd_plan_is_apart(const struct hd_plan *p)
+int hd_plan_has_own_gradients(const struct hd_plan *p)
 {
 	for (const struct node *n = p->first; n; n = n->next)
 		if (n->local)

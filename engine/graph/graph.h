@@ -97,7 +97,7 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
 void hd_drop_dead(struct hd_plan *p);
 /* Returns whether members compute different values on purpose (struct hd_graph_api, local).  Then each member has its
  * own gradients, and its own norm of them. */
-int hd_plan_is_apart(const struct hd_plan *p);
+int hd_plan_has_own_gradients(const struct hd_plan *p);
 int hd_block_begin(struct hd_plan *p, const char *name);
 double hd_root(double x); /* sqrt, correctly rounded; so files of models need no <math.h> */
 

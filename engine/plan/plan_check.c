@@ -286,7 +286,7 @@ int hd_check_own_states(struct hd_plan *p)
 {
 	uint32_t *differs;
 
-	if (!hd_plan_is_apart(p))
+	if (!hd_plan_has_own_gradients(p))
 		return HD_OK;
 	differs = hd_plan_alloc(p, (p->ntensors + 1) * sizeof(*differs));
 	for (size_t i = 0; i < p->ntensors; i++)

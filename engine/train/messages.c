@@ -21,20 +21,20 @@ struct message_lines {
 	size_t n, cap;
 };
 
-static struct message_line *line_of(struct message_lines *l, struct message_line is)
+static struct message_line *line_of(struct message_lines *l, struct message_line key)
 {
 	for (size_t i = 0; i < l->n; i++)
-		if (l->v[i].group == is.group && l->v[i].from == is.from && l->v[i].to == is.to &&
-		    l->v[i].channel == is.channel)
+		if (l->v[i].group == key.group && l->v[i].from == key.from && l->v[i].to == key.to &&
+		    l->v[i].channel == key.channel)
 			return &l->v[i];
 	l->v = hd_grow(l->v, l->n, &l->cap, sizeof(*l->v));
-	l->v[l->n] = is;
+	l->v[l->n] = key;
 	return &l->v[l->n++];
 }
 
 /* Returns a hash of one message. It is the same on both ranks if the
  * message is, at the same position of its sequence. */
-static uint64_t mark(struct message_lines *l, const struct hd_program *g, const struct entry *x, int other)
+static uint64_t message_hash(struct message_lines *l, const struct hd_program *g, const struct entry *x, int other)
 {
 	const struct node *n = x->node, *send = n->comm.kind == HD_COMM_SEND ? n : N(n->ins[0]->v.node);
 	int me = (int)g->rank, sends = send == n, channel = hd_message_channel(n);
@@ -50,7 +50,7 @@ static uint64_t mark(struct message_lines *l, const struct hd_program *g, const 
 }
 
 /* Returns the hashes of sends minus those of receives. The sum over all ranks is 0 if all messages meet. */
-static uint64_t marks(const struct hd_program *g)
+static uint64_t hash_messages(const struct hd_program *g)
 {
 	int *ranks = hd_alloc(((size_t)g->plan->ranks + 1) * sizeof(*ranks));
 	struct message_lines l = { .n = 0 };
@@ -64,9 +64,9 @@ static uint64_t marks(const struct hd_program *g)
 			continue;
 		hd_group_ranks(g->plan, x->node->comm.group, g->rank, ranks);
 		if (kind == HD_COMM_SEND)
-			sum += mark(&l, g, x, ranks[x->node->comm.index]);
+			sum += message_hash(&l, g, x, ranks[x->node->comm.index]);
 		else
-			sum -= mark(&l, g, x, ranks[x->node->comm.index]);
+			sum -= message_hash(&l, g, x, ranks[x->node->comm.index]);
 	}
 	free(l.v), free(ranks);
 	return sum;
@@ -74,7 +74,7 @@ static uint64_t marks(const struct hd_program *g)
 
 int hd_train_messages_meet(const struct hd_program *g, struct hd_err *err)
 {
-	uint64_t mine = marks(g), all = 0;
+	uint64_t mine = hash_messages(g), all = 0;
 
 	for (int bit = 0; bit < 64; bit += 16) /* a double holds the sum of such pieces exactly */
 		all += (uint64_t)hd_comm_sum((double)(mine >> bit & 0xffff)) << bit;

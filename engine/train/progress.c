@@ -93,8 +93,8 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 	s->j = j;
 	s->steps = steps;
 	s->every = j->log.every;
-	s->speaks = j->world.rank == 0;
-	s->terminal = s->speaks && hd_launch_terminal();
+	s->prints = j->world.rank == 0;
+	s->terminal = s->prints && hd_launch_terminal();
 }
 
 /* Returns what a step's share is a fraction of. */
@@ -126,7 +126,7 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 {
 	const char *why = hd_autotune_why(s->j);
 
-	if (!s->speaks)
+	if (!s->prints)
 		return;
 	hd_show_model(s->j);
 	if (why)
@@ -231,7 +231,7 @@ int64_t hd_pace_due(int64_t every, int64_t from, int64_t last)
 }
 
 /* Returns the time left. Work that is due after the current step is still to come. */
-static double left_of(const struct hd_show *s, int64_t step)
+static double seconds_left(const struct hd_show *s, int64_t step)
 {
 	const struct hd_job *j = s->j;
 	const int64_t due[HD_PACE_KINDS] = {
@@ -248,10 +248,10 @@ void hd_show_step(struct hd_show *s, struct hd_numbers *n)
 	char text[HD_PROGRESS_TEXT];
 
 	hd_pace_step(&s->pace, n->seconds);
-	n->left = left_of(s, n->step);
+	n->left = seconds_left(s, n->step);
 	n->elapsed = hd_seconds() - s->j->started;
 	n->memory = memory_now();
-	if (!s->speaks || (!s->terminal && n->step % s->every && n->step != s->steps))
+	if (!s->prints || (!s->terminal && n->step % s->every && n->step != s->steps))
 		return;
 	hd_progress_text(text, n, s->steps, basis(s->j), s->terminal ? hd_launch_columns() - 1 : 0);
 	printf("%s%s%s", s->terminal ? "\r" : "", text, s->terminal ? "\033[K" : "\n");
@@ -274,7 +274,7 @@ void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens, 
 	const char *key;
 	json_t *one;
 
-	if (!s->speaks)
+	if (!s->prints)
 		return;
 	hd_show_line(s);
 	printf("step %lld  valid_loss %.4f  (perplexity %.3f, %lld tokens)", (long long)step, loss, exp(loss),
@@ -289,11 +289,11 @@ void hd_show_end(struct hd_show *s)
 {
 	double peak = hd_comm_max((double)hd_peak_bytes()), own = hd_comm_max((double)hd_own_peak_bytes());
 
-	if (s->speaks)
+	if (s->prints)
 		printf("memory: planned %s", memory_text((double)hd_job_planned(s->j)).text);
-	if (s->speaks && s->j->world.local_size > 1)
+	if (s->prints && s->j->world.local_size > 1)
 		printf(", without pages of other ranks %s", memory_text(own).text);
-	if (s->speaks)
+	if (s->prints)
 		printf(", the process' high-water mark %s\n", memory_text(peak).text);
 	fflush(stdout);
 }

@@ -23,7 +23,7 @@ struct hd_pace {                                                          /* of 
 struct hd_show {
 	struct hd_job *j;
 	int64_t steps, every;
-	int speaks, terminal, open_line; /* open_line: the terminal shows a line that has not been ended */
+	int prints, terminal, open_line; /* open_line: the terminal shows a line that has not been ended */
 	struct hd_pace pace;
 	void *scratch;
 };

@@ -175,7 +175,7 @@ static int same_knob(const struct hd_model *was, const struct hd_model *is, cons
 
 /* Returns a value for the message: from the INI or the key's default, or, if the family or the engine chose it, from
  * the model. The caller frees it. */
-static char *said_value(struct hd_section *s, const struct hd_model *m, const struct hd_knob *k)
+static char *value_text(struct hd_section *s, const struct hd_model *m, const struct hd_knob *k)
 {
 	if (hd_section_has(s, k->key) || (!k->derived && !hd_family_default(m->family, k->key)))
 		return hd_strdup(hd_section_str(s, k->key));
@@ -191,8 +191,8 @@ static void note_knob(const char *dir, struct hd_conf *was, struct hd_conf *is, 
 	/* If only the sequences are longer, the change is in train.seq. */
 	if (same_knob(then, now, k) || (!strcmp(k->key, "max_seq") && !hd_section_has(s, k->key)))
 		return;
-	x = said_value(hd_conf_section(was, NULL, "model"), then, k);
-	y = said_value(s, now, k);
+	x = value_text(hd_conf_section(was, NULL, "model"), then, k);
+	y = value_text(s, now, k);
 	hd_log(HD_LOG_WARN, "%s: was made with model.%s = %s, but it is %s now", dir, k->key, x, y);
 	free(x);
 	free(y);

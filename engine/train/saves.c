@@ -13,7 +13,7 @@ int hd_train_saves(const struct train_loop *l)
 
 /* Notes a save that has ended, and writes a line of metrics for it. It does so only with checkpoint.async, since
  * otherwise each step's line is directly followed by the next step's. */
-static void tell_saved(struct train_loop *l)
+static void report_saved(struct train_loop *l)
 {
 	struct hd_saved s;
 	json_t *o;
@@ -32,14 +32,14 @@ static void tell_saved(struct train_loop *l)
 
 /* Handles the result of a save. A failed save costs its checkpoint but not the run, and the next save tries again.
  * Only the failure of the last one makes the run fail. */
-static int judge_save(struct train_loop *l, int64_t step, const struct hd_err *why)
+static int handle_save_result(struct train_loop *l, int64_t step, const struct hd_err *why)
 {
 	char *newest =
 		l->newest < 0 ? NULL : hd_format("the newest checkpoint is that of step %lld", (long long)l->newest);
 
 	if (why->code < 0 && l->saved == step)
 		l->saved = -1;
-	if (why->code < 0 && (why->code != HD_EIO || (l->ends && step == l->at.step))) {
+	if (why->code < 0 && (why->code != HD_EIO || (l->last_save && step == l->at.step))) {
 		*l->err = *why;
 	} else if (why->code < 0) {
 		hd_show_line(&l->show);
@@ -57,9 +57,9 @@ static int poll_or_wait(struct train_loop *l, int (*what)(struct hd_saver *s, st
 
 	if (l->saver && hd_saver_saves(l->saver, &step)) {
 		what(l->saver, &why);
-		HD_TRY(judge_save(l, step, &why));
+		HD_TRY(handle_save_result(l, step, &why));
 	}
-	tell_saved(l);
+	report_saved(l);
 	return HD_OK;
 }
 
@@ -91,8 +91,8 @@ int hd_train_save_once(struct train_loop *l)
 	}
 	hd_saver_save(l->saver, &l->at, &why);
 	l->saved = l->at.step;
-	HD_TRY(judge_save(l, l->at.step, &why));
-	tell_saved(l);
+	HD_TRY(handle_save_result(l, l->at.step, &why));
+	report_saved(l);
 	return HD_OK;
 }
 

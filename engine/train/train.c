@@ -97,7 +97,7 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
  * tell each other; otherwise all see the same norm. */
 static int any_rank(const struct train_loop *l, int bad)
 {
-	return l->apart ? hd_comm_max((double)bad) > 0 : bad;
+	return l->own_norms ? hd_comm_max((double)bad) > 0 : bad;
 }
 
 /* Writes the last line of metrics, as otherwise a curve would just end. A run that
@@ -124,18 +124,18 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 
 	run.lr = hd_learning_rate(&j->train, l->at.step + 1, l->at.tokens + tokens, l->steps,
 				  hd_ramp_last(&j->train.batch, l->at.tokens, l->steps - l->at.step));
-	l->stuck = 1; /* the others would wait for this rank */
+	l->failed_alone = 1; /* the others would wait for this rank */
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
-	l->stuck = 0;
+	l->failed_alone = 0;
 	n->loss = hd_program_scalar(l->g, l->p->loss) / (double)tokens;
 	n->norm = hd_program_scalar(l->g, l->p->norm);
 	if (any_rank(l, !isfinite(n->loss) || !isfinite(n->norm))) {
 		not_finite(l, &run, &f, n->loss, n->norm);
 		return write_failed(l, &run, n);
 	}
-	l->stuck = 1;
+	l->failed_alone = 1;
 	HD_TRY(hd_program_update(l->g, &run));
-	l->stuck = 0;
+	l->failed_alone = 0;
 	n->seconds = hd_seconds() - begin;
 	n->step = run.step;
 	n->lr = run.lr;
@@ -232,7 +232,7 @@ static void write_step(struct train_loop *l, struct hd_numbers *n)
 	hd_train_emit(l, o);
 }
 
-/* Evaluates each set by itself. *loss is the mean over the tokens of all sets, valid_loss. Returns HD_JUDGE_LEFT if
+/* Evaluates each set by itself. *loss is the mean over the tokens of all sets, valid_loss. Returns HD_SCORE_STOPPED if
  * the evaluation was interrupted. */
 static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t *tokens)
 {
@@ -300,9 +300,9 @@ static int evaluate(struct train_loop *l)
 /* Gets the current parameters from servers, for what reads them between steps. */
 static int pull(struct train_loop *l)
 {
-	l->stuck = 1; /* the others would wait for this rank */
+	l->failed_alone = 1; /* the others would wait for this rank */
 	HD_TRY(hd_program_pull(l->g));
-	l->stuck = 0;
+	l->failed_alone = 0;
 	return HD_OK;
 }
 
@@ -318,7 +318,7 @@ static int is_due(const struct train_loop *l, int64_t every, int last)
 }
 
 /* Adds the time since `begin` to the estimate of what is left to do. Returns the current time. */
-static double took(struct train_loop *l, int kind, double begin)
+static double add_pace(struct train_loop *l, int kind, double begin)
 {
 	double now = hd_seconds();
 
@@ -330,30 +330,31 @@ static double took(struct train_loop *l, int kind, double begin)
  * interrupted because the ranks are asked to end. */
 static int after_step(struct train_loop *l, int last)
 {
-	int eval = is_due(l, l->j->train.eval_every, last), texts = is_due(l, l->j->log.sample_every, last), left = 0;
+	int eval = is_due(l, l->j->train.eval_every, last), texts = is_due(l, l->j->log.sample_every, last),
+	    stopped = 0;
 	int64_t hash = l->j->train.hash_every;
 	double begin;
 
-	l->ends = last;
+	l->last_save = last;
 	if (hash && is_due(l, hash, last)) /* before a wrong state is saved */
 		HD_TRY(hd_copies_check(l->j, l->at.step, CHANGED, l->err));
 	begin = hd_seconds();
 	/* Save before the evaluation, which would overwrite the step's gradients. */
 	if (hd_train_saves(l) && is_due(l, l->j->checkpoint.every, last)) {
 		HD_TRY(hd_train_save_once(l));
-		begin = took(l, HD_PACE_SAVE, begin);
+		begin = add_pace(l, HD_PACE_SAVE, begin);
 	}
 	if (eval || texts)
 		HD_TRY(pull(l));
 	if (eval) {
-		HD_TRY(left = evaluate(l));
-		begin = took(l, HD_PACE_EVALUATION, begin);
+		HD_TRY(stopped = evaluate(l));
+		begin = add_pace(l, HD_PACE_EVALUATION, begin);
 	}
-	if (!left && texts) {
-		left = print_sample(l);
-		took(l, HD_PACE_SAMPLE, begin);
+	if (!stopped && texts) {
+		stopped = print_sample(l);
+		add_pace(l, HD_PACE_SAMPLE, begin);
 	}
-	return left;
+	return stopped;
 }
 
 /* -- the end of a run -------------------------------------------------------------------------------------------- */
@@ -373,7 +374,7 @@ static int interrupted(struct train_loop *l)
 	if (hd_asked_by_launcher())
 		hd_launch_deaf();
 	l->j->stopped = HD_STOPPED;
-	l->ends = 1;
+	l->last_save = 1;
 	if (hd_train_saves(l) && (hd_train_save_once(l) < 0 || hd_train_wait_for_saves(l) < 0))
 		return 1;
 	if (hd_train_saves(l))
@@ -447,9 +448,9 @@ static int evaluate_missed(struct train_loop *l)
 /* Ends a run that has no step left. If it resumed from elsewhere, checkpoint.dir still gets that checkpoint. */
 static int finish(struct train_loop *l)
 {
-	int saves = hd_train_saves(l) && l->saved != l->at.step, left;
+	int saves = hd_train_saves(l) && l->saved != l->at.step, stopped;
 
-	l->ends = 1;
+	l->last_save = 1;
 	if (saves) {
 		l->j->checkpoint.gradients = 0; /* no step has computed any */
 		HD_TRY(hd_train_save_once(l));
@@ -459,23 +460,23 @@ static int finish(struct train_loop *l)
 		hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to %s%s", (long long)l->at.step,
 		       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps,
 		       saves ? "train; saved in " : "do", saves ? l->j->checkpoint.dir : "");
-	HD_TRY(left = evaluate_missed(l));
-	if (!left)
-		HD_TRY(left = print_sample(l));
-	return left ? end_early(l) : HD_OK;
+	HD_TRY(stopped = evaluate_missed(l));
+	if (!stopped)
+		HD_TRY(stopped = print_sample(l));
+	return stopped ? end_early(l) : HD_OK;
 }
 
 static int loop(struct train_loop *l)
 {
 	struct hd_numbers n;
-	int left;
+	int stopped;
 
 	if (l->at.step >= l->steps)
 		return finish(l);
 	if (interrupted(l))
 		return l->err->code;
-	HD_TRY(left = evaluate_missed(l));
-	while (!left && l->at.step < l->steps) {
+	HD_TRY(stopped = evaluate_missed(l));
+	while (!stopped && l->at.step < l->steps) {
 		HD_TRY(resize(l));
 		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
 		HD_TRY(step(l, &n));
@@ -483,9 +484,9 @@ static int loop(struct train_loop *l)
 		HD_TRY(hd_train_look_after_saves(l));
 		if (interrupted(l))
 			return l->err->code;
-		HD_TRY(left = after_step(l, l->at.step == l->steps));
+		HD_TRY(stopped = after_step(l, l->at.step == l->steps));
 	}
-	if (left)
+	if (stopped)
 		return end_early(l);
 	HD_TRY(hd_train_wait_for_saves(l));
 	hd_autotune_exceeded(l->j, l->share);
@@ -565,7 +566,7 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	struct hd_err late = { 0 };
 	int rc;
 
-	l.apart = hd_plan_is_apart(l.p);
+	l.own_norms = hd_plan_has_own_gradients(l.p);
 	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));
 	hd_show_open(&l.show, j, l.steps);
 	rc = hd_train_messages_meet(l.g, err);
@@ -581,12 +582,12 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	hd_events_close(l.events, err);
 	json_decref(l.about);
 	free(l.show.scratch);
-	if (l.stuck && l.g->why.code)
+	if (l.failed_alone && l.g->why.code)
 		hd_err_set(err, rc, "step %lld: %s", (long long)l.at.step + 1, l.g->why.text);
-	else if (l.stuck)
+	else if (l.failed_alone)
 		hd_err_set(err, rc, "step %lld ended with code %d", (long long)l.at.step + 1, rc);
 	/* No other rank answers any more, so the process ends here. What it was saving is lost. */
-	if (l.stuck && j->world.size > 1)
+	if (l.failed_alone && j->world.size > 1)
 		return err->code;
 	hd_log_file_whole(&l.metrics_say, err);
 	hd_log_file_whole(&l.events_say, err);

@@ -25,10 +25,10 @@ struct train_loop {
 	int64_t steps, global_batch; /* global_batch: of the current step */
 	int64_t saved;               /* the step that checkpoint.dir has or is about to have; -1: none */
 	int64_t newest;              /* the newest step that it has; -1: none of this run */
-	int ends;                    /* no other save follows the one of this step */
+	int last_save;               /* no other save follows the one of this step */
 	struct hd_saver *saver;
-	int stuck; /* this rank alone failed within a step */
-	int apart; /* each member has gradients and a norm of its own */
+	int failed_alone; /* this rank alone failed within a step */
+	int own_norms;    /* each member has gradients and a norm of its own */
 	struct hd_err *err;
 };
 
