@@ -169,7 +169,7 @@ static void rules(void)
 	said(hd_rule_add(p, "seq", a, NULL, 0), "3 does not divide train.seq = 4", "or not the sequence");
 	is_int(hd_rule_add(p, "embed", a, NULL, HD_RULE_IF_DIVIDES), HD_OK, "which may be left out");
 	is_int(hd_rule_add(p, "nothing", a, NULL, 0), HD_OK, "a rule for a dim that the model lacks is none");
-	said(hd_deal_layers(p, a), "layers are already dealt to pp", "layers on two axes");
+	said(hd_assign_layers(p, a), "layers are already dealt to pp", "layers on two axes");
 	a->v.n = 2;
 }
 

@@ -20,11 +20,12 @@
 #define DP "[strategy replicas]\n" PLUGIN("dp")
 #define PP(schedule) "[strategy stages]\n" PLUGIN("pp") "schedule = " schedule "\n"
 
-static struct hd_plan *plan_of(const char *ini, int ranks, int train, int loss_apart)
+static struct hd_plan *plan_of(const char *ini, int ranks, int train, int separate_loss_gradient)
 {
-	struct hd_plan_options o = {
-		.ranks = ranks, .train = train, .master_dtype = HD_DTYPE_F32, .loss_apart = loss_apart
-	};
+	struct hd_plan_options o = { .ranks = ranks,
+				     .train = train,
+				     .master_dtype = HD_DTYPE_F32,
+				     .separate_loss_gradient = separate_loss_gradient };
 	struct hd_conf *c = gt_conf(ini);
 	struct hd_err err = { 0 };
 	struct hd_plan *p = NULL;
@@ -92,9 +93,9 @@ static void options(void)
 	}
 }
 
-static int64_t memory(const char *ini, int ranks, int loss_apart)
+static int64_t memory(const char *ini, int ranks, int separate_loss_gradient)
 {
-	struct hd_plan *p = plan_of(ini, ranks, 1, loss_apart);
+	struct hd_plan *p = plan_of(ini, ranks, 1, separate_loss_gradient);
 	struct hd_program_options o = { .rank = ranks - 1, .device = hd_device_cpu() };
 	struct hd_program *g = NULL;
 	struct hd_err err = { 0 };

@@ -362,9 +362,9 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	c->device_memory = !hd_machine_is_host(&m);
 	c->gpu_kernels = m.rates && c->device_memory;
 	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);
-	c->whole_logits = !err->code && style.whole_logits;
-	c->residuals_apart = !err->code && style.epilogues_apart;
-	c->loss_apart = !err->code && style.loss_twice;
+	c->undivided_logits = !err->code && style.whole_logits;
+	c->separate_residual_adds = !err->code && style.epilogues_apart;
+	c->separate_loss_gradient = !err->code && style.loss_twice;
 	if (err->code)
 		;
 	else if (hd_cli_has(c, "search"))

@@ -155,11 +155,11 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 	HD_TRY(hd_train_config_read(*conf, &train, err));
 	HD_TRY(data_vocab(*conf, &train, &o->data_vocab, err));
 	o->gelu = train.device == HD_DEVICE_CUDA || (c->gpu_kernels && train.device != HD_DEVICE_CPU);
-	o->separate = o->gelu;
+	o->no_multi_output_kernels = o->gelu;
 	o->own_memory = o->gelu || (c->device_memory && train.device != HD_DEVICE_CPU);
-	o->whole_logits = c->whole_logits;
-	o->residuals_apart = c->residuals_apart;
-	o->loss_apart = c->loss_apart;
+	o->undivided_logits = c->undivided_logits;
+	o->separate_residual_adds = c->separate_residual_adds;
+	o->separate_loss_gradient = c->separate_loss_gradient;
 	o->compute_dtype = hd_precision_asked(&train, o->own_memory); /* the machine's, not this host's */
 	o->after = hd_cli_str(c, "after", NULL);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, c->ranks ? c->ranks : 1, &o->ranks, err));

@@ -39,14 +39,14 @@ struct hd_cli {
 	int help, version; /* --help, -h, "help"; --version */
 	int argc;          /* the complete command line, for a program that starts itself again */
 	char **argv;
-	int64_t ranks;       /* ranks of plans without --ranks; 0: the layout decides */
-	int device_memory;   /* plans are for devices with their own memory, unless the INI says cpu */
-	int gpu_kernels;     /* and with Heddle's GPU kernels, likewise */
-	int whole_logits;    /* plans are for a framework that computes all logits at once */
-	int loss_apart;      /* and that reads logits again for their gradient */
-	int residuals_apart; /* and that adds residual streams by separate kernels */
-	double started;      /* time at which main began (hd_seconds) */
-	const char **values; /* values of verb->flags; NULL: not given, "" for a flag without a value */
+	int64_t ranks;              /* ranks of plans without --ranks; 0: the layout decides */
+	int device_memory;          /* plans are for devices with their own memory, unless the INI says cpu */
+	int gpu_kernels;            /* and with Heddle's GPU kernels, likewise */
+	int undivided_logits;       /* plans are for a framework that computes all logits at once */
+	int separate_loss_gradient; /* and that reads logits again for their gradient */
+	int separate_residual_adds; /* and that adds residual streams by separate kernels */
+	double started;             /* time at which main began (hd_seconds) */
+	const char **values;        /* values of verb->flags; NULL: not given, "" for a flag without a value */
 };
 
 /* Parses the command line; a missing verb is an error. verbs[] remains the caller's. Release out even after an

@@ -215,7 +215,7 @@ int hd_plan_has_own_gradients(const struct hd_plan *p)
 	return 0;
 }
 
-double hd_root(double x)
+double hd_sqrt(double x)
 {
 	return sqrt(x);
 }

@@ -31,7 +31,7 @@ static inline struct cursor hd_cursor_before(struct node *n)
 {
 	return (struct cursor){ .before = n, .phase = n->v.phase, .block = n->block, .period = n->period };
 }
-static inline struct cursor hd_cursor_behind(const struct node *n)
+static inline struct cursor hd_cursor_after(const struct node *n)
 {
 	return (struct cursor){ .before = n->next, .phase = n->v.phase, .block = n->block, .period = n->period };
 }
@@ -99,6 +99,6 @@ void hd_drop_dead(struct hd_plan *p);
  * own gradients, and its own norm of them. */
 int hd_plan_has_own_gradients(const struct hd_plan *p);
 int hd_block_begin(struct hd_plan *p, const char *name);
-double hd_root(double x); /* sqrt, correctly rounded; so files of models need no <math.h> */
+double hd_sqrt(double x); /* sqrt, correctly rounded; so files of models need no <math.h> */
 
 #endif

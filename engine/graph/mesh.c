@@ -174,7 +174,7 @@ int hd_is_member(const struct hd_plan *p, const struct hd_members *who, int64_t 
 	return !who->group || (me >= who->from && me < who->to);
 }
 
-int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement *at, uint32_t axes, int terms)
+int hd_is_representative(const struct hd_plan *p, int64_t rank, const struct placement *at, uint32_t axes, int terms)
 {
 	for (int a = 0; a < p->naxes; a++) {
 		const struct hd_place *w = &at->on[a];

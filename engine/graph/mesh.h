@@ -23,10 +23,10 @@ int hd_node_runs_at(const struct hd_plan *p, const struct node *n, int64_t rank)
 /* Lists the ranks of this rank's group, by member index; if the rank is in none, only itself.  Returns how many. */
 int64_t hd_group_ranks(const struct hd_plan *p, const struct group *g, int64_t rank, int *ranks);
 struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role);
-/* Returns whether this rank speaks for its slice of a tensor with this placement (to save or count it, say).  Of the
+/* Returns whether this rank represents its slice of a tensor with this placement (to save or count it, say).  Of the
  * ranks with equal slices, the first along each axis in `axes` does.  terms: each member counts as having a slice of
  * its own in a partial sum. */
-int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement *at, uint32_t axes, int terms);
+int hd_is_representative(const struct hd_plan *p, int64_t rank, const struct placement *at, uint32_t axes, int terms);
 /* Returns whether ranks a and b hold the same slice of t.  They may then differ only along axes whose members all have
  * the same values. */
 int hd_has_same_slice(const struct hd_plan *p, const struct tensor *t, int64_t a, int64_t b);

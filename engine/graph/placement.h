@@ -63,8 +63,8 @@ static inline int64_t hd_pieces_index(const struct hd_pieces *s, int64_t local) 
  * batch. */
 int hd_rule_is_conditional(uint32_t flags);
 int hd_rule_add(struct hd_plan *p, const char *dim, struct axis *a, const char *kind, uint32_t flags);
-int hd_deal_layers(struct hd_plan *p, struct axis *a);
-int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk);
+int hd_assign_layers(struct hd_plan *p, struct axis *a);
+int hd_assign_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk);
 int hd_is_unshardable(const struct node *n, const struct hd_dim *d); /* by its op's list */
 const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a); /* or NULL */
 /* Returns the dim that the rules shard along the axis in this node, or NULL. */

@@ -95,7 +95,7 @@ static int may_be_stages(struct hd_plan *p, const char *call, const struct axis 
 	return !a->v.spare;
 }
 
-int hd_deal_layers(struct hd_plan *p, struct axis *a)
+int hd_assign_layers(struct hd_plan *p, struct axis *a)
 {
 	int64_t layers = p->model.layers, k = -1;
 
@@ -116,7 +116,7 @@ int hd_deal_layers(struct hd_plan *p, struct axis *a)
 	return HD_OK;
 }
 
-int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk)
+int hd_assign_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk)
 {
 	if (p->stages && p->stages != a)
 		return hd_plan_fail(p, HD_ENOTSUP, "blocks are already dealt to %s", p->stages->v.name);

@@ -301,13 +301,13 @@ struct hd_plan {
 	int gelu;               /* a gelu may be fused into products in compute_dtype */
 	int own_memory;         /* the device has its own memory, so HD_SPACE_HOST differs from HD_SPACE_DEVICE */
 	int noted_space;        /* the note that the device has none was printed */
-	int whole_logits;       /* logits are not divided into parts, unless train.loss_parts says otherwise */
+	int undivided_logits;   /* logits are not divided into parts, unless train.loss_parts says otherwise */
 	/* The gradient of a norm does not add the residual stream's gradient, and does not compute sums. */
-	int residuals_apart;
-	int loss_apart; /* logits are read once for their statistics, and once more for their gradient */
-	int own_loss;   /* slot rewrite changed the nodes between nll and the loss */
+	int separate_residual_adds;
+	int separate_loss_gradient; /* logits are read once for their statistics, and once more for their gradient */
+	int own_loss;               /* slot rewrite changed the nodes between nll and the loss */
 	/* No kernel of the device computes a slope or sums together with its main result. */
-	int separate;
+	int no_multi_output_kernels;
 	uint64_t hash;
 };
 

@@ -178,7 +178,7 @@ int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 					    ? "the axis is both innermost and outermost"
 					    : "a dim that does not divide is both padded and skipped");
 	if (!strcmp(x.dim, "layer"))
-		return hd_deal_layers(p, A(x.axis));
+		return hd_assign_layers(p, A(x.axis));
 	return hd_rule_add(p, x.dim, A(x.axis), x.kind, x.flags);
 }
 
@@ -205,7 +205,7 @@ int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args)
 	if (x.chunk >= (int64_t)p->nblocks)
 		return hd_plan_fail(p, HD_EINVAL, "stage: chunk %lld, the model has %zu blocks", (long long)x.chunk,
 				    p->nblocks);
-	return hd_deal_block(p, (struct block *)(uintptr_t)x.block, A(x.axis), x.coord, x.chunk);
+	return hd_assign_block(p, (struct block *)(uintptr_t)x.block, A(x.axis), x.coord, x.chunk);
 }
 
 static int check_unit(struct hd_plan *p, const struct hd_unit_args *x)

@@ -118,7 +118,7 @@ double *hd_inprocess_whole(const struct hd_inprocess *r, const struct tensor *t,
 		for (int k = 0; k < r->n; k++) {
 			u.part = part_of(r, t, k, micro);
 			u.how = copies ? COPY : how;
-			if (u.part && hd_speaks_for(r->plan, k, &t->at, ~0u, 1) != copies)
+			if (u.part && hd_is_representative(r->plan, k, &t->at, ~0u, 1) != copies)
 				hd_slice_runs(r->program[k], t, put_run, &u);
 		}
 	for (int64_t i = 0; i < n; i++)

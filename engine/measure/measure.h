@@ -31,8 +31,8 @@ struct hd_measuring {
 struct hd_small_shape {
 	const char *family;
 	int layers, embed, heads, seq, batch, vocab;
-	const char *more; /* more lines of [model] */
-	int loss_apart;   /* logits are read twice, as with a sharded vocabulary */
+	const char *more;           /* more lines of [model] */
+	int separate_loss_gradient; /* logits are read twice, as with a sharded vocabulary */
 };
 /* shapes.c: the number of small models, model i, and whether one is run in fp32 as well as in bf16. */
 int hd_small_count(const struct hd_measuring *m);

@@ -60,9 +60,9 @@ static int plan_model(struct hd_job *j, const struct hd_small_shape *s, struct s
 	HD_TRY(rc);
 	o.data_vocab = s->vocab;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
-	o.separate = j->device->kernel("gelu_slope") == NULL;
+	o.no_multi_output_kernels = j->device->kernel("gelu_slope") == NULL;
 	o.own_memory = !hd_device_in_host(j->device);
-	o.loss_apart = s->loss_apart;
+	o.separate_loss_gradient = s->separate_loss_gradient;
 	HD_TRY(hd_plan_create(x->conf, &o, &x->plan, err));
 	return hd_program_build(x->plan, &po, &x->g, err);
 }

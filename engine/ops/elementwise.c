@@ -83,12 +83,12 @@ static int map_vjp(HD_VJP_ARGS)
 static int map_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	struct hd_expr e;
-	double out = hd_count(n->outs[0]);
+	double out = hd_expected_elements(n->outs[0]);
 
 	(void)self;
 	c->bytes = out * HD_BITS(n->outs[0]->dtype) / 8;
 	for (uint32_t i = 0; i < n->nin; i++)
-		c->bytes += hd_count(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
+		c->bytes += hd_expected_elements(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
 	c->other_flops = hd_expr_compile(n->attr, &e, NULL) < 0 ? 0 : out * e.n;
 	return HD_OK;
 }
@@ -127,7 +127,7 @@ static int cast_vjp(HD_VJP_ARGS)
 static int accumulate_place(HD_PLACE_ARGS)
 {
 	(void)self;
-	out[0] = *hd_together(have, n->nin);
+	out[0] = *hd_common_place(have, n->nin);
 	for (uint32_t i = 0; i < n->nin; i++)
 		need[i] = out[0];
 	if (T(n->outs[0])->stored >> A(axis)->id & 1)
@@ -175,7 +175,7 @@ static int slope_d_shape(HD_SHAPE_ARGS)
 
 static int slope_d_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
-	double x = hd_count(n->ins[0]);
+	double x = hd_expected_elements(n->ins[0]);
 
 	(void)self;
 	c->other_flops = (double)n->nout * x;
@@ -210,7 +210,7 @@ static int swiglu_vjp(HD_VJP_ARGS)
 
 static int elementwise_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
-	double x = hd_count(n->ins[0]);
+	double x = hd_expected_elements(n->ins[0]);
 
 	(void)self;
 	c->other_flops = 20 * x;

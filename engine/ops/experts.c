@@ -73,7 +73,7 @@ static int route_vjp(HD_VJP_ARGS)
 
 static int route_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
-	double x = hd_count(n->ins[0]);
+	double x = hd_expected_elements(n->ins[0]);
 
 	(void)self;
 	c->other_flops = 20 * x;
@@ -184,8 +184,8 @@ static int combine_vjp(HD_VJP_ARGS)
 static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	(void)self;
-	c->other_flops = 2 * hd_count(n->outs[0]);
-	c->bytes = HD_BITS(n->ins[0]->dtype) / 8 * (hd_count(n->ins[0]) + hd_count(n->outs[0]));
+	c->other_flops = 2 * hd_expected_elements(n->outs[0]);
+	c->bytes = HD_BITS(n->ins[0]->dtype) / 8 * (hd_expected_elements(n->ins[0]) + hd_expected_elements(n->outs[0]));
 	return HD_OK;
 }
 

@@ -153,16 +153,16 @@ static double mean_keys(const struct hd_node *n)
 static int attention_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	const struct hd_tensor *q = n->ins[0];
-	double pairs = hd_count(q) * mean_keys(n);
+	double pairs = hd_expected_elements(q) * mean_keys(n);
 
 	(void)self;
 	c->matmul_flops = 2 * pairs * (n->nin > 3 ? 5 : 2);
 	if (hd_attr_num(n->attr, "softcap", 0) > 0 && q->local[3])
 		c->other_flops = 20 * pairs / (double)q->local[3];
 	for (uint32_t i = 0; i < n->nin; i++)
-		c->bytes += hd_count(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
+		c->bytes += hd_expected_elements(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
 	for (uint32_t i = 0; i < n->nout; i++)
-		c->bytes += hd_count(n->outs[i]) * HD_BITS(n->outs[i]->dtype) / 8;
+		c->bytes += hd_expected_elements(n->outs[i]) * HD_BITS(n->outs[i]->dtype) / 8;
 	return HD_OK;
 }
 
@@ -304,8 +304,9 @@ static int cached_cost(struct hd_strategy *self, const struct hd_node *n, struct
 	const struct hd_tensor *q = n->ins[0], *k = n->ins[3];
 
 	(void)self;
-	c->matmul_flops = 2 * hd_count(q) * (double)k->local[1];
-	c->bytes = 2 * hd_count(q) * HD_BITS(q->dtype) / 8 + hd_count(k) * HD_BITS(k->dtype) / 8;
+	c->matmul_flops = 2 * hd_expected_elements(q) * (double)k->local[1];
+	c->bytes =
+		2 * hd_expected_elements(q) * HD_BITS(q->dtype) / 8 + hd_expected_elements(k) * HD_BITS(k->dtype) / 8;
 	return HD_OK;
 }
 

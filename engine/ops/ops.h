@@ -30,9 +30,9 @@ int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct 
 /* Sums x over the dims that `like` does not have. */
 struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct tensor *like);
 /* Returns the place where terms can be added up: that of the first that is no partial sum, or partial if all are. */
-const struct hd_place *hd_together(const struct hd_place *have, uint32_t n);
+const struct hd_place *hd_common_place(const struct hd_place *have, uint32_t n);
 /* Returns the local elements; for ragged tensors, those that a rank has if the tokens choose experts equally. */
-double hd_count(const struct hd_tensor *t);
+double hd_expected_elements(const struct hd_tensor *t);
 
 /* Each op is a struct op, hd_op_NAME, in one of the files here, and a line of list.h. */
 #define IS(which, ...) \

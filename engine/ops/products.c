@@ -41,13 +41,15 @@ static int einsum_cost(struct hd_strategy *self, const struct hd_node *n, struct
 	double flops = 2;
 
 	(void)self;
-	flops *= hd_count(n->ins[0]);
+	flops *= hd_expected_elements(n->ins[0]);
 	for (uint32_t i = 0; i < n->ins[1]->ndim; i++)
 		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]) &&
 		    !(T(n->ins[0])->ragged_counts && hd_has_dim(T(n->ins[0])->ragged_counts, n->ins[1]->dims[i])))
 			flops *= (double)n->ins[1]->local[i];
 	c->matmul_flops = flops;
-	c->bytes = (hd_count(n->ins[0]) + hd_count(n->ins[1]) + hd_count(n->outs[0])) * HD_BITS(n->ins[0]->dtype) / 8;
+	c->bytes =
+		(hd_expected_elements(n->ins[0]) + hd_expected_elements(n->ins[1]) + hd_expected_elements(n->outs[0])) *
+		HD_BITS(n->ins[0]->dtype) / 8;
 	return HD_OK;
 }
 

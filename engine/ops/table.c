@@ -109,7 +109,7 @@ int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct 
 	return r->api->launch(r, n->op->name, n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
 
-const struct hd_place *hd_together(const struct hd_place *have, uint32_t n)
+const struct hd_place *hd_common_place(const struct hd_place *have, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (have[i].kind != HD_PLACE_PARTIAL)
@@ -117,7 +117,7 @@ const struct hd_place *hd_together(const struct hd_place *have, uint32_t n)
 	return &have[0];
 }
 
-double hd_count(const struct hd_tensor *t)
+double hd_expected_elements(const struct hd_tensor *t)
 {
 	double n = 1;
 

@@ -12,7 +12,7 @@ static int total_place(HD_PLACE_ARGS)
 {
 	(void)self;
 	for (uint32_t i = 0; i + 1 < n->nin; i++)
-		need[i] = A(axis) == p->stages ? have[n->nin - 1] : *hd_together(have, n->nin - 1);
+		need[i] = A(axis) == p->stages ? have[n->nin - 1] : *hd_common_place(have, n->nin - 1);
 	need[n->nin - 1] = have[n->nin - 1];
 	out[0] = need[0];
 	return HD_OK;

@@ -110,7 +110,7 @@ static int nll_vjp(HD_VJP_ARGS)
 /* It reads m, s and t of each token, and writes its loss; it does not read the logits. */
 static int nll_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
-	double tokens = hd_count(n->outs[0]);
+	double tokens = hd_expected_elements(n->outs[0]);
 
 	(void)self;
 	c->other_flops = 20 * tokens;

@@ -467,7 +467,7 @@ static int offload(struct hd_plan *p, struct node *n, struct tensor **factor)
 	master_of(p, n, w);
 	if (!*factor)
 		*factor = moved(p, n->ins[n->v.nin - 1], NULL, "to_host",
-				hd_cursor_behind(N(n->ins[n->v.nin - 1]->v.node)), "the update runs in host memory");
+				hd_cursor_after(N(n->ins[n->v.nin - 1]->v.node)), "the update runs in host memory");
 	for (uint32_t i = 0; i < n->v.nin && !p->err->code; i++) {
 		struct tensor *x = n->ins[i], *y = *factor;
 
@@ -476,13 +476,13 @@ static int offload(struct hd_plan *p, struct node *n, struct tensor **factor)
 			continue;
 		}
 		if (i + 1 < n->v.nin)
-			y = moved(p, x, w, "to_host", hd_cursor_behind(N(x->v.node)), "its states are in host memory");
+			y = moved(p, x, w, "to_host", hd_cursor_after(N(x->v.node)), "its states are in host memory");
 		if (y)
 			hd_set_input(p, n, i, y);
 	}
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		n->outs[k]->v.space = HD_SPACE_HOST;
-	hd_assign(w, moved(p, w->assign, w, "to_device", hd_cursor_behind(n), "updated in host memory"));
+	hd_assign(w, moved(p, w->assign, w, "to_device", hd_cursor_after(n), "updated in host memory"));
 	return p->err->code;
 }
 

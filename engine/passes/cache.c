@@ -26,7 +26,7 @@ struct caching {
 };
 
 /* Returns the dim of the positions that an attention can look back to. */
-static const struct hd_dim *kept(struct caching *c, const struct node *n)
+static const struct hd_dim *cache_dim(struct caching *c, const struct node *n)
 {
 	int64_t window = hd_attr_int(n->attr, "window", 0);
 
@@ -38,9 +38,9 @@ static const struct hd_dim *kept(struct caching *c, const struct node *n)
 }
 
 static struct tensor *cache(const struct caching *c, const char *what, const struct tensor *x,
-			    const struct hd_dim *kept)
+			    const struct hd_dim *past)
 {
-	const struct hd_dim *dims[] = { x->dims[0], kept, x->dims[2], x->dims[3] };
+	const struct hd_dim *dims[] = { x->dims[0], past, x->dims[2], x->dims[3] };
 	struct tensor *t = hd_tensor_new(c->p, hd_plan_text(c->p, "cache.%s.%lld", what, (long long)c->layers),
 					 HD_TENSOR_STATE, x->v.dtype, dims, 4);
 
@@ -53,8 +53,8 @@ static struct tensor *with_caches(struct caching *c, const struct node *n)
 {
 	struct tensor *ins[] = { n->ins[0], n->ins[1], n->ins[2], NULL, NULL, c->positions };
 
-	ins[3] = cache(c, "k", n->ins[1], kept(c, n));
-	ins[4] = cache(c, "v", n->ins[2], kept(c, n));
+	ins[3] = cache(c, "k", n->ins[1], cache_dim(c, n));
+	ins[4] = cache(c, "v", n->ins[2], cache_dim(c, n));
 	c->layers++;
 	return hd_op1(c->p, "attention_cached", ins, 6, "%s", n->attr);
 }

@@ -64,7 +64,7 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 }
 
 /* Gives y, the result of the fused product, the placement of `old`. */
-static void stands_for(struct hd_plan *p, struct tensor *y, const struct tensor *old, const struct node *product)
+static void place_like(struct hd_plan *p, struct tensor *y, const struct tensor *old, const struct node *product)
 {
 	hd_placed_like(y, old);
 	hd_localize(p, y);
@@ -86,7 +86,7 @@ static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, str
 	y = hd_op1(p, "einsum", ins, n, "%s%s%s", product->attr, bias ? " bias=1" : "", full ? " add=1" : "");
 	if (y) {
 		y->ragged_counts = product->outs[0]->ragged_counts;
-		stands_for(p, y, product->outs[0], product);
+		place_like(p, y, product->outs[0], product);
 	}
 	return y;
 }
@@ -179,7 +179,7 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 /* -- column sums, computed with the columns ----------------------------------------------------------------------------- */
 /* Returns whether one gradient is of activations, the other of parameters, and both run in the same units (stage,
  * chunk, steps). */
-static int together(const struct hd_plan *p, const struct node *a, const struct node *b)
+static int runs_together(const struct hd_plan *p, const struct node *a, const struct node *b)
 {
 	const struct block *x = a->block >= 0 ? &p->blocks[a->block] : NULL,
 			   *y = b->block >= 0 ? &p->blocks[b->block] : NULL;
@@ -189,19 +189,19 @@ static int together(const struct hd_plan *p, const struct node *a, const struct 
 }
 
 /* Returns the node whose first result `sum` sums over all dims but the last ones, if they may be merged; else NULL. */
-static struct node *summed(const struct hd_plan *p, const struct node *sum)
+static struct node *summed_node(const struct hd_plan *p, const struct node *sum)
 {
 	struct tensor *x = sum->ins[0];
 	struct node *n = x->v.node ? N(x->v.node) : NULL;
 
 	if (!n || n->only.group || sum->only.group || x->out || x->ragged_counts ||
-	    sum->outs[0]->v.dtype != p->master_dtype || !together(p, n, sum) || !is_bias(x, sum->outs[0]))
+	    sum->outs[0]->v.dtype != p->master_dtype || !runs_together(p, n, sum) || !is_bias(x, sum->outs[0]))
 		return NULL;
 	return n;
 }
 
 /* Puts t, a result of the merged node, in the place of `old`. */
-static void stands_in(struct hd_plan *p, struct tensor *t, struct tensor *old)
+static void substitute(struct hd_plan *p, struct tensor *t, struct tensor *old)
 {
 	hd_placed_like(t, old);
 	hd_localize(p, t);
@@ -222,9 +222,9 @@ static struct node *with_results(struct hd_plan *p, struct node *n, const char *
 		return NULL;
 	with->recompute_of = n->recompute_of;
 	for (uint32_t i = 0; i < n->v.nout; i++)
-		stands_in(p, with->outs[i], n->outs[i]);
+		substitute(p, with->outs[i], n->outs[i]);
 	for (uint32_t i = 0; i < nmore; i++)
-		stands_in(p, with->outs[n->v.nout + i], more[i]);
+		substitute(p, with->outs[n->v.nout + i], more[i]);
 	return with;
 }
 
@@ -238,13 +238,13 @@ static int is_norm_d(const struct node *n)
  * And there, gradients would fill their buckets in a different order, in which fewer are sent while products run. */
 static int may_sum(const struct hd_plan *p, const struct node *n, const struct node *sum)
 {
-	return p->own_memory && is_norm_d(n) && !p->residuals_apart && sum->outs[0]->v.ndim == 1;
+	return p->own_memory && is_norm_d(n) && !p->separate_residual_adds && sum->outs[0]->v.ndim == 1;
 }
 
 /* Returns 1 if it has replaced the sum. */
-static int sum_beside(struct hd_plan *p, struct node *sum)
+static int merge_sum(struct hd_plan *p, struct node *sum)
 {
-	struct node *n = summed(p, sum);
+	struct node *n = summed_node(p, sum);
 	char attr[300];
 
 	if (!n || hd_attr_text(n->attr, "out") || !(n->is->role == OP_ROLE_GELU_SLOPE_D || may_sum(p, n, sum)))
@@ -253,14 +253,14 @@ static int sum_beside(struct hd_plan *p, struct node *sum)
 	return with_results(p, n, attr, sum->outs, 1) ? 1 : p->err->code;
 }
 
-static int sums_beside(struct hd_plan *p)
+static int merge_sums(struct hd_plan *p)
 {
 	int rc = HD_OK, some = 0;
 
 	for (struct node *n = p->first, *next; n && rc >= 0; n = next) {
 		next = n->next;
 		if (n->is->role == OP_ROLE_SUM)
-			rc = sum_beside(p, n);
+			rc = merge_sum(p, n);
 		some += rc > 0;
 	}
 	if (some)
@@ -283,7 +283,7 @@ static int same_norm(const struct node *d, const struct node *dw)
 
 /* Computes the gradients of a norm's weights together with that of its input: both read the same tensors.  The merged
  * node is where the input's gradient was, which comes first, so all readers of either remain after it. */
-static void weights_beside(struct hd_plan *p)
+static void merge_weight_gradients(struct hd_plan *p)
 {
 	/* norm_d nodes by the id of the gradient that they read.  It may be a result of a node that this loop
 	 * creates. */
@@ -299,7 +299,7 @@ static void weights_beside(struct hd_plan *p)
 			of[n->ins[n->v.nin - 1]->id] = n;
 		if (n->is->role == OP_ROLE_NORM_DW && !n->only.group)
 			d = of[n->ins[n->v.nin - 1]->id];
-		if (!d || !together(p, d, n) || !same_norm(d, n))
+		if (!d || !runs_together(p, d, n) || !same_norm(d, n))
 			continue;
 		of[n->ins[n->v.nin - 1]->id] = NULL;
 		with_results(p, d, n->v.nout > 1 ? "dw=1 bias=1" : "dw=1", n->outs, n->v.nout);
@@ -312,7 +312,7 @@ static void weights_beside(struct hd_plan *p)
 
 /* -- the gradient of a residual stream -------------------------------------------------------------------------------------- */
 /* Returns whether x is computed between two nodes. */
-static int made_between(const struct tensor *x, const struct node *from, const struct node *to)
+static int computed_between(const struct tensor *x, const struct node *from, const struct node *to)
 {
 	for (const struct node *n = from; x->v.node && n != to; n = n->next)
 		if (n == N(x->v.node))
@@ -333,22 +333,22 @@ static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *read
 		    !same_shape(dx, add->outs[0]))
 			continue;
 		memcpy(ins + 1, n->ins, n->v.nin * sizeof(*ins));
-		p->cursor = hd_cursor_before(made_between(x, n, add) ? add : n);
+		p->cursor = hd_cursor_before(computed_between(x, n, add) ? add : n);
 		y = hd_op1(p, "norm_d_add", ins, n->v.nin + 1, "%s", n->attr);
 		if (y)
-			stands_in(p, y, add->outs[0]);
+			substitute(p, y, add->outs[0]);
 		return 1;
 	}
 	return 0;
 }
 
 /* A separate addition would read and write the complete gradient once more. */
-static void norms_add(struct hd_plan *p)
+static void fuse_norm_gradients(struct hd_plan *p)
 {
 	uint32_t *reads;
 	int some = 0;
 
-	if (p->residuals_apart)
+	if (p->separate_residual_adds)
 		return;
 	reads = hd_count_readers(p);
 	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {
@@ -377,7 +377,7 @@ static void drop_slopes(struct hd_plan *p)
 		p->cursor = hd_cursor_before(n);
 		y = hd_op1(p, "gelu", n->ins, n->v.nin, "%s", n->attr);
 		if (y)
-			stands_in(p, y, n->outs[0]);
+			substitute(p, y, n->outs[0]);
 		some = 1;
 	}
 	free(reads);
@@ -385,9 +385,9 @@ static void drop_slopes(struct hd_plan *p)
 		hd_drop_dead(p);
 }
 
-static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
+static int replace_result(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
 {
-	stands_for(p, n->outs[k], old, product);
+	place_like(p, n->outs[k], old, product);
 	hd_replace(p, old, n->outs[k]);
 	return HD_OK;
 }
@@ -409,15 +409,15 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 	if (!n)
 		return p->err->code;
 	if (keep)
-		takes_place(p, n, 1, product, x);
-	return takes_place(p, n, 0, product, gelu->outs[0]);
+		replace_result(p, n, 1, product, x);
+	return replace_result(p, n, 0, product, gelu->outs[0]);
 }
 
 /* -- adjacent products and sums ------------------------------------------------------------------------------------------- */
 /* Returns whether n may share a launch with nodes like it.  If they are adjacent, a device computes products with a
  * common operand in one launch, and also the sums of one node's results.  A processor does so only for bf16 products;
  * others run faster directly after the nodes that compute their operands. */
-static int has_mates(const struct hd_plan *p, const struct node *n)
+static int can_share_launch(const struct hd_plan *p, const struct node *n)
 {
 	if (n->only.group)
 		return 0;
@@ -429,7 +429,7 @@ static int has_mates(const struct hd_plan *p, const struct node *n)
 
 /* Returns whether an operand that the two products do not share comes from communication.  That is in flight during the
  * product before it, so the two must not be adjacent. */
-static int comes_late(const struct node *a, const struct node *b)
+static int operand_is_in_flight(const struct node *a, const struct node *b)
 {
 	int own = a->ins[0] == b->ins[0];
 
@@ -439,17 +439,17 @@ static int comes_late(const struct node *a, const struct node *b)
 
 static int alike(const struct hd_plan *p, const struct node *a, const struct node *b)
 {
-	if (b->is->role != a->is->role || !has_mates(p, b) || a->v.phase != b->v.phase || a->block != b->block ||
+	if (b->is->role != a->is->role || !can_share_launch(p, b) || a->v.phase != b->v.phase || a->block != b->block ||
 	    a->period != b->period || strcmp(a->attr, b->attr) != 0 || !same_shape(a->outs[0], b->outs[0]))
 		return 0;
 	if (a->is->role == OP_ROLE_SUM)
 		return a->ins[0]->v.node == b->ins[0]->v.node && same_shape(a->ins[0], b->ins[0]);
-	return (a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1]) && !comes_late(a, b);
+	return (a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1]) && !operand_is_in_flight(a, b);
 }
 
 /* Returns the last node before n that is like it, unless an operand of n is computed after that; NULL: there is
  * none. */
-static struct node *mate(const struct hd_plan *p, const struct node *n)
+static struct node *launch_partner(const struct hd_plan *p, const struct node *n)
 {
 	for (struct node *m = n->prev; m && m->block == n->block; m = m->prev) {
 		if (alike(p, n, m))
@@ -480,10 +480,10 @@ static int later_result(const struct node *a, const struct node *b)
 
 /* Moves each such node next to an earlier one like it.  Nodes move only towards the start, so their readers remain
  * after them. */
-static void side_by_side(struct hd_plan *p)
+static void make_adjacent(struct hd_plan *p)
 {
 	for (struct node *n = p->first, *next; n; n = next) {
-		struct node *m = has_mates(p, n) ? mate(p, n) : NULL, *before;
+		struct node *m = can_share_launch(p, n) ? launch_partner(p, n) : NULL, *before;
 
 		next = n->next;
 		if (!m)
@@ -513,11 +513,11 @@ int hd_pass_fuse(struct hd_plan *p)
 		if (n->is->role == OP_ROLE_ADD && !n->only.group && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
 	}
-	norms_add(p);
-	if (!p->residuals_apart)
-		weights_beside(p);
+	fuse_norm_gradients(p);
+	if (!p->separate_residual_adds)
+		merge_weight_gradients(p);
 	if (!rc)
-		rc = sums_beside(p);
+		rc = merge_sums(p);
 	drop_slopes(p);
 	if (p->gelu) {
 		free(reads);
@@ -529,7 +529,7 @@ int hd_pass_fuse(struct hd_plan *p)
 				rc = fuse_gelu(p, n, reads);
 		}
 	}
-	side_by_side(p);
+	make_adjacent(p);
 	for (n = p->first; n; n = n->next)
 		if (n->is->role == OP_ROLE_TOTAL)
 			merge_accumulators(p, n, reads);

@@ -108,7 +108,7 @@ static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct te
 	struct node *send;
 
 	if (x->v.node)
-		p->cursor = hd_cursor_why(hd_cursor_behind(N(x->v.node)), n->reason);
+		p->cursor = hd_cursor_why(hd_cursor_after(N(x->v.node)), n->reason);
 	y = hd_build_comm(p, HD_COMM_SEND, g, x, NULL, n->reshard.need.index);
 	if (!y)
 		return NULL;
@@ -125,7 +125,7 @@ static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct te
 
 /* -- several axes at once -------------------------------------------------------------------------------------------------- */
 /* Returns the reshard that is the only reader of n's result, if one collective can do the work of both; else NULL. */
-static struct node *goes_on(const struct node *n, const uint32_t *reads)
+static struct node *next_in_collective(const struct node *n, const uint32_t *reads)
 {
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
 	const struct tensor *out = n->outs[0];
@@ -186,7 +186,7 @@ static struct node *lower_together(struct hd_plan *p, struct node *n, const uint
 	uint32_t k = 1;
 	struct group *g;
 
-	while (k < HD_MAX_AXES && (next = goes_on(chain[k - 1], reads)))
+	while (k < HD_MAX_AXES && (next = next_in_collective(chain[k - 1], reads)))
 		chain[k++] = next;
 	if (k == 1)
 		return NULL;

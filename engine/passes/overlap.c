@@ -29,7 +29,7 @@ static int is_collective(const struct node *n)
 }
 
 /* Returns whether both are in one block, and both in its forward or both in its backward. */
-static int together(const struct node *a, const struct node *b)
+static int same_direction(const struct node *a, const struct node *b)
 {
 	return a->block == b->block && (a->v.phase == b->v.phase || (a->v.phase & GRADIENT && b->v.phase & GRADIENT));
 }
@@ -57,7 +57,8 @@ static struct node *preparation(const struct node *c)
 {
 	struct node *n = c->ins[0]->v.node ? N(c->ins[0]->v.node) : NULL;
 
-	return n && n->made_by < 0 && (n->is->role == OP_ROLE_BLOCK || n->is->role == OP_ROLE_VIEW) && together(n, c)
+	return n && n->made_by < 0 && (n->is->role == OP_ROLE_BLOCK || n->is->role == OP_ROLE_VIEW) &&
+			       same_direction(n, c)
 		       ? n
 		       : NULL;
 }
@@ -65,7 +66,7 @@ static struct node *preparation(const struct node *c)
 /* -- starts --------------------------------------------------------------------------------------------------------------- */
 /* Returns the place after the node `maker` and after the collectives that are already there: their readers come
  * first. */
-static struct node *behind(struct node *maker, const struct node *first)
+static struct node *place_after(struct node *maker, const struct node *first)
 {
 	struct node *at = maker->next;
 
@@ -80,11 +81,11 @@ static void start_early(struct hd_plan *p, struct node *c)
 	struct node *prepare = preparation(c), *first = prepare ? prepare : c;
 	struct node *maker = first->ins[0]->v.node ? N(first->ins[0]->v.node) : NULL;
 
-	if (!maker || !together(maker, c) || (maker->v.phase & HD_UNIT_W && !(c->v.phase & HD_UNIT_W)))
+	if (!maker || !same_direction(maker, c) || (maker->v.phase & HD_UNIT_W && !(c->v.phase & HD_UNIT_W)))
 		return;
 	if (prepare)
-		hd_node_move(p, prepare, behind(maker, prepare));
-	hd_node_move(p, c, prepare ? prepare->next : behind(maker, c));
+		hd_node_move(p, prepare, place_after(maker, prepare));
+	hd_node_move(p, c, prepare ? prepare->next : place_after(maker, c));
 }
 
 static int is_needed(const struct node *n, const struct node *c)
@@ -131,9 +132,9 @@ static void start_before_product(struct hd_plan *p, struct node *c)
 {
 	struct node *product = c->prev;
 
-	while (product && together(product, c) && !(product->v.phase & HD_UNIT_B && is_product(product)))
+	while (product && same_direction(product, c) && !(product->v.phase & HD_UNIT_B && is_product(product)))
 		product = product->prev;
-	if (product && together(product, c) && mark_needed(c, product))
+	if (product && same_direction(product, c) && mark_needed(c, product))
 		move_marked(p, product->next, c->next, product);
 }
 
@@ -147,7 +148,7 @@ static struct node *first_reader(struct node *c)
 }
 
 /* Returns whether a node after n, up to and including c, reads n and does not move. */
-static int is_missed(const struct node *n, const struct node *c)
+static int has_unmoved_reader(const struct node *n, const struct node *c)
 {
 	for (const struct node *r = n->next; r != c->next; r = r->next)
 		if (!r->mark && reads(r, n))
@@ -157,7 +158,7 @@ static int is_missed(const struct node *n, const struct node *c)
 
 /* Returns whether n, a node of unit B, waits for a collective.  Nodes before it already overlap with that
  * collective. */
-static int waits(const struct node *n)
+static int waits_for_collective(const struct node *n)
 {
 	for (uint32_t i = 0; n->v.phase == HD_UNIT_B && i < n->v.nin; i++)
 		if (n->ins[i]->v.node && is_collective(N(n->ins[i]->v.node)))
@@ -166,14 +167,14 @@ static int waits(const struct node *n)
 }
 
 /* Moves the products of weight gradients since the last wait, and what only they need, to after c. */
-static void compute_beside(struct hd_plan *p, struct node *c)
+static void compute_during(struct hd_plan *p, struct node *c)
 {
 	struct node *reader = first_reader(c), *n;
 
-	if (!reader || !together(reader, c))
+	if (!reader || !same_direction(reader, c))
 		return;
-	for (n = c->prev; n && together(n, c) && !waits(n); n = n->prev)
-		n->mark = n->v.phase == HD_UNIT_W && n->made_by < 0 && !n->comm.kind && !is_missed(n, c) &&
+	for (n = c->prev; n && same_direction(n, c) && !waits_for_collective(n); n = n->prev)
+		n->mark = n->v.phase == HD_UNIT_W && n->made_by < 0 && !n->comm.kind && !has_unmoved_reader(n, c) &&
 			  (is_product(n) || is_needed(n, c));
 	move_marked(p, n ? n->next : p->first, c, c->next);
 }
@@ -187,7 +188,7 @@ static int same_unit(const struct hd_plan *p, const struct node *a, const struct
 
 /* Moves a leaf's collective to before the preceding product of the same unit and chunk.  Nodes of other units in
  * between do not count. */
-static void start_beside_product(struct hd_plan *p, struct node *c)
+static void start_during_product(struct hd_plan *p, struct node *c)
 {
 	struct node *prepare = preparation(c), *first = prepare ? prepare : c, *at = first->prev;
 
@@ -217,10 +218,10 @@ int hd_pass_overlap(struct hd_plan *p)
 		if (is_collective(n) && n->v.phase == HD_UNIT_W)
 			start_before_product(p, n);
 		else if (is_collective(n) && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
-			start_beside_product(p, n);
+			start_during_product(p, n);
 	}
 	for (struct node *n = p->first; n; n = n->next)
 		if (is_collective(n) && n->v.phase == HD_UNIT_B)
-			compute_beside(p, n);
+			compute_during(p, n);
 	return p->err->code;
 }

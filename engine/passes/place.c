@@ -122,7 +122,7 @@ static int reads(const struct node *n, const struct tensor *x)
  * Weight gradients that read x (here that of b reads u) are partial too then, but they are reduced once a step, and z
  * once a micro-batch.  Returns the elements of the other sum (z).  Returns 0 if a reader needs x complete, or if the
  * weight gradients have more elements than z in all micro-batches. */
-static int64_t joins(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+static int64_t worth_staying_partial(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
 	int64_t size = 0, weights = 0;
 
@@ -138,7 +138,7 @@ static int64_t joins(const struct hd_plan *p, const struct tensor *x, const stru
 			weights += hd_global_count(r->outs[0]);
 			continue;
 		}
-		n = own ? hd_global_count(r->outs[0]) : joins(p, r->outs[0], a);
+		n = own ? hd_global_count(r->outs[0]) : worth_staying_partial(p, r->outs[0], a);
 		if (!n)
 			return 0;
 		size = n > size ? n : size;
@@ -147,8 +147,8 @@ static int64_t joins(const struct hd_plan *p, const struct tensor *x, const stru
 }
 
 /* Returns whether a partial sum passes through the node unreduced on this axis; if so, fills need and out. */
-static int passes(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_place *have,
-		  struct hd_place *need, struct hd_place *out)
+static int partial_passes_through(const struct hd_plan *p, const struct node *n, const struct axis *a,
+				  const struct hd_place *have, struct hd_place *need, struct hd_place *out)
 {
 	uint32_t partial = 0, which = 0;
 	const uint64_t linear = n->v.op->linear;
@@ -162,7 +162,8 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 		if (partial < terms(n))
 			return 0;
 	} else if (partial > 1 || !(linear >> which & 1) || n->v.nout != 1 ||
-		   (hd_global_count(n->outs[0]) >= hd_global_count(n->ins[which]) && !joins(p, n->ins[which], a))) {
+		   (hd_global_count(n->outs[0]) >= hd_global_count(n->ins[which]) &&
+		    !worth_staying_partial(p, n->ins[which], a))) {
 		return 0;
 	}
 	for (uint32_t i = 0; i < n->v.nin; i++)
@@ -180,7 +181,7 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 	const struct hd_dim *d;
 	struct hd_place cut = { .kind = HD_PLACE_SHARD };
 
-	if (passes(p, n, a, have, need, out))
+	if (partial_passes_through(p, n, a, have, need, out))
 		return;
 	r = hd_rule_for(p, n, a);
 	if (!r)

@@ -45,8 +45,8 @@ static void pair_gelus(struct hd_plan *p, struct slopes *s)
 }
 
 /* Replaces n by a different op.  Attributes are empty: for ragged tensors, hd_node_new adds the row counts again. */
-static struct node *in_place_of(struct hd_plan *p, struct node *n, const char *op, struct tensor *const *ins,
-				uint32_t nin)
+static struct node *replace_node(struct hd_plan *p, struct node *n, const char *op, struct tensor *const *ins,
+				 uint32_t nin)
 {
 	struct node *with;
 
@@ -63,10 +63,10 @@ static void keep_slopes(struct hd_plan *p)
 
 	pair_gelus(p, &s);
 	for (size_t i = 0; i < s.n; i++) {
-		struct node *y = in_place_of(p, s.gelu[i], "gelu_slope", s.gelu[i]->ins, 1);
+		struct node *y = replace_node(p, s.gelu[i], "gelu_slope", s.gelu[i]->ins, 1);
 		struct tensor *ins[] = { y ? y->outs[1] : NULL, s.d[i]->ins[1] };
 
-		in_place_of(p, s.d[i], "gelu_slope_d", ins, 2);
+		replace_node(p, s.d[i], "gelu_slope_d", ins, 2);
 	}
 	free(s.gelu), free(s.d);
 	if (!p->err->code)
@@ -74,18 +74,18 @@ static void keep_slopes(struct hd_plan *p)
 }
 
 /* -- what is recomputed ----------------------------------------------------------------------------------------------- */
-struct remake {
+struct recompute {
 	struct hd_plan *p;
 	int selective, full;
-	char *stays;         /* by block: full does not recompute it */
+	char *keeps;         /* by block: full does not recompute it */
 	char *crosses;       /* by tensor id: forward of a different block reads it */
 	struct node **copy;  /* by node id: its copy */
 	struct node **begin; /* by block: its first node of backward */
 };
 
-static int is_full(const struct remake *m, const struct node *n)
+static int is_full(const struct recompute *m, const struct node *n)
 {
-	return m->full && n->block >= 0 && !m->stays[n->block];
+	return m->full && n->block >= 0 && !m->keeps[n->block];
 }
 
 int hd_is_recomputed_by_choice(const struct node *n)
@@ -96,7 +96,7 @@ int hd_is_recomputed_by_choice(const struct node *n)
 /* Returns whether t, which a node of this block reads in backward, is recomputed.  Of a cheap op only the result is,
  * because its statistics are small.  What forward has computed for backward (loss/parts.c) is small too, and its
  * operands are not kept. */
-static int made_again(const struct remake *m, const struct tensor *t, int block)
+static int is_recomputed(const struct recompute *m, const struct tensor *t, int block)
 {
 	const struct node *n = t->v.node ? N(t->v.node) : NULL;
 
@@ -119,7 +119,7 @@ static void runs_with_activations(struct node *c)
 			runs_with_activations(N(c->ins[i]->v.node));
 }
 
-static struct node *copy_of(struct remake *m, struct node *n, struct node *reader)
+static struct node *copy_of(struct recompute *m, struct node *n, struct node *reader)
 {
 	struct hd_plan *p = m->p;
 	struct node *c = m->copy[n->id];
@@ -132,7 +132,7 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 	ins = hd_alloc((n->v.nin + 1) * sizeof(*ins));
 	for (uint32_t i = 0; i < n->v.nin; i++) {
 		ins[i] = n->ins[i];
-		if (!made_again(m, ins[i], n->block))
+		if (!is_recomputed(m, ins[i], n->block))
 			continue;
 		c = copy_of(m, N(ins[i]->v.node), reader);
 		ins[i] = c ? c->outs[ins[i]->out] : NULL;
@@ -146,11 +146,11 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 }
 
 /* Lets r read copies of recomputed tensors.  A fill reads only the shape, so it needs none. */
-static void read_again(struct remake *m, struct node *r)
+static void use_copies(struct recompute *m, struct node *r)
 {
 	for (uint32_t i = 0; i < r->v.nin && r->is->role != OP_ROLE_FILL; i++) {
 		struct tensor *t = r->ins[i];
-		struct node *c = made_again(m, t, r->block) ? copy_of(m, N(t->v.node), r) : NULL;
+		struct node *c = is_recomputed(m, t, r->block) ? copy_of(m, N(t->v.node), r) : NULL;
 
 		if (c)
 			hd_set_input(r->plan, r, i, c->outs[t->out]);
@@ -170,19 +170,19 @@ static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chun
 	return 1;
 }
 
-static void find_staying(struct remake *m)
+static void find_kept_blocks(struct recompute *m)
 {
 	const struct hd_plan *p = m->p;
 
 	for (size_t b = 0; b < p->nblocks; b++) {
 		const struct block *k = &p->blocks[b], *after = b + 1 < p->nblocks ? k + 1 : NULL;
 
-		m->stays[b] = (!after || after->coord != k->coord || after->chunk != k->chunk) &&
+		m->keeps[b] = (!after || after->coord != k->coord || after->chunk != k->chunk) &&
 			      follows_directly(p, k->coord, k->chunk);
 	}
 }
 
-static void look(struct remake *m)
+static void find_crossings(struct recompute *m)
 {
 	for (struct node *n = m->p->first; n; n = n->next) {
 		for (uint32_t i = 0; n->v.phase == HD_UNIT_F && i < n->v.nin; i++) {
@@ -194,27 +194,27 @@ static void look(struct remake *m)
 		if (n->v.phase & (HD_UNIT_B | HD_UNIT_W) && n->block >= 0 && !m->begin[n->block])
 			m->begin[n->block] = n;
 	}
-	find_staying(m);
+	find_kept_blocks(m);
 }
 
 int hd_pass_recompute(struct hd_plan *p)
 {
-	struct remake m = { .p = p,
-			    .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
-			    .full = p->config.recompute == HD_RECOMPUTE_FULL };
+	struct recompute m = { .p = p,
+			       .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
+			       .full = p->config.recompute == HD_RECOMPUTE_FULL };
 	size_t nodes;
 
-	if (!p->separate)
+	if (!p->no_multi_output_kernels)
 		keep_slopes(p);
 	nodes = (size_t)p->nnodes;
-	m.stays = hd_alloc(p->nblocks + 1);
+	m.keeps = hd_alloc(p->nblocks + 1);
 	m.crosses = hd_alloc(p->ntensors + 1);
 	m.copy = hd_alloc((nodes + 1) * sizeof(*m.copy));
 	m.begin = hd_alloc((p->nblocks + 1) * sizeof(*m.begin));
-	look(&m);
+	find_crossings(&m);
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		if (n->v.phase & (HD_UNIT_B | HD_UNIT_W) && !n->recompute_of)
-			read_again(&m, n);
-	free(m.stays), free(m.crosses), free(m.copy), free(m.begin);
+			use_copies(&m, n);
+	free(m.keeps), free(m.crosses), free(m.copy), free(m.begin);
 	return p->err->code;
 }

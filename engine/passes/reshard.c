@@ -244,7 +244,7 @@ struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis 
 	struct tensor *y;
 
 	if (maker)
-		p->cursor = hd_cursor_why(hd_cursor_behind(maker), was.reason);
+		p->cursor = hd_cursor_why(hd_cursor_after(maker), was.reason);
 	y = x ? step_from(p, x, &x->at, a, to, p->cursor.before) : NULL;
 	p->cursor = was;
 	return y;
@@ -407,7 +407,7 @@ static struct cursor where_for(struct hd_plan *p, const struct tensor *x, const 
 			       struct node *reader)
 {
 	struct node *early = made_in_unit(x, reader);
-	struct cursor c = early    ? hd_cursor_behind(early)
+	struct cursor c = early    ? hd_cursor_after(early)
 			  : reader ? hd_cursor_before(reader)
 				   : hd_cursor_end(p->cursor.phase, p->cursor.block);
 
@@ -435,7 +435,7 @@ static struct tensor *one_step(struct hd_plan *p, struct tensor *x, struct tenso
 	if (done)
 		return done;
 	if (maker)
-		here = hd_cursor_why(hd_cursor_behind(maker), was.reason);
+		here = hd_cursor_why(hd_cursor_after(maker), was.reason);
 	else if (was.phase == HD_UNIT_G && !(reader && reader->v.phase == HD_UNIT_G))
 		here.before = y == x ? p->first : N(y->v.node)->next;
 	p->cursor = here;

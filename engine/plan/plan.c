@@ -254,11 +254,11 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->master_dtype = o->master_dtype ? o->master_dtype : HD_DTYPE_F32;
 	p->compute_dtype = o->compute_dtype;
 	p->gelu = o->gelu;
-	p->separate = o->separate;
+	p->no_multi_output_kernels = o->no_multi_output_kernels;
 	p->own_memory = o->own_memory;
-	p->whole_logits = o->whole_logits;
-	p->residuals_apart = o->residuals_apart;
-	p->loss_apart = o->loss_apart;
+	p->undivided_logits = o->undivided_logits;
+	p->separate_residual_adds = o->separate_residual_adds;
+	p->separate_loss_gradient = o->separate_loss_gradient;
 	p->quiet = o->quiet;
 	return p;
 }

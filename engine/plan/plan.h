@@ -20,13 +20,13 @@ struct hd_plan_options {
 	uint32_t master_dtype; /* 0: HD_DTYPE_F32 */
 	/* HD_DTYPE_BF16: for activations and operands of products; 0: everything is in master_dtype. */
 	uint32_t compute_dtype;
-	int gelu;            /* a gelu can be fused into the device's bf16 products (kernel einsum_gelu) */
-	int own_memory;      /* the device's memory is not the host's */
-	int whole_logits;    /* logits are not divided into parts, unless train.loss_parts says otherwise */
-	int residuals_apart; /* residual streams are added by separate kernels */
-	int loss_apart;      /* a separate kernel computes the gradient of logits */
+	int gelu;                   /* a gelu can be fused into the device's bf16 products (kernel einsum_gelu) */
+	int own_memory;             /* the device's memory is not the host's */
+	int undivided_logits;       /* logits are not divided into parts, unless train.loss_parts says otherwise */
+	int separate_residual_adds; /* residual streams are added by separate kernels */
+	int separate_loss_gradient; /* a separate kernel computes the gradient of logits */
 	/* No kernel of the device computes a slope (gelu_slope) or sums together with its main result. */
-	int separate;
+	int no_multi_output_kernels;
 	int64_t node_size; /* ranks per host; 0: unknown, or not the same on all hosts */
 	int quiet;         /* warnings of plugins are not printed: one of many plans, of which one will be chosen */
 	/* If not NULL: set to the number of ranks that the layout needs, if that is not `ranks`. */

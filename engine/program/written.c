@@ -7,7 +7,7 @@
 /* The owner of a slice has coordinate 0 on every axis that does not shard the tensor. */
 int hd_owns(const struct hd_program *g, const struct tensor *t)
 {
-	return hd_speaks_for(g->plan, g->rank, &t->at, ~(uint32_t)0, 0);
+	return hd_is_representative(g->plan, g->rank, &t->at, ~(uint32_t)0, 0);
 }
 
 /* Returns the leaf to write for a parameter or a state. If a parameter has a master, that is the master. */
@@ -19,7 +19,7 @@ static const struct tensor *written_leaf(const struct hd_program *g, const struc
 		return hd_owns(g, stored) ? stored : NULL;
 	/* A slice of a state is written once per distinct copy, by the first rank along every axis on which copies are
 	 * equal. */
-	return t->v.what == HD_TENSOR_STATE && hd_speaks_for(g->plan, g->rank, &t->at, ~t->own, 1) ? t : NULL;
+	return t->v.what == HD_TENSOR_STATE && hd_is_representative(g->plan, g->rank, &t->at, ~t->own, 1) ? t : NULL;
 }
 
 const struct tensor *hd_written(const struct hd_program *g, const struct tensor *t)

@@ -140,7 +140,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.node_size = node_size(j);
 	o.compute_dtype = j->compute_dtype;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
-	o.separate = j->device->kernel("gelu_slope") == NULL;
+	o.no_multi_output_kernels = j->device->kernel("gelu_slope") == NULL;
 	o.own_memory = !hd_device_in_host(j->device);
 	o.global_batch = global_batch;
 	o.data_vocab = data_vocab(j);
@@ -204,7 +204,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		o.node_size = node_size(j);
 		o.compute_dtype = j->compute_dtype;
 		o.gelu = j->device->kernel("einsum_gelu") != NULL;
-		o.separate = j->device->kernel("gelu_slope") == NULL;
+		o.no_multi_output_kernels = j->device->kernel("gelu_slope") == NULL;
 		o.own_memory = !hd_device_in_host(j->device);
 		o.global_batch = hd_ramp_size(ramp, k);
 		o.data_vocab = data_vocab(j);

@@ -441,7 +441,7 @@ static int counts_in_norm(const struct hd_program *g, const struct tensor *x, co
 
 	for (int a = 0; a < g->plan->naxes; a++)
 		added |= (uint32_t)(sum->at.on[a].kind == HD_PLACE_PARTIAL) << a;
-	return hd_speaks_for(g->plan, g->rank, &x->at, added, 1);
+	return hd_is_representative(g->plan, g->rank, &x->at, added, 1);
 }
 
 static int norm2(struct recorder *r, struct node *n)

@@ -63,7 +63,8 @@ static char *hashes(const struct hd_program *g, int64_t step)
 
 		if (!is_compared(t))
 			continue;
-		if (hd_speaks_for(g->plan, g->rank, &t->at, 0, 1)) { /* no hash for a tensor that is pinned elsewhere */
+		if (hd_is_representative(g->plan, g->rank, &t->at, 0,
+					 1)) { /* no hash for a tensor that is pinned elsewhere */
 			if (to == text)
 				flip(g, t, step);
 			h.data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);

@@ -147,7 +147,7 @@ static const char *attention_attr(struct hd_plan *p, int64_t l)
 	const char *attr = "causal=1";
 
 	if (m->query_scale > 0 && m->query_scale != (double)m->head_dim)
-		attr = hd_plan_text(p, "%s scale=%.17g", attr, 1 / hd_root(m->query_scale));
+		attr = hd_plan_text(p, "%s scale=%.17g", attr, 1 / hd_sqrt(m->query_scale));
 	if (hd_decoder_window(m, l))
 		attr = hd_plan_text(p, "%s window=%lld", attr, (long long)m->window);
 	if (m->attention_softcap > 0)
@@ -256,7 +256,7 @@ static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l, do
 static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 {
 	const struct hd_model *m = &p->model;
-	double out = m->init_std / hd_root(2.0 * (double)m->layers);
+	double out = m->init_std / hd_sqrt(2.0 * (double)m->layers);
 	int before = m->norm != HD_NORM_AFTER, after = m->norm != HD_NORM_BEFORE;
 	struct tensor *h = self_attention(p, layer_norm(p, x, l, "input_layernorm", before), l, out);
 
@@ -268,7 +268,7 @@ static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 
 static struct tensor *scaled(struct hd_plan *p, struct tensor *x)
 {
-	double by = p->model.embed_scale == 0 ? hd_root((double)p->model.embed) : p->model.embed_scale;
+	double by = p->model.embed_scale == 0 ? hd_sqrt((double)p->model.embed) : p->model.embed_scale;
 
 	return by == 1 ? x : hd_map_new(p, &x, 1, hd_plan_text(p, "a * %.17g", by));
 }

@@ -72,7 +72,7 @@ static struct tensor *feed_forward(struct hd_plan *p, struct tensor *x, int64_t 
 static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 {
 	const struct hd_model *m = &p->model;
-	double std = m->init_std, out = std / hd_root(2.0 * (double)m->layers);
+	double std = m->init_std, out = std / hd_sqrt(2.0 * (double)m->layers);
 	struct tensor *h = norm(p, x, hd_plan_text(p, "h.%lld.ln_1", (long long)l)), *qkv[3];
 	static const char *const names[] = { "attn.q", "attn.k", "attn.v" };
 

@@ -139,7 +139,7 @@ int hd_pass_loss_once(struct hd_plan *p)
 {
 	int some = 0;
 
-	if (p->loss_apart)
+	if (p->separate_loss_gradient)
 		return HD_OK;
 	for (struct node *n = p->first, *next; n && !p->err->code; n = next) {
 		struct node *x = hd_is(n, OP_ROLE_XENT_D) ? statistics_of(n) : NULL;

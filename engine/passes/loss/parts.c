@@ -125,25 +125,25 @@ static const struct node *fill_of(const struct tensor *t)
 	return n && n->is->role == OP_ROLE_FILL ? n : NULL;
 }
 
-enum { BEHIND = 1, IN_FRONT = 2, TOUCHES = 4 };
+enum { DEPENDS_ON_LARGE = 1, LEADS_TO_LARGE = 2, TOUCHES = 4 };
 
-static void look_behind(struct logit_parts *s, const struct node *n)
+static void scan_forward(struct logit_parts *s, const struct node *n)
 {
 	char *at = &s->inside[n->id];
 
-	*at = touches_large(s, n) ? BEHIND | TOUCHES : 0;
+	*at = touches_large(s, n) ? DEPENDS_ON_LARGE | TOUCHES : 0;
 	for (uint32_t i = 0; i < n->v.nin && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W); i++)
-		if (hd_maker(n->ins[i]) && s->inside[hd_maker(n->ins[i])->id] & BEHIND)
-			*at |= BEHIND;
+		if (hd_maker(n->ins[i]) && s->inside[hd_maker(n->ins[i])->id] & DEPENDS_ON_LARGE)
+			*at |= DEPENDS_ON_LARGE;
 }
 
-static void look_in_front(struct logit_parts *s, const struct node *n)
+static void scan_backward(struct logit_parts *s, const struct node *n)
 {
 	if (s->inside[n->id] & TOUCHES)
-		s->inside[n->id] |= IN_FRONT;
-	for (uint32_t i = 0; s->inside[n->id] & IN_FRONT && i < n->v.nin; i++)
+		s->inside[n->id] |= LEADS_TO_LARGE;
+	for (uint32_t i = 0; s->inside[n->id] & LEADS_TO_LARGE && i < n->v.nin; i++)
 		if (hd_maker(n->ins[i]) && !fill_of(n->ins[i]))
-			s->inside[hd_maker(n->ins[i])->id] |= IN_FRONT;
+			s->inside[hd_maker(n->ins[i])->id] |= LEADS_TO_LARGE;
 }
 
 /* Finds the nodes that read or compute a large tensor (one over the vocabulary), and the nodes between two of them.
@@ -151,14 +151,14 @@ static void look_in_front(struct logit_parts *s, const struct node *n)
 static void find_inside(struct logit_parts *s)
 {
 	for (struct node *n = s->p->first; n; n = n->next)
-		look_behind(s, n);
+		scan_forward(s, n);
 	for (struct node *n = s->p->last; n; n = n->prev)
-		look_in_front(s, n);
+		scan_backward(s, n);
 	s->made = hd_alloc(((size_t)s->p->nnodes + 1) * sizeof(*s->made));
 	for (struct node *n = s->p->first; n; n = n->next) {
 		char at = s->inside[n->id];
 
-		s->inside[n->id] = at & TOUCHES || (at & BEHIND && at & IN_FRONT);
+		s->inside[n->id] = at & TOUCHES || (at & DEPENDS_ON_LARGE && at & LEADS_TO_LARGE);
 		if (s->inside[n->id])
 			s->made[s->n++] = n;
 	}
@@ -235,7 +235,7 @@ static int64_t wanted_parts(const struct logit_parts *s)
 {
 	int64_t tokens = local_by_rules(s, s->batch) * local_by_rules(s, s->seq);
 
-	if (s->p->config.loss_parts || s->p->whole_logits)
+	if (s->p->config.loss_parts || s->p->undivided_logits)
 		return s->p->config.loss_parts;
 	if (is_made_of_terms(s))
 		return 1;
@@ -401,7 +401,7 @@ static struct tensor *summed(struct logit_parts *s, const struct tensor *whole)
 		struct tensor *ins[] = { n->ins[0], n->ins[1], sum }, *both[] = { sum, parts[i] };
 		int adds = n->is->role == OP_ROLE_EINSUM && n->v.nin == 2;
 
-		s->p->cursor = hd_cursor_behind(n);
+		s->p->cursor = hd_cursor_after(n);
 		sum = adds ? hd_op1(s->p, "einsum", ins, 3, "%s add=1", n->attr)
 			   : hd_op1(s->p, "add", both, 2, "%s", "");
 		if (!sum)
@@ -485,7 +485,7 @@ static int make_parts(struct logit_parts *s)
 	size_t before = p->ntensors;
 	struct cursor at;
 
-	at = hd_cursor_why(hd_cursor_behind(s->made[s->n - 1]),
+	at = hd_cursor_why(hd_cursor_after(s->made[s->n - 1]),
 			   hd_plan_text(p, "logits in %lld parts (train.loss_parts)", (long long)count(s)));
 	p->cursor = at;
 	s->part = hd_alloc((before + 1) * sizeof(*s->part));
