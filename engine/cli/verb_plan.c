@@ -325,7 +325,7 @@ static int read_slow(struct hd_cli *c, struct hd_plan *p, struct hd_machine *m, 
 		return HD_OK;
 	hd_simulate(p, m, style, &r, err);
 	*alike = r.step;
-	hd_price_release(&r);
+	hd_prediction_release(&r);
 	HD_TRY(err->code);
 	m->slow_rank = strtoll(text, &end, 10);
 	m->slow = *end == '=' ? strtod(end + 1, &after) : 0;
@@ -362,8 +362,8 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	c->device_memory = !hd_machine_is_host(&m);
 	c->gpu_kernels = m.rates && c->device_memory;
 	hd_style_read(hd_cli_str(c, "style", NULL), &style, err);
-	c->undivided_logits = !err->code && style.whole_logits;
-	c->separate_residual_adds = !err->code && style.epilogues_apart;
+	c->undivided_logits = !err->code && style.undivided_logits;
+	c->separate_residual_adds = !err->code && style.separate_residual_adds;
 	c->separate_loss_gradient = !err->code && style.loss_twice;
 	if (err->code)
 		;
@@ -383,7 +383,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 		else if (!err->code)
 			print_text(*p, &m, &r), print_servers(&r), print_slow(&m, &r, without);
 	}
-	hd_price_release(&r);
+	hd_prediction_release(&r);
 	hd_machine_close(&m);
 	return err->code;
 }

@@ -187,7 +187,7 @@ int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_
 		print(&p, m.name);
 		*out = json_of(&p, m.name, timeline);
 	}
-	hd_price_release(&r);
+	hd_prediction_release(&r);
 	hd_machine_close(&m);
 	return err->code;
 }

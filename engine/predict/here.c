@@ -41,14 +41,14 @@ static int64_t job_ranks(const struct hd_machine *m, const struct hd_plan *p)
 }
 
 /* Returns the ranks on one host. */
-static int64_t of_a_host(const struct hd_machine *m, int64_t ranks)
+static int64_t ranks_per_host(const struct hd_machine *m, int64_t ranks)
 {
 	return m->ranks_per_node < ranks ? m->ranks_per_node : ranks;
 }
 
 static int64_t ranks_here(const struct hd_machine *m, const struct hd_plan *p)
 {
-	return of_a_host(m, job_ranks(m, p));
+	return ranks_per_host(m, job_ranks(m, p));
 }
 
 double hd_machine_memory(const struct hd_machine *m, int64_t ranks)
@@ -57,7 +57,7 @@ double hd_machine_memory(const struct hd_machine *m, int64_t ranks)
 
 	if (!hd_machine_is_host(m) || m->shared || m->memory_given)
 		return m->memory;
-	return m->memory * (double)(r->ranks / r->hosts) / (double)(r->hosts == 1 ? ranks : of_a_host(m, ranks));
+	return m->memory * (double)(r->ranks / r->hosts) / (double)(r->hosts == 1 ? ranks : ranks_per_host(m, ranks));
 }
 
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
@@ -99,7 +99,7 @@ void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct
 
 /* Returns the additional seconds of a launch in which a rank's threads read what others of them wrote. That is 0 with
  * as many threads as a measuring rank had, and `launch` with all cores. */
-static double of_team(const struct hd_machine *m)
+static double team_seconds(const struct hd_machine *m)
 {
 	const struct hd_rates *r = m->rates;
 	double alone = (double)r->threads, all = (double)r->cores, here = (double)m->threads;
@@ -114,7 +114,7 @@ static double seconds(const struct hd_pricing *x, const struct hd_work *w, const
 
 	if (w->flops > 0)
 		s /= x->m->sustained_clock;
-	return s > 0 ? s + of_team(x->m) : -1;
+	return s > 0 ? s + team_seconds(x->m) : -1;
 }
 
 double hd_known_kernel(const struct hd_pricing *x, const struct node *n)
@@ -144,7 +144,7 @@ double hd_known_added(const struct hd_pricing *x, const struct tensor *t, const 
 }
 
 /* Returns the additional seconds of a movement between ranks that share a core: they take turns. */
-static double of_turns(const struct hd_machine *m)
+static double turn_seconds(const struct hd_machine *m)
 {
 	return m->ranks_per_node * m->threads > m->rates->cores ? m->rates->turn : 0;
 }
@@ -173,5 +173,5 @@ double hd_known_movement(const struct hd_pricing *x, const struct node *n, doubl
 			break;
 		}
 	s = hd_rates_moved(x->m->rates, hd_comm_kind_name(kind), sent);
-	return s > 0 ? s + of_turns(x->m) : -1;
+	return s > 0 ? s + turn_seconds(x->m) : -1;
 }

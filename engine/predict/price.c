@@ -109,15 +109,16 @@ static double style_bytes(const struct hd_pricing *x, const struct node *n)
 		return (forward ? 1 : 5) * hd_price_elements(n->outs[0]);
 	/* 6 bytes: the residual and the addend read, the sum written. With dropout also the masks of forward and
 	 * backward, and in backward the gradient read and written. */
-	if (x->style->epilogues_apart && forward && n->is->role == OP_ROLE_EINSUM && hd_attr_num(n->attr, "add", 0) > 0)
+	if (x->style->separate_residual_adds && forward && n->is->role == OP_ROLE_EINSUM &&
+	    hd_attr_num(n->attr, "add", 0) > 0)
 		return (6 + (x->style->dropout ? (n->recompute_of ? 1 : 6) : 0)) * hd_price_elements(n->outs[0]);
 	/* In fp32: the logits computed, their maximum, the difference to it, its exponential and sum, and all of it
 	 * again for the gradient. */
-	if (x->style->loss_apart && n->is->role == OP_ROLE_XENT)
+	if (x->style->unfused_loss && n->is->role == OP_ROLE_XENT)
 		return 40 * hd_price_elements(n->ins[0]);
 	/* Gradients scaled back, checked, clipped, and cleared for the next step; 16-bit weights copied from the
 	 * master. */
-	if (x->style->optimizer_apart && n->is->role == OP_ROLE_UPDATE)
+	if (x->style->unfused_optimizer && n->is->role == OP_ROLE_UPDATE)
 		return 26 * hd_price_elements(n->ins[0]);
 	return 0;
 }
@@ -204,7 +205,7 @@ double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e)
 	if (known >= 0)
 		return x->style->kernels * known;
 	if (t->v.node && N(t->v.node)->is->role == OP_ROLE_EINSUM) {
-		if (!x->style->apart)
+		if (!x->style->separate_weight_gradient_adds)
 			return 0;
 		bytes = 10 * hd_price_elements(t); /* 2 bytes read, 4 read and 4 written */
 	}
@@ -421,14 +422,14 @@ static struct hd_movement_price message(const struct hd_pricing *x, const struct
 struct hd_movement_price hd_price_movement(const struct hd_pricing *x, const struct node *n)
 {
 	double sent = (double)hd_comm_node_sent(x->g->plan, n, x->g->rank), part = of_steps(n);
-	int apart = hd_over_stages(x->g->plan, n->comm.group);
+	int over_stages = hd_over_stages(x->g->plan, n->comm.group);
 	struct hd_movement_price v;
 	double whole, known;
 
 	if (n->comm.kind == HD_COMM_RECV)
 		return (struct hd_movement_price){ .seconds = 0 };
 	whole = hd_layer_sent(x, n);
-	v = apart && n->comm.kind == HD_COMM_SEND
+	v = over_stages && n->comm.kind == HD_COMM_SEND
 		    ? message(x, n, sent)
 		    : collective(x, n, spread_of(x, n->comm.group), whole > 0 ? whole : sent);
 	part *= whole > 0 ? sent / whole : 1;

@@ -409,7 +409,7 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 	return err->code;
 }
 
-void hd_price_release(struct hd_prediction *r)
+void hd_prediction_release(struct hd_prediction *r)
 {
 	for (int64_t i = 0; r->spans && i < r->nstages; i++)
 		free(r->spans[i].units), free(r->spans[i].waits);

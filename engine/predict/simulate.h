@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/predict/simulate.h - predicts how long a step takes on a machine that need not be at hand.
  */
-#ifndef HD_ENGINE_PRICE_H
-#define HD_ENGINE_PRICE_H
+#ifndef HD_ENGINE_SIMULATE_H
+#define HD_ENGINE_SIMULATE_H
 #include "engine/config/machine.h"
 #include "engine/predict/style.h"
 #include "engine/predict/work.h"
@@ -56,6 +56,6 @@ struct hd_prediction {
 /* Builds the program of one rank per stage and simulates all of them together. Release out in either case. */
 int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_style *style, struct hd_prediction *out,
 		struct hd_err *err);
-void hd_price_release(struct hd_prediction *r);
+void hd_prediction_release(struct hd_prediction *r);
 
 #endif

@@ -73,12 +73,12 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->attention_share[1] = hd_section_num(s, "attention_backward");
 	out->norms_twice = is(s, "norms", "twice");
 	out->dropout = (int)hd_section_int(s, "dropout");
-	out->apart = is(s, "gradients", "apart");
-	out->epilogues_apart = is(s, "residuals", "apart");
+	out->separate_weight_gradient_adds = is(s, "gradients", "apart");
+	out->separate_residual_adds = is(s, "residuals", "apart");
 	out->loss_twice = !is(s, "loss", "fused");
-	out->loss_apart = is(s, "loss", "apart");
-	out->whole_logits = is(s, "logits", "whole");
-	out->optimizer_apart = is(s, "optimizer", "apart");
+	out->unfused_loss = is(s, "loss", "apart");
+	out->undivided_logits = is(s, "logits", "whole");
+	out->unfused_optimizer = is(s, "optimizer", "apart");
 	out->recompute_layer = is(s, "recompute", "layer");
 	out->own_elementwise = is(s, "elementwise", "own");
 	out->gather_layer = is(s, "gather", "layer");

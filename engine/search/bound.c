@@ -36,7 +36,7 @@ static struct affine affine_of(const double v[HD_PROBES], const struct probe_sha
 	return f;
 }
 
-static double least(double a)
+static double nonnegative(double a)
 {
 	return a > 0 ? a : 0;
 }
@@ -53,7 +53,7 @@ static double most_layers(const struct probe_shape *s)
 
 /* Returns the mean of all stages, counting whole periods only: the layers after the last period may be
  * the cheaper ones. */
-static double even(const struct affine *f, const struct probe_shape *s)
+static double stage_mean(const struct affine *f, const struct probe_shape *s)
 {
 	double m = (double)s->micros, l = (double)(s->dense + (s->layers - s->dense) / s->period * s->period);
 
@@ -63,16 +63,16 @@ static double even(const struct affine *f, const struct probe_shape *s)
 /* Returns a lower bound for the stage that has most of it. */
 static double at_least(const struct affine *f, const struct probe_shape *s)
 {
-	double most = most_layers(s) * (least(f->b) + (double)s->micros * f->d);
+	double most = most_layers(s) * (nonnegative(f->b) + (double)s->micros * f->d);
 
-	return least(larger_of(even(f, s), most));
+	return nonnegative(larger_of(stage_mean(f, s), most));
 }
 
 /* Returns the time that ranks which share cores need at least, or 0 if they do not share any. All their work is done on
  * these cores (hd_machine_busy), and while one rank waits another works. */
-static double shared_out(const struct probe *p, double even)
+static double shared_core_time(const struct probe *p, double mean)
 {
-	return p->crowd > 1 ? p->crowd * least(even) : 0;
+	return p->crowd > 1 ? p->crowd * nonnegative(mean) : 0;
 }
 
 double hd_bound_step(const struct probe *p, const struct probe_shape *s)
@@ -81,12 +81,12 @@ double hd_bound_step(const struct probe *p, const struct probe_shape *s)
 	double queues = p->queues > 1 ? p->queues : 1;
 
 	return larger_of(larger_of(at_least(&compute, s), at_least(&sent, s) / queues),
-			 shared_out(p, even(&compute, s) + even(&sent, s)));
+			 shared_core_time(p, stage_mean(&compute, s) + stage_mean(&sent, s)));
 }
 
 double hd_bound_memory(const struct probe *p, const struct probe_shape *s)
 {
-	return least(p->memory[1] - p->memory[0]) / (double)s->period * most_layers(s);
+	return nonnegative(p->memory[1] - p->memory[0]) / (double)s->period * most_layers(s);
 }
 
 /* Returns the time of a micro-batch on the slowest stage: one with most layers, or the last one. Work that belongs to
@@ -103,7 +103,7 @@ double hd_guess_step(const struct probe *p, const struct probe_shape *s, const s
 	double each = (f.e + f.d * l) / n, micro = larger_of(each, slowest_stage(f.d, f.e, l, n));
 
 	return larger_of(larger_of((f.a + f.b * l) / n, 0) + m * micro + o->bubble * o->bubble_of * each,
-			 shared_out(p, even(&f, s)));
+			 shared_core_time(p, stage_mean(&f, s)));
 }
 
 /* Returns the chunks of micro-batches that a stage keeps. Their number is constant, or it grows linearly with the
@@ -123,11 +123,11 @@ static double in_flight(const struct order_probe *o, double micros)
 static double guess_memory(const struct probe *p, const struct probe_shape *s, int k, double kept_times, double states)
 {
 	double q = (double)s->period, layers = ceil((double)s->layers / (double)s->stages);
-	double kept = least(p->kept[k + 1] - p->kept[k]) / q;
-	double state = least((p->memory[k + 1] - p->memory[k]) / q - kept);
+	double kept = nonnegative(p->kept[k + 1] - p->kept[k]) / q;
+	double state = nonnegative((p->memory[k + 1] - p->memory[k]) / q - kept);
 	double rest = p->memory[k] - smallest(s) * (state + kept);
 
-	return (s->stages > 1 ? 0.5 * least(rest) : rest) + states * state * layers + kept * kept_times;
+	return (s->stages > 1 ? 0.5 * nonnegative(rest) : rest) + states * state * layers + kept * kept_times;
 }
 
 double hd_guess_memory(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
@@ -153,5 +153,5 @@ double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
 	double begin = larger_of((once * l + rest_once) / n, 0), m = (double)s->micros;
 
 	return larger_of(begin + m * larger_of((micro * l + rest) / n, slowest_stage(micro, rest, l, n)),
-			 shared_out(p, begin + m * (micro * l + rest) / n));
+			 shared_core_time(p, begin + m * (micro * l + rest) / n));
 }

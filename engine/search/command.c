@@ -69,7 +69,7 @@ static int draw(const struct hd_cli *c, const struct search_options *o, struct h
 	hd_machine_share(&m, p);
 	if (hd_simulate(p, &m, o->style, &times, err) >= 0)
 		hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
-	hd_price_release(&times);
+	hd_prediction_release(&times);
 	for (int64_t i = 0; i < r->nfound; i++)
 		free(points[i].text);
 	free(points), free(title);
@@ -94,7 +94,7 @@ static int draw_best(const struct hd_cli *c, const struct search_options *o, con
 
 static void print_json(const struct search_result *r, const struct search_options *s, int64_t top)
 {
-	const struct evaluated *own = r->given.judged.code ? NULL : &r->given;
+	const struct evaluated *own = r->own.verdict.code ? NULL : &r->own;
 	int fits = own && (r->limit <= 0 || own->memory <= r->limit);
 	json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "machine", s->machine->name, "precision",
 			      s->plan.compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32", "ranks",
@@ -102,7 +102,7 @@ static void print_json(const struct search_result *r, const struct search_option
 			      own ? hd_json_number(own->step) : json_null(), "given_memory_bytes",
 			      own ? json_integer((json_int_t)own->memory) : json_null(), "given_fits",
 			      own ? json_boolean(fits) : json_null(), "candidates", hd_search_json(r, top), "lost",
-			      hd_search_lost_json(r));
+			      hd_search_dropped_json(r));
 	char *line = hd_json_line(o);
 
 	puts(line);
@@ -120,7 +120,8 @@ static int none_fits(const struct search_result *r, struct hd_err *err)
 		   "plan: no layout fits into %s: of the %lld that were planned completely, the smallest needs %s "
 		   "(%s)%s. %lld of %lld were not looked at%s",
 		   hd_human_bytes(r->limit).text, (long long)r->nfound, hd_human_bytes(r->found[0].result.memory).text,
-		   least, floor, (long long)r->left, (long long)r->layouts, r->left ? "; --tries N looks at more" : "");
+		   least, floor, (long long)r->not_tried, (long long)r->layouts,
+		   r->not_tried ? "; --tries N looks at more" : "");
 	free(least), free(floor);
 	return err->code;
 }
@@ -130,11 +131,11 @@ static int nothing(const struct search_result *r, struct hd_err *err)
 {
 	fprintf(stderr, "%lld layouts: %lld planned completely; why the others were not:\n", (long long)r->layouts,
 		(long long)r->nfound);
-	hd_search_print_lost(stderr, r);
+	hd_search_print_dropped(stderr, r);
 	if (r->nfound)
 		return none_fits(r, err);
 	return hd_err_set(err, HD_EINVAL, "plan: no layout of %lld is possible; %lld: %s", (long long)r->layouts,
-			  r->nlost ? (long long)r->lost[0].layouts : 0LL, r->nlost ? r->lost[0].why : "");
+			  r->ndropped ? (long long)r->dropped[0].layouts : 0LL, r->ndropped ? r->dropped[0].why : "");
 }
 
 int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_style *style, struct hd_conf **conf,

@@ -18,14 +18,14 @@ struct jobs {
 	const struct evaluator *e;
 	const struct space_layout *layouts;
 	const struct order_wanted *orders;
-	struct hd_conf *given;
+	struct hd_conf *own;
 	void *out; /* shared memory */
 	int whole;
 };
 
 /* Stores an error as the reason of a refusal. The file and line in front ("conf/x.ini:12: ") are removed, since the
  * user has no such file. */
-static void refuse(struct judged *j, const struct space *s, const struct hd_err *err)
+static void refuse(struct plan_verdict *j, const struct space *s, const struct hd_err *err)
 {
 	const char *text = err->text;
 	size_t n = strlen(s->name);
@@ -78,7 +78,7 @@ static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd
 		r->micros = p->config.batch.full / p->batch;
 		r->groups = (int)p->ngroups;
 		if (hd_simulate(p, &m, e->style, &r->times, err) < 0)
-			hd_price_release(&r->times);
+			hd_prediction_release(&r->times);
 	}
 	hd_plan_destroy(p);
 	return err->code;
@@ -92,10 +92,10 @@ static void evaluate_conf(const struct evaluator *e, struct hd_conf *c, struct e
 		out->step = r.times.step;
 		for (int64_t k = 0; k < r.times.nstages; k++)
 			out->memory = larger_of(out->memory, r.times.stages[k].memory);
-		hd_price_release(&r.times);
+		hd_prediction_release(&r.times);
 	}
 	if (err->code)
-		refuse(&out->judged, e->space, err);
+		refuse(&out->verdict, e->space, err);
 }
 
 static void evaluate_job(void *ctx, int64_t i)
@@ -109,18 +109,18 @@ static void evaluate_job(void *ctx, int64_t i)
 	hd_conf_destroy(c);
 }
 
-static void given_job(void *ctx, int64_t i)
+static void own_job(void *ctx, int64_t i)
 {
 	struct jobs *j = ctx;
 	struct hd_err err = { 0 };
 
-	evaluate_conf(j->e, j->given, (struct evaluated *)j->out + i, &err);
+	evaluate_conf(j->e, j->own, (struct evaluated *)j->out + i, &err);
 }
 
-static struct judged lost_job(void)
+static struct plan_verdict lost_job(void)
 {
-	return (struct judged){ HD_EBUG,
-				"its plan ended the process, or took more than two minutes of processor time" };
+	return (struct plan_verdict){ HD_EBUG,
+				      "its plan ended the process, or took more than two minutes of a processor" };
 }
 
 /* Runs job(j, i) for all i < n. They change the `bytes` bytes at out, through a shared copy. Returns which jobs were
@@ -137,8 +137,8 @@ static char *run_shared(struct jobs *j, void (*job)(void *, int64_t), int64_t n,
 	return lost;
 }
 
-/* Runs job(j, i) for all i < n. out: n results of `each` bytes. Each result begins with a struct judged, which tells if
- * its job was lost. */
+/* Runs job(j, i) for all i < n. out: n results of `each` bytes. Each result begins with a struct plan_verdict, which
+ * tells if its job was lost. */
 static void run(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *out, size_t each)
 {
 	char *lost;
@@ -147,15 +147,15 @@ static void run(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *o
 	lost = run_shared(j, job, n, out, (size_t)n * each);
 	for (int64_t i = 0; i < n; i++)
 		if (lost[i])
-			*(struct judged *)(void *)((char *)out + (size_t)i * each) = lost_job();
+			*(struct plan_verdict *)(void *)((char *)out + (size_t)i * each) = lost_job();
 	free(lost);
 }
 
-void hd_search_evaluate_given(const struct evaluator *e, struct hd_conf *c, struct evaluated *out)
+void hd_search_evaluate_own(const struct evaluator *e, struct hd_conf *c, struct evaluated *out)
 {
-	struct jobs j = { .e = e, .given = c };
+	struct jobs j = { .e = e, .own = c };
 
-	run(&j, given_job, 1, out, sizeof(*out));
+	run(&j, own_job, 1, out, sizeof(*out));
 }
 
 void hd_search_evaluate(const struct evaluator *e, const struct space_layout *l, int64_t n, struct evaluated *out)
@@ -227,7 +227,7 @@ static int probe_one(const struct evaluator *e, const struct space_layout *l, st
 		out->collective[k] = nodes_are_closer(e->machine) ? r.times.stages[0].collective : 0;
 		out->memory[k] = r.times.stages[0].memory;
 		out->kept[k] = most_kept(r.times.spans);
-		hd_price_release(&r.times);
+		hd_prediction_release(&r.times);
 	}
 	hd_conf_destroy(c);
 	return err->code;
@@ -246,7 +246,7 @@ static void probe_job(void *ctx, int64_t i)
 	for (int k = 0; k < (j->whole ? HD_PROBES : HD_PROBES / 2) && !err.code; k++)
 		probe_one(e, &j->layouts[i], &o, k, out, &err);
 	if (err.code)
-		refuse(&out->judged, e->space, &err);
+		refuse(&out->verdict, e->space, &err);
 }
 
 void hd_search_evaluate_probes(const struct evaluator *e, const struct space_layout *l, int64_t n, int whole,
@@ -332,7 +332,7 @@ static void order_job(void *ctx, int64_t i)
 			order_of_micros(p, stages, w->micros[k], out);
 		if (!err.code && !p->err->code)
 			continue;
-		refuse(&out->judged, j->e->space, err.code ? &err : p->err);
+		refuse(&out->verdict, j->e->space, err.code ? &err : p->err);
 		hd_plan_destroy(p);
 		hd_conf_destroy(c);
 		p = NULL, c = NULL;
@@ -352,7 +352,7 @@ void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wan
 	lost = run_shared(&j, order_job, n, out, (size_t)all * sizeof(*out));
 	for (int64_t i = 0; i < n; i++)
 		for (int64_t k = 0; lost[i] && k < w[i].n; k++)
-			out[w[i].first + k].judged = lost_job();
+			out[w[i].first + k].verdict = lost_job();
 	free(lost);
 }
 
@@ -384,7 +384,7 @@ static void alone_job(void *ctx, int64_t i)
 	struct hd_conf *c = NULL;
 	struct hd_plan *p = NULL;
 	struct hd_err err = { 0 };
-	struct judged why = { 0 };
+	struct plan_verdict why = { 0 };
 
 	if (alone_plan(j, &j->layouts[i], out->size, &p, &c, &err) >= 0) {
 		out->stages = p->stages != NULL;

@@ -12,8 +12,8 @@ static inline double larger_of(double a, double b)
 	return a > b ? a : b;
 }
 
-struct judged {   /* whether a plan was possible */
-	int code; /* 0, or an error code */
+struct plan_verdict { /* whether a plan was possible */
+	int code;     /* 0, or an error code */
 	char why[200];
 };
 
@@ -22,7 +22,7 @@ struct judged {   /* whether a plan was possible */
  * two micro-batches. Index: (periods - 1) + 2 * (micro-batches - 1). */
 #define HD_PROBES 4
 struct probe {
-	struct judged judged;
+	struct plan_verdict verdict;
 	int64_t micros; /* of a step of the whole layout */
 	double step[HD_PROBES], compute[HD_PROBES], collective[HD_PROBES];
 	double units[HD_PROBES]; /* the part of step in units of micro-batches; the rest occurs once a step */
@@ -35,7 +35,7 @@ struct probe {
 
 /* What is known of the order of units that the strategies of stages choose. */
 struct order_probe {
-	struct judged judged;
+	struct plan_verdict verdict;
 	double bubble, bubble_of; /* bubble: idle over busy time, with bubble_of micro-batches */
 	/* The most chunks of micro-batches that any stage keeps at once: in_flight with in_flight_of micro-batches a
 	 * step, in_flight_more with in_flight_more_of. */
@@ -44,7 +44,7 @@ struct order_probe {
 };
 
 struct evaluated { /* the prediction for a whole layout */
-	struct judged judged;
+	struct plan_verdict verdict;
 	double step, memory; /* memory: of the stage that needs most */
 };
 
@@ -70,7 +70,7 @@ struct order_wanted {
 void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wanted *w, int64_t n,
 			       struct order_probe *out);
 /* Evaluates the layout of an INI as it stands. */
-void hd_search_evaluate_given(const struct evaluator *e, struct hd_conf *c, struct evaluated *out);
+void hd_search_evaluate_own(const struct evaluator *e, struct hd_conf *c, struct evaluated *out);
 /* Records in the space which sizes and choices strategy i refuses when it is used alone. Also records whether it is a
  * strategy of stages, that is, whether blocks are distributed along its axis. */
 void hd_search_evaluate_alone(const struct evaluator *e, struct space *s, int i);

@@ -163,7 +163,7 @@ static void add_orders(struct search_state *s, const struct space_layout *l)
 	s->all_families += n;
 	s->out->layouts += n * members(s, l);
 	for (int i = 0; i < n && is_first_relative(s, l); i++)
-		hd_search_family(s, v ? &v[i] : l);
+		hd_search_add_family(s, v ? &v[i] : l);
 	free(v);
 }
 
@@ -181,7 +181,7 @@ static void add_choices(struct search_state *s, struct space_layout *l, int i, c
 
 	if (i == of->n && why) {
 		s->out->layouts += members(s, l);
-		hd_search_lost(s, l, members(s, l), why);
+		hd_search_drop_refused(s, l, members(s, l), why);
 	} else if (i == of->n) {
 		add_orders(s, l);
 	}
@@ -222,8 +222,8 @@ void hd_search_add_families(struct search_state *s)
 	add_sizes(s, &l, 0, s->e.space->ranks);
 	if (s->all_families <= MANY || s->o->unbounded)
 		return;
-	s->nfamilies = s->all_families = s->out->layouts = s->out->nlost = 0;
-	memset(s->out->lost, 0, sizeof(s->out->lost));
+	s->nfamilies = s->all_families = s->out->layouts = s->out->ndropped = 0;
+	memset(s->out->dropped, 0, sizeof(s->out->dropped));
 	s->all_orders = 0;
 	add_sizes(s, &l, 0, s->e.space->ranks);
 }
@@ -235,7 +235,7 @@ static void try_relative(struct search_state *s, const struct space_layout *l)
 	int64_t next = number_of(s, &r, l) + 1;
 
 	if (next < r.n)
-		hd_search_family(s, &r.v[next]);
+		hd_search_add_family(s, &r.v[next]);
 	free(r.v);
 }
 
@@ -265,13 +265,13 @@ static int64_t micros_of(const struct space *of, const struct space_layout *l, c
 
 /* Queues a family with its relatives, or drops it if it has no room. p: its probe with the first values of the keys,
  * which need the least memory. another: the probe has other values, since the first were refused. */
-static void judge_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another)
+static void queue_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another)
 {
 	struct probe_shape shape = hd_search_shape(s, l, p->micros);
 	struct queued it = { .layout = *l, .kind = QUEUED_FAMILY };
 	struct relatives r;
 
-	if (!another && hd_search_no_room(s, l, members(s, l), p, &shape)) {
+	if (!another && hd_search_drop_if_no_room(s, l, members(s, l), p, &shape)) {
 		try_relative(s, l);
 		return;
 	}
@@ -297,8 +297,8 @@ static int64_t probe_families(struct search_state *s, struct space_layout *v, in
 
 		hd_search_evaluate_probes(&s->e, &v[i], some, 0, &p[i]);
 		for (int64_t k = i; k < i + some; k++) {
-			if (!p[k].judged.code) {
-				judge_family(s, &v[k], &p[k], another);
+			if (!p[k].verdict.code) {
+				queue_family(s, &v[k], &p[k], another);
 				continue;
 			}
 			p[refused] = p[k];
@@ -326,14 +326,14 @@ static int64_t probe_others(struct search_state *s, struct space_layout *v, int6
 	return n;
 }
 
-static void judge_some(struct search_state *s, struct space_layout *v, int64_t n)
+static void probe_some(struct search_state *s, struct space_layout *v, int64_t n)
 {
 	struct probe *p = hd_alloc(((size_t)n + 1) * sizeof(*p));
 
 	n = probe_families(s, v, n, p, 0);
 	n = probe_others(s, v, n, p);
 	for (int64_t i = 0; i < n; i++) {
-		hd_search_lost(s, &v[i], members(s, &v[i]), p[i].judged.why);
+		hd_search_drop_refused(s, &v[i], members(s, &v[i]), p[i].verdict.why);
 		try_relative(s, &v[i]);
 	}
 	free(p);
@@ -362,7 +362,7 @@ static void open_first(struct search_state *s, const struct queued *it)
 
 		mine.layout = r.v[i];
 		mine.layouts = members(s, &r.v[i]);
-		mine.alone = 1;
+		mine.without_relatives = 1;
 		mine.key = 0;
 		hd_search_push(s, &mine);
 	}
@@ -398,7 +398,7 @@ static void begin_with_each_class(struct search_state *s)
 	free(seen), free(all);
 }
 
-static void judge_all(struct search_state *s)
+static void probe_all(struct search_state *s)
 {
 	while (s->nfamilies) {
 		struct space_layout *v = s->families;
@@ -407,14 +407,14 @@ static void judge_all(struct search_state *s)
 		s->families = NULL;
 		s->nfamilies = 0;
 		s->cap_families = 0;
-		judge_some(s, v, n);
+		probe_some(s, v, n);
 		free(v);
 	}
 }
 
-void hd_search_judge_families(struct search_state *s)
+void hd_search_probe_families(struct search_state *s)
 {
-	judge_all(s);
+	probe_all(s);
 	if (s->o->tries && !s->o->unbounded)
 		begin_with_each_class(s);
 }
@@ -447,13 +447,13 @@ static void queue_values(struct search_state *s, const struct space_layout *l, c
 	struct probe_shape shape = hd_search_shape(s, l, micros_of(s->e.space, l, probed, p->micros));
 	struct queued it = { .layout = *l, .kind = QUEUED_VALUES, .layouts = hd_search_staged_choices(s, l) };
 
-	if (own && p->judged.code) {
-		hd_search_lost(s, l, it.layouts, p->judged.why);
+	if (own && p->verdict.code) {
+		hd_search_drop_refused(s, l, it.layouts, p->verdict.why);
 		return;
 	}
-	if (own && hd_search_no_room(s, l, it.layouts, p, &shape))
+	if (own && hd_search_drop_if_no_room(s, l, it.layouts, p, &shape))
 		return;
-	if (!p->judged.code)
+	if (!p->verdict.code)
 		it.key = RELATIVE * hd_guess_quick(p, &shape) *
 			 hd_search_penalty(s, hd_guess_quick_memory(p, &shape, states));
 	hd_search_push(s, &it);
@@ -467,12 +467,12 @@ static void open_family(struct search_state *s, const struct queued *family, con
 	struct relatives r = relatives_of(s, l);
 	int64_t possible = 0;
 
-	while (possible < n - 1 && p[possible].judged.code)
+	while (possible < n - 1 && p[possible].verdict.code)
 		possible++;
-	for (int64_t i = number_of(s, &r, l), own = 1; i < r.n && (own || !family->alone); i++, own = 0)
+	for (int64_t i = number_of(s, &r, l), own = 1; i < r.n && (own || !family->without_relatives); i++, own = 0)
 		for (int64_t k = 0; k < n; k++) {
 			struct space_layout probed = *l, mine = r.v[i];
-			int64_t by = own || !p[k].judged.code ? k : possible;
+			int64_t by = own || !p[k].verdict.code ? k : possible;
 
 			set_values(s->e.space, &mine, k);
 			set_values(s->e.space, &probed, k);

@@ -54,7 +54,7 @@ static int strategy_of(const struct space *s, const struct hd_section *at)
  * Returns 0 if the layout is no point of the space. */
 static int point_strategies(const struct space *s, struct hd_conf *conf, struct space_layout *out, int *n)
 {
-	int64_t given = 1;
+	int64_t named_ranks = 1;
 	int automatic = -1;
 
 	for (struct hd_section *at = NULL; (at = hd_conf_next(conf, "strategy", at));) {
@@ -66,15 +66,15 @@ static int point_strategies(const struct space *s, struct hd_conf *conf, struct 
 		if (hd_word_int(*size ? size : "auto", &out->size[i]) < 0)
 			automatic = i;
 		else
-			given *= out->size[i];
+			named_ranks *= out->size[i];
 		out->choice[i] = choice_of(&s->strategies[i], at);
 		out->order[(*n)++] = i;
-		if (out->choice[i] < 0 || given < 1)
+		if (out->choice[i] < 0 || named_ranks < 1)
 			return 0;
 	}
 	/* If the other sizes do not divide the ranks, the product is not the number of ranks, which the caller sees. */
 	if (automatic >= 0)
-		out->size[automatic] = s->ranks / given;
+		out->size[automatic] = s->ranks / named_ranks;
 	return 1;
 }
 

@@ -41,14 +41,14 @@ static void print_row(const struct search_result *r, int64_t i, int64_t number, 
 	free(text);
 }
 
-static void print_given(const struct search_result *r)
+static void print_own_layout(const struct search_result *r)
 {
-	double step = r->given.step, best = r->nfits ? r->found[0].result.step : 0;
+	double step = r->own.step, best = r->nfits ? r->found[0].result.step : 0;
 
-	if (r->given.judged.code || !best)
+	if (r->own.verdict.code || !best)
 		return;
-	printf("the layout of the INI: %s, %s", hd_human_step(step).text, hd_human_bytes(r->given.memory).text);
-	if (r->limit > 0 && r->given.memory > r->limit)
+	printf("the layout of the INI: %s, %s", hd_human_step(step).text, hd_human_bytes(r->own.memory).text);
+	if (r->limit > 0 && r->own.memory > r->limit)
 		printf(", more than there is");
 	if (step > best)
 		printf("; the best is %.1f%% faster\n", 100 * (step / best - 1));
@@ -56,20 +56,21 @@ static void print_given(const struct search_result *r)
 		printf("; nothing that was looked at is faster\n");
 }
 
-void hd_search_print_lost(FILE *f, const struct search_result *r)
+void hd_search_print_dropped(FILE *f, const struct search_result *r)
 {
 	int64_t rest = 0;
 
-	for (int i = 0; i < r->nlost; i++)
+	for (int i = 0; i < r->ndropped; i++)
 		if (i < MOST_REASONS)
-			fprintf(f, "%10lld  %s (%s)\n", (long long)r->lost[i].layouts, r->lost[i].why,
-				r->lost[i].example);
+			fprintf(f, "%10lld  %s (%s)\n", (long long)r->dropped[i].layouts, r->dropped[i].why,
+				r->dropped[i].example);
 		else
-			rest += r->lost[i].layouts;
+			rest += r->dropped[i].layouts;
 	if (rest)
 		fprintf(f, "%10lld  for other reasons (--json has them)\n", (long long)rest);
-	if (r->left)
-		fprintf(f, "%10lld  less promising, so not looked at: --tries N looks at more\n", (long long)r->left);
+	if (r->not_tried)
+		fprintf(f, "%10lld  less promising, and not looked at: --tries N looks at more\n",
+			(long long)r->not_tried);
 }
 
 static void print_sum(const struct search_result *r)
@@ -81,8 +82,8 @@ static void print_sum(const struct search_result *r)
 		printf(", %lld of which need more than %s (the nearest %s)", (long long)over,
 		       hd_human_bytes(r->limit).text, hd_human_bytes(r->found[r->nfits].result.memory).text);
 	printf("; why the others were not:\n");
-	hd_search_print_lost(stdout, r);
-	if (!r->left)
+	hd_search_print_dropped(stdout, r);
+	if (!r->not_tried)
 		printf("none of them that is possible can be faster\n");
 }
 
@@ -96,7 +97,7 @@ void hd_search_print(const struct search_result *r, int64_t top)
 		print_row(r, i, number, alike);
 		i += alike;
 	}
-	print_given(r);
+	print_own_layout(r);
 	print_sum(r);
 }
 
@@ -129,16 +130,17 @@ json_t *hd_search_json(const struct search_result *r, int64_t top)
 	return all;
 }
 
-json_t *hd_search_lost_json(const struct search_result *r)
+json_t *hd_search_dropped_json(const struct search_result *r)
 {
 	json_t *all = json_array();
 
-	for (int i = 0; i < r->nlost; i++)
-		json_array_append_new(all, json_pack("{s:s, s:I, s:s}", "reason", r->lost[i].why, "layouts",
-						     (json_int_t)r->lost[i].layouts, "example", r->lost[i].example));
-	if (r->left)
-		json_array_append_new(all, json_pack("{s:s, s:I}", "reason", "less promising, so not looked at",
-						     "layouts", (json_int_t)r->left));
+	for (int i = 0; i < r->ndropped; i++)
+		json_array_append_new(all,
+				      json_pack("{s:s, s:I, s:s}", "reason", r->dropped[i].why, "layouts",
+						(json_int_t)r->dropped[i].layouts, "example", r->dropped[i].example));
+	if (r->not_tried)
+		json_array_append_new(all, json_pack("{s:s, s:I}", "reason", "less promising, and not looked at",
+						     "layouts", (json_int_t)r->not_tried));
 	return all;
 }
 

@@ -58,13 +58,13 @@ int hd_search_by_key(const void *va, const void *vb)
 	return before(a, b) ? -1 : before(b, a); /* a total order: qsort gives the same result with any C library */
 }
 
-void hd_search_family(struct search_state *s, const struct space_layout *l)
+void hd_search_add_family(struct search_state *s, const struct space_layout *l)
 {
 	s->families = hd_grow(s->families, (size_t)s->nfamilies, &s->cap_families, sizeof(*s->families));
 	s->families[s->nfamilies++] = *l;
 }
 
-int64_t hd_search_probe(struct search_state *s, const struct probe *p)
+int64_t hd_search_add_probe(struct search_state *s, const struct probe *p)
 {
 	s->probes = hd_grow(s->probes, (size_t)s->nprobes, &s->cap_probes, sizeof(*s->probes));
 	s->probes[s->nprobes] = *p;
@@ -100,7 +100,7 @@ static struct known_order *order_find(const struct search_state *s, const struct
 	return NULL;
 }
 
-static void want(struct search_state *s, const struct space_layout *l, int64_t micros)
+static void want_one_order(struct search_state *s, const struct space_layout *l, int64_t micros)
 {
 	struct known_order k = order_of(s, l, micros);
 
@@ -118,10 +118,10 @@ void hd_search_want_order(struct search_state *s, const struct space_layout *l, 
 
 	if (order_find(s, &k))
 		return;
-	want(s, l, micros);
+	want_one_order(s, l, micros);
 	for (int64_t m = 1; m <= s->batch; m++)
 		if (s->batch % m == 0)
-			want(s, l, m);
+			want_one_order(s, l, m);
 }
 
 /* Computes the orders that were requested since the last call. They are the last in the list, and those of one
@@ -155,7 +155,7 @@ const struct order_probe *hd_search_order(struct search_state *s, const struct s
 }
 
 /* -- what was found ------------------------------------------------------------------------------------------------ */
-int hd_search_known(const struct search_state *s, const struct space_layout *l)
+int hd_search_is_planned(const struct search_state *s, const struct space_layout *l)
 {
 	for (int64_t i = 0; i < s->out->nfound; i++)
 		if (hd_layout_same(s->e.space, &s->out->found[i].layout, l))
@@ -261,13 +261,13 @@ int hd_search_is_same(const struct search_state *s, const struct queued *it)
 	return 0;
 }
 
-void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r)
+void hd_search_add_found(struct search_state *s, const struct queued *it, const struct evaluated *r)
 {
 	struct search_result *out = s->out;
 	struct found_layout *f;
 
-	if (r->judged.code) {
-		hd_search_lost(s, &it->layout, 1, r->judged.why);
+	if (r->verdict.code) {
+		hd_search_drop_refused(s, &it->layout, 1, r->verdict.why);
 		return;
 	}
 	out->found = hd_grow(out->found, (size_t)out->nfound, &s->cap_found, sizeof(*out->found));
@@ -284,7 +284,7 @@ void hd_search_found(struct search_state *s, const struct queued *it, const stru
 		s->best = r->step;
 }
 
-/* -- what was lost ------------------------------------------------------------------------------------------------- */
+/* -- what was dropped ---------------------------------------------------------------------------------------------- */
 /* Compares two reasons without their numbers, which differ from layout to layout. The first of equal reasons is
  * kept. */
 static int alike_but_numbers(const char *a, const char *b)
@@ -300,20 +300,20 @@ static int alike_but_numbers(const char *a, const char *b)
 	return *a == *b;
 }
 
-static struct lost_layouts *lost_get(struct search_result *r, const char *why)
+static struct dropped_layouts *dropped_get(struct search_result *r, const char *why)
 {
-	for (int i = 0; i < r->nlost; i++)
-		if (alike_but_numbers(r->lost[i].why, why))
-			return &r->lost[i];
-	if (r->nlost == HD_SEARCH_REASONS)
-		return &r->lost[HD_SEARCH_REASONS - 1];
-	snprintf(r->lost[r->nlost].why, sizeof(r->lost[0].why), "%s", why);
-	return &r->lost[r->nlost++];
+	for (int i = 0; i < r->ndropped; i++)
+		if (alike_but_numbers(r->dropped[i].why, why))
+			return &r->dropped[i];
+	if (r->ndropped == HD_SEARCH_REASONS)
+		return &r->dropped[HD_SEARCH_REASONS - 1];
+	snprintf(r->dropped[r->ndropped].why, sizeof(r->dropped[0].why), "%s", why);
+	return &r->dropped[r->ndropped++];
 }
 
-static void lose(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why)
+static void drop(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why)
 {
-	struct lost_layouts *at = lost_get(s->out, why);
+	struct dropped_layouts *at = dropped_get(s->out, why);
 
 	if (!at->layouts) {
 		char *text = hd_layout_line(s->e.space, l);
@@ -324,18 +324,18 @@ static void lose(struct search_state *s, const struct space_layout *l, int64_t l
 	at->layouts += layouts;
 }
 
-void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why)
+void hd_search_drop_refused(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why)
 {
 	char text[240];
 
 	snprintf(text, sizeof(text), "refused: %s", why);
-	lose(s, l, layouts, text);
+	drop(s, l, layouts, text);
 }
 
 static const char no_room[] = "more memory than there is, for their parameters, states and one micro-batch alone";
 
-int hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, const struct probe *p,
-		      const struct probe_shape *shape)
+int hd_search_drop_if_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts,
+			      const struct probe *p, const struct probe_shape *shape)
 {
 	double floor = hd_bound_memory(p, shape), guess = hd_guess_quick_memory(p, shape, 1);
 
@@ -347,28 +347,28 @@ int hd_search_no_room(struct search_state *s, const struct space_layout *l, int6
 		s->nearest_memory = guess;
 		s->nearest = *l;
 	}
-	lose(s, l, layouts, no_room);
+	drop(s, l, layouts, no_room);
 	return 1;
 }
 
-void hd_search_had_no_room(struct search_state *s, int64_t layouts)
+void hd_search_uncount_no_room(struct search_state *s, int64_t layouts)
 {
-	lost_get(s->out, no_room)->layouts -= layouts;
+	dropped_get(s->out, no_room)->layouts -= layouts;
 }
 
-void hd_search_same(struct search_state *s, const struct queued *it)
+void hd_search_drop_same(struct search_state *s, const struct queued *it)
 {
-	lose(s, &it->layout, it->layouts,
-	     "as fast as one that was planned: what differs changed nothing in a similar layout");
+	drop(s, &it->layout, it->layouts,
+	     "as fast as one that was planned: the difference changed nothing in a layout like them");
 }
 
 static const char slower[] = "slower than the best, by their kernels or collectives alone";
 
-void hd_search_slower(struct search_state *s, const struct queued *it)
+void hd_search_drop_slower(struct search_state *s, const struct queued *it)
 {
 	if (!s->slowest || it->bound < s->slowest)
 		s->slowest = it->bound;
-	lose(s, &it->layout, it->layouts, slower);
+	drop(s, &it->layout, it->layouts, slower);
 }
 
 /* -- the end ------------------------------------------------------------------------------------------------------- */
@@ -391,15 +391,15 @@ static int by_merit(const void *va, const void *vb)
 
 static int by_layouts(const void *va, const void *vb)
 {
-	const struct lost_layouts *a = va, *b = vb;
+	const struct dropped_layouts *a = va, *b = vb;
 
 	return a->layouts != b->layouts ? (a->layouts < b->layouts ? 1 : -1) : strcmp(a->why, b->why);
 }
 
-static void details(struct search_state *s)
+static void add_details(struct search_state *s)
 {
-	for (int i = 0; i < s->out->nlost; i++) {
-		struct lost_layouts *at = &s->out->lost[i];
+	for (int i = 0; i < s->out->ndropped; i++) {
+		struct dropped_layouts *at = &s->out->dropped[i];
 
 		if (!strcmp(at->why, no_room))
 			snprintf(at->why, sizeof(at->why), "%s: the nearest by %s", no_room,
@@ -413,15 +413,15 @@ static void details(struct search_state *s)
  * whole, so they are counted there too. */
 static void count_once(struct search_result *r)
 {
-	int64_t more = r->nfound + r->left - r->layouts, taken;
+	int64_t more = r->nfound + r->not_tried - r->layouts, taken;
 
-	for (int i = 0; i < r->nlost; i++)
-		more += r->lost[i].layouts;
-	taken = more < r->left ? more : r->left;
-	r->left -= taken > 0 ? taken : 0;
-	for (int i = 0; i < r->nlost && more > taken; i++)
-		if (!strcmp(r->lost[i].why, slower) && r->lost[i].layouts > more - taken)
-			r->lost[i].layouts -= more - taken;
+	for (int i = 0; i < r->ndropped; i++)
+		more += r->dropped[i].layouts;
+	taken = more < r->not_tried ? more : r->not_tried;
+	r->not_tried -= taken > 0 ? taken : 0;
+	for (int i = 0; i < r->ndropped && more > taken; i++)
+		if (!strcmp(r->dropped[i].why, slower) && r->dropped[i].layouts > more - taken)
+			r->dropped[i].layouts -= more - taken;
 }
 
 void hd_search_end(struct search_state *s)
@@ -431,15 +431,15 @@ void hd_search_end(struct search_state *s)
 
 	while (hd_search_pop(s, &it))
 		if (it.bound >= s->best)
-			hd_search_slower(s, &it);
+			hd_search_drop_slower(s, &it);
 		else
-			r->left += it.layouts - (it.kind > QUEUED_FAMILY && hd_search_known(s, &it.layout));
+			r->not_tried += it.layouts - (it.kind > QUEUED_FAMILY && hd_search_is_planned(s, &it.layout));
 	count_once(r);
-	details(s);
+	add_details(s);
 	if (r->nfound)
 		qsort(r->found, (size_t)r->nfound, sizeof(*r->found), by_merit);
-	if (r->nlost)
-		qsort(r->lost, (size_t)r->nlost, sizeof(*r->lost), by_layouts);
+	if (r->ndropped)
+		qsort(r->dropped, (size_t)r->ndropped, sizeof(*r->dropped), by_layouts);
 	free(s->items), free(s->orders), free(s->families), free(s->probes);
 }
 

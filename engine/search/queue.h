@@ -15,11 +15,11 @@ struct queued {
 	double guess, memory; /* once its order is known: the guessed step in seconds and memory in bytes */
 	double likely;        /* the guess after correction, longer if it is unlikely to fit */
 	int64_t layouts, serial;
-	int64_t probe;  /* of a layout: the index of its probe */
-	int keys;       /* hd_layout_keys: if two have the same `key`, the one with fewer keys is first */
-	int64_t seen;   /* number of layouts planned whole when `key` was computed */
-	int kind, late; /* late: it is like a layout that is taken before it */
-	int alone;      /* a family without its relatives, which are queued separately */
+	int64_t probe;         /* of a layout: the index of its probe */
+	int keys;              /* hd_layout_keys: if two have the same `key`, the one with fewer keys is first */
+	int64_t seen;          /* number of layouts planned whole when `key` was computed */
+	int kind, deferred;    /* deferred: it is like a layout that is taken before it */
+	int without_relatives; /* a family without its relatives, which are queued separately */
 };
 
 struct known_order { /* an order of units */
@@ -71,40 +71,40 @@ int64_t hd_search_staged_choices(const struct search_state *s, const struct spac
 const char *hd_search_refused(const struct search_state *s, const struct space_layout *l, int i);
 void hd_search_add_families(struct search_state *s);
 /* Queues those that are possible and may fit, and drops the others. */
-void hd_search_judge_families(struct search_state *s);
+void hd_search_probe_families(struct search_state *s);
 /* Queues the n families and their relatives with each value of the keys. */
 void hd_search_open_families(struct search_state *s, const struct queued *v, int64_t n);
 
 /* -- queue.c */
-void hd_search_family(struct search_state *s, const struct space_layout *l);
+void hd_search_add_family(struct search_state *s, const struct space_layout *l);
 void hd_search_push(struct search_state *s, const struct queued *it);
 int hd_search_by_key(const void *a, const void *b);            /* compares two struct queued, for qsort */
 int hd_search_pop(struct search_state *s, struct queued *out); /* returns 0 if the heap is empty */
 
 /* Stores a copy of the probe, and returns its index. */
-int64_t hd_search_probe(struct search_state *s, const struct probe *p);
+int64_t hd_search_add_probe(struct search_state *s, const struct probe *p);
 
 /* Orders of units. Each is computed once. */
 void hd_search_want_order(struct search_state *s, const struct space_layout *l, int64_t micros);
 void hd_search_make_orders(struct search_state *s);
 const struct order_probe *hd_search_order(struct search_state *s, const struct space_layout *l, int64_t micros);
 
-void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r);
+void hd_search_add_found(struct search_state *s, const struct queued *it, const struct evaluated *r);
 /* Returns whether l was planned whole. */
-int hd_search_known(const struct search_state *s, const struct space_layout *l);
+int hd_search_is_planned(const struct search_state *s, const struct space_layout *l);
 /* Returns whether a twin of the layout was planned whole: one that small plans cannot tell from it. */
 int hd_search_has_twin(const struct search_state *s, const struct queued *it);
 /* Returns whether the layout is the same as its twin in all. That is assumed if their difference changed nothing
  * between two similar layouts that were planned whole. */
 int hd_search_is_same(const struct search_state *s, const struct queued *it);
-void hd_search_same(struct search_state *s, const struct queued *it);
-void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why);
+void hd_search_drop_same(struct search_state *s, const struct queued *it);
+void hd_search_drop_refused(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why);
 /* Returns whether l, whose probe is p, has no room in memory. If so, it is dropped and counts as `layouts` layouts. */
-int hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, const struct probe *p,
-		      const struct probe_shape *shape);
+int hd_search_drop_if_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts,
+			      const struct probe *p, const struct probe_shape *shape);
 /* Uncounts layouts that were dropped for lack of room but planned after all. */
-void hd_search_had_no_room(struct search_state *s, int64_t layouts);
-void hd_search_slower(struct search_state *s, const struct queued *it);
+void hd_search_uncount_no_room(struct search_state *s, int64_t layouts);
+void hd_search_drop_slower(struct search_state *s, const struct queued *it);
 void hd_search_end(struct search_state *s); /* sorts the layouts found and dropped, and frees the rest */
 
 #endif

@@ -58,10 +58,10 @@ static void queue_layout(struct search_state *s, const struct space_layout *l, i
 	const char *why = staged_refused(s, l);
 
 	if (why) {
-		hd_search_lost(s, l, 1, why);
+		hd_search_drop_refused(s, l, 1, why);
 		return;
 	}
-	if (hd_search_no_room(s, l, 1, p, &shape))
+	if (hd_search_drop_if_no_room(s, l, 1, p, &shape))
 		return;
 	it.bound = hd_bound_step(p, &shape);
 	it.key = larger_of(hd_guess_step(p, &shape, &without_waits), it.bound) *
@@ -140,7 +140,7 @@ static void set_key(struct search_state *s, struct queued *it)
 
 	it->key = larger_of(it->guess * (like ? like->result.step / like->guess : 1), it->bound) *
 		  hd_search_penalty(s, memory);
-	if (it->late)
+	if (it->deferred)
 		it->key *= PATIENCE;
 	it->likely = it->key;
 	if (it->key < s->best)
@@ -155,8 +155,8 @@ static int guess_ordered(struct search_state *s, struct queued *it)
 	struct probe_shape shape = hd_search_shape(s, &it->layout, p->micros);
 	const struct order_probe *o = hd_search_order(s, &it->layout, p->micros);
 
-	if (o->judged.code)
-		return o->judged.code;
+	if (o->verdict.code)
+		return o->verdict.code;
 	it->kind = QUEUED_ORDERED;
 	it->guess = hd_guess_step(p, &shape, o);
 	it->memory = hd_guess_memory(p, &shape, o);
@@ -164,11 +164,11 @@ static int guess_ordered(struct search_state *s, struct queued *it)
 	return 0;
 }
 
-static void judge_order(struct search_state *s, struct queued *it)
+static void queue_ordered(struct search_state *s, struct queued *it)
 {
 	if (guess_ordered(s, it))
-		hd_search_lost(s, &it->layout, 1,
-			       hd_search_order(s, &it->layout, s->probes[it->probe].micros)->judged.why);
+		hd_search_drop_refused(s, &it->layout, 1,
+				       hd_search_order(s, &it->layout, s->probes[it->probe].micros)->verdict.why);
 	else
 		hd_search_push(s, it);
 }
@@ -179,7 +179,7 @@ static void order_layouts(struct search_state *s, struct queued *v, int64_t n)
 		hd_search_want_order(s, &v[i].layout, s->probes[v[i].probe].micros);
 	hd_search_make_orders(s);
 	for (int64_t i = 0; i < n; i++)
-		judge_order(s, &v[i]);
+		queue_ordered(s, &v[i]);
 }
 
 static void open_values(struct search_state *s, const struct queued *v, int64_t n)
@@ -191,10 +191,10 @@ static void open_values(struct search_state *s, const struct queued *v, int64_t 
 		l[i] = v[i].layout;
 	hd_search_evaluate_probes(&s->e, l, n, 1, p);
 	for (int64_t i = 0; i < n; i++)
-		if (p[i].judged.code)
-			hd_search_lost(s, &l[i], v[i].layouts, p[i].judged.why);
+		if (p[i].verdict.code)
+			hd_search_drop_refused(s, &l[i], v[i].layouts, p[i].verdict.why);
 		else
-			queue_staged(s, &l[i], hd_search_probe(s, &p[i]), 0);
+			queue_staged(s, &l[i], hd_search_add_probe(s, &p[i]), 0);
 	free(l), free(p);
 }
 
@@ -208,7 +208,7 @@ static void evaluate(struct search_state *s, const struct queued *v, int64_t n)
 		l[i] = v[i].layout;
 	hd_search_evaluate(&s->e, l, n, r);
 	for (int64_t i = 0; i < n; i++)
-		hd_search_found(s, &v[i], &r[i]);
+		hd_search_add_found(s, &v[i], &r[i]);
 	free(l), free(r);
 }
 
@@ -244,20 +244,20 @@ static int has_twin(const struct search_state *s, const struct round *r, const s
 /* Returns 1 if an entry is not to be taken now: it is known, or was dropped or queued again. */
 static int is_settled(struct search_state *s, const struct round *r, struct queued *it)
 {
-	int late = it->kind == QUEUED_ORDERED && (it->late || has_twin(s, r, it));
+	int deferred = it->kind == QUEUED_ORDERED && (it->deferred || has_twin(s, r, it));
 
-	if (it->kind >= QUEUED_LAYOUT && hd_search_known(s, &it->layout)) /* it is the INI's own */
+	if (it->kind >= QUEUED_LAYOUT && hd_search_is_planned(s, &it->layout)) /* it is the INI's own */
 		return 1;
 	if (it->bound >= s->best && !s->o->unbounded) {
-		hd_search_slower(s, it);
+		hd_search_drop_slower(s, it);
 		return 1;
 	}
 	if (it->kind == QUEUED_ORDERED && hd_search_is_same(s, it)) {
-		hd_search_same(s, it);
+		hd_search_drop_same(s, it);
 		return 1;
 	}
-	if (it->kind == QUEUED_ORDERED && (it->seen != s->out->nfound || it->late != late)) {
-		it->late = late;
+	if (it->kind == QUEUED_ORDERED && (it->seen != s->out->nfound || it->deferred != deferred)) {
+		it->deferred = deferred;
 		set_key(s, it);
 		hd_search_push(s, it);
 		return 1;
@@ -267,7 +267,7 @@ static int is_settled(struct search_state *s, const struct round *r, struct queu
 
 /* Takes the most promising entries. Drops layouts on the way whose bound is not below the best. Returns how
  * many were taken. */
-static int64_t take(struct search_state *s, struct round *r)
+static int64_t take_round(struct search_state *s, struct round *r)
 {
 	int64_t taken = 0;
 	struct queued it;
@@ -277,7 +277,7 @@ static int64_t take(struct search_state *s, struct round *r)
 		if (is_settled(s, r, &it))
 			continue;
 		/* The second of two twins waits a round: the result of the first may show that they are the same. */
-		if (is_hopeless(s, &it) || r->n[it.kind] == most_of[it.kind] || (it.late && r->n[QUEUED_ORDERED])) {
+		if (is_hopeless(s, &it) || r->n[it.kind] == most_of[it.kind] || (it.deferred && r->n[QUEUED_ORDERED])) {
 			hd_search_push(s, &it);
 			break;
 		}
@@ -293,7 +293,7 @@ static void rounds(struct search_state *s)
 
 	int64_t before = s->out->nfound; /* the INI's own layout does not count as a try */
 
-	while ((!s->o->tries || s->out->nfound - before < s->o->tries) && take(s, r) > 0) {
+	while ((!s->o->tries || s->out->nfound - before < s->o->tries) && take_round(s, r) > 0) {
 		if (r->n[QUEUED_FAMILY])
 			hd_search_open_families(s, r->v[QUEUED_FAMILY], r->n[QUEUED_FAMILY]);
 		if (r->n[QUEUED_VALUES])
@@ -313,9 +313,9 @@ struct nearby { /* layouts, each once */
 	size_t cap;
 };
 
-static void near(struct search_state *s, const struct space_layout *l, struct nearby *to)
+static void add_near(struct search_state *s, const struct space_layout *l, struct nearby *to)
 {
-	if (hd_search_known(s, l))
+	if (hd_search_is_planned(s, l))
 		return;
 	for (int64_t i = 0; i < to->n; i++)
 		if (hd_layout_same(s->e.space, &to->v[i].layout, l))
@@ -324,7 +324,7 @@ static void near(struct search_state *s, const struct space_layout *l, struct ne
 	to->v[to->n++] = (struct queued){ .layout = *l, .layouts = 1, .keys = hd_layout_keys(s->e.space, l) };
 }
 
-static void near_keys(struct search_state *s, const struct space_layout *best, struct nearby *to)
+static void add_near_keys(struct search_state *s, const struct space_layout *best, struct nearby *to)
 {
 	const struct space *of = s->e.space;
 
@@ -334,14 +334,14 @@ static void near_keys(struct search_state *s, const struct space_layout *best, s
 
 			l.choice[i] = k;
 			if (!hd_search_refused(s, &l, i))
-				near(s, &l, to);
+				add_near(s, &l, to);
 		}
 	for (int i = 0; i < of->nkeys; i++)
 		for (int k = 0; k < of->keys[i].n; k++) {
 			struct space_layout l = *best;
 
 			l.value[i] = k;
-			near(s, &l, to);
+			add_near(s, &l, to);
 		}
 }
 
@@ -351,7 +351,7 @@ static int is_allowed(const struct search_state *s, const struct space_layout *l
 }
 
 /* Adds the layouts in which a factor of two or three moves from one strategy's size to another's. */
-static void near_sizes(struct search_state *s, const struct space_layout *best, struct nearby *to)
+static void add_near_sizes(struct search_state *s, const struct space_layout *best, struct nearby *to)
 {
 	const struct space *of = s->e.space;
 
@@ -365,22 +365,22 @@ static void near_sizes(struct search_state *s, const struct space_layout *best, 
 				l.size[i] /= f;
 				l.size[k] *= f;
 				if (is_allowed(s, &l, i) && is_allowed(s, &l, k))
-					near(s, &l, to);
+					add_near(s, &l, to);
 			}
 }
 
 /* Adds all layouts that differ from l in one point. */
-static void near_one(struct search_state *s, const struct space_layout *l, struct nearby *to)
+static void add_neighbours(struct search_state *s, const struct space_layout *l, struct nearby *to)
 {
 	struct space_layout *orders;
 	int n;
 
 	orders = hd_layout_orders(s->e.space, l, &n);
 	for (int i = 0; i < n; i++)
-		near(s, &orders[i], to);
+		add_near(s, &orders[i], to);
 	free(orders);
-	near_keys(s, l, to);
-	near_sizes(s, l, to);
+	add_near_keys(s, l, to);
+	add_near_sizes(s, l, to);
 }
 
 /* Probes the layouts of x, and keeps those that the small plans and their bounds do not exclude. */
@@ -397,10 +397,10 @@ static void probe_near(struct search_state *s, struct nearby *x)
 		struct probe_shape shape = hd_search_shape(s, &l[i], p[i].micros);
 		struct queued it = x->v[i];
 
-		if (p[i].judged.code || staged_refused(s, &l[i]))
+		if (p[i].verdict.code || staged_refused(s, &l[i]))
 			continue;
 		it.bound = hd_bound_step(&p[i], &shape);
-		it.probe = hd_search_probe(s, &p[i]);
+		it.probe = hd_search_add_probe(s, &p[i]);
 		if (it.bound < s->best && hd_guess_step(&p[i], &shape, &without_waits) < PATIENCE * s->best &&
 		    (s->limit <= 0 || hd_bound_memory(&p[i], &shape) <= s->limit))
 			x->v[some++] = it;
@@ -471,7 +471,7 @@ static void climb(struct search_state *s)
 
 		was = s->best;
 		for (int64_t i = 0; i < n; i++)
-			near_one(s, &best[i], &x);
+			add_neighbours(s, &best[i], &x);
 		plan_near(s, &x);
 		free(x.v);
 	}
@@ -480,13 +480,13 @@ static void climb(struct search_state *s)
 /* -- the whole ----------------------------------------------------------------------------------------------------- */
 /* Evaluates the INI as it stands, if it has a layout, and as a point of the space, if it is one. So the best found is
  * at least as fast. */
-static void given(struct search_state *s)
+static void evaluate_own_layout(struct search_state *s)
 {
 	struct queued it = { .layouts = 1 };
 
-	s->out->given.judged.code = HD_EINVAL;
+	s->out->own.verdict.code = HD_EINVAL;
 	if (hd_conf_next(s->o->conf, "strategy", NULL) || s->e.space->ranks == 1)
-		hd_search_evaluate_given(&s->e, s->o->conf, &s->out->given);
+		hd_search_evaluate_own(&s->e, s->o->conf, &s->out->own);
 	if (hd_space_point(s->e.space, s->o->conf, &it.layout))
 		evaluate(s, &it, 1);
 }
@@ -496,10 +496,10 @@ static void plan_nearest(struct search_state *s)
 {
 	struct queued it = { .layout = s->nearest, .layouts = 1 };
 
-	if (!s->nearest_memory || hd_search_known(s, &s->nearest))
+	if (!s->nearest_memory || hd_search_is_planned(s, &s->nearest))
 		return;
 	evaluate(s, &it, 1);
-	hd_search_had_no_room(s, 1);
+	hd_search_uncount_no_room(s, 1);
 }
 
 static int is_period(const char *letters, size_t n, size_t layers, size_t period)
@@ -565,8 +565,8 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	for (int i = 0; i < out->space.n; i++)
 		hd_search_evaluate_alone(&s.e, &out->space, i);
 	hd_search_add_families(&s);
-	given(&s);
-	hd_search_judge_families(&s);
+	evaluate_own_layout(&s);
+	hd_search_probe_families(&s);
 	rounds(&s);
 	if (o->tries && s.best < INFINITY)
 		climb(&s);

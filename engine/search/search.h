@@ -26,7 +26,7 @@ struct found_layout { /* a layout that was planned whole */
 	double guess, guessed_memory; /* from small plans; 0: there was no guess */
 	int fits, keys;               /* keys: hd_layout_keys */
 };
-struct lost_layouts { /* layouts that were not planned whole, and why */
+struct dropped_layouts { /* layouts that were not planned whole, and why */
 	char why[240], example[200];
 	int64_t layouts;
 };
@@ -35,11 +35,11 @@ struct search_result {
 	struct space space;
 	struct found_layout *found; /* first those that fit, the fastest first; then the others, by memory */
 	int64_t nfound, nfits;
-	struct lost_layouts lost[HD_SEARCH_REASONS]; /* the reason with the most layouts first */
-	int nlost;
-	int64_t layouts, left;  /* left: those not looked at, because there were more than tries */
-	struct evaluated given; /* the INI's own layout; its code is not 0 if there is none */
-	double limit;           /* of memory; 0: none */
+	struct dropped_layouts dropped[HD_SEARCH_REASONS]; /* the reason with the most layouts first */
+	int ndropped;
+	int64_t layouts, not_tried; /* not_tried: those not looked at, because there were more than tries */
+	struct evaluated own;       /* the INI's own layout; its code is not 0 if there is none */
+	double limit;               /* of memory; 0: none */
 	/* The smallest memory bound, in bytes, of the layouts that were dropped for lack of memory. 0:
 	 * there are none. */
 	double floor;
@@ -54,8 +54,8 @@ void hd_search_print(const struct search_result *r, int64_t top);
 /* Returns [{"ini","step_seconds","memory_bytes","bound_seconds","reason"}], the best `top` layouts in order. A
  * bound_seconds of 0: no bound was computed. */
 json_t *hd_search_json(const struct search_result *r, int64_t top);
-json_t *hd_search_lost_json(const struct search_result *r);        /* returns [{"reason","layouts","example"}] */
-void hd_search_print_lost(FILE *f, const struct search_result *r); /* prints the same as a table */
+json_t *hd_search_dropped_json(const struct search_result *r);        /* returns [{"reason","layouts","example"}] */
+void hd_search_print_dropped(FILE *f, const struct search_result *r); /* prints the same as a table */
 /* Returns the INI of layout l, malloc'ed, after a comment line with the text `about`, unless that is NULL. */
 char *hd_search_ini(const struct search_result *r, const struct space_layout *l, const char *about);
 

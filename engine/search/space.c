@@ -52,7 +52,7 @@ static int sizes_of(struct hd_conf *c, struct hd_section *s, struct space_strate
 }
 
 /* Returns whether an alternative sets this key, which has n characters. */
-static int says(const char *choice, const char *key, size_t n)
+static int sets_key(const char *choice, const char *key, size_t n)
 {
 	const char *at = choice;
 
@@ -65,14 +65,14 @@ static int says(const char *choice, const char *key, size_t n)
 	return 0;
 }
 
-static int chosen(const struct space_strategy *s, const char *line)
+static int is_chosen(const struct space_strategy *s, const char *line)
 {
 	size_t n = strcspn(line, " =");
 
 	if ((n == 4 && !strncmp(line, "size", n)) || (n == 6 && !strncmp(line, "plugin", n)))
 		return 1;
 	for (int i = 0; i < s->nchoices; i++)
-		if (says(s->choices[i], line, n))
+		if (sets_key(s->choices[i], line, n))
 			return 1;
 	return 0;
 }
@@ -123,7 +123,7 @@ static int take_user(struct space *s, struct hd_conf *user, struct hd_err *err)
 				hd_conf_path(user), line);
 		if (!u.strategy)
 			hd_append(&s->base, "%s\n", line);
-		else if (u.of && *line && *line != '[' && !chosen(u.of, line))
+		else if (u.of && *line && *line != '[' && !is_chosen(u.of, line))
 			hd_append(&u.of->kept, "%s\n", line);
 	}
 	free(text);
