@@ -17,12 +17,12 @@
 static struct hd_schedule_unit list[P][UNITS];
 static const struct hd_schedule_unit *lists[P];
 static int count[P], table[P * V];
-static struct hd_schedule s = { .units = lists, .n = count, .stage_of = table };
+static struct hd_schedule s = { .units = lists, .n = count, .part_of = table };
 static struct hd_err err;
 
 static void begin(int p, int m, int v)
 {
-	s = (struct hd_schedule){ .p = p, .v = v, .m = m, .units = lists, .n = count, .stage_of = table };
+	s = (struct hd_schedule){ .p = p, .v = v, .m = m, .units = lists, .n = count, .part_of = table };
 	memset(count, 0, sizeof(count));
 	for (int r = 0; r < p; r++) {
 		lists[r] = list[r];

@@ -102,7 +102,7 @@ static int make(int order, int p, int m, int v)
 
 static int check(int p, int m, int v, struct hd_schedule_report *rep, struct hd_err *err)
 {
-	struct hd_schedule s = { .p = p, .v = v, .m = m, .units = lists, .n = count, .stage_of = table };
+	struct hd_schedule s = { .p = p, .v = v, .m = m, .units = lists, .n = count, .part_of = table };
 
 	return hd_schedule_check(&s, rep, err);
 }

@@ -40,7 +40,7 @@ static void compare_models(const struct hd_model *a, const struct hd_model *b, s
 }
 
 /* Reports the keys whose value is not the default and that the family cannot express. */
-static void unsaid(const struct hd_model *m, struct outcome *o)
+static void report_inexpressible_keys(const struct hd_model *m, struct outcome *o)
 {
 	char *text = NULL, value[80];
 
@@ -55,7 +55,7 @@ static void unsaid(const struct hd_model *m, struct outcome *o)
 }
 
 /* Returns the INI with the model read from a config.json in place of [model]. */
-static char *ini_again(const char *model, const char *ini)
+static char *ini_with_model(const char *model, const char *ini)
 {
 	return hd_format("%s%s", model, strstr(ini, "[data]"));
 }
@@ -70,11 +70,11 @@ static void config(struct judge *j, const struct judge_task *t, struct outcome *
 	struct hd_err err = { 0 };
 
 	if (p && strcmp(type ? type : "", p->model.family->model_type))
-		unsaid(&p->model, o);
+		report_inexpressible_keys(&p->model, o);
 	else if (p && !(model = hd_hf_read(config, p->model.family, "config.json", &err)))
 		outcome_set(o, JUDGED_WRONG, "a written config.json cannot be read back: %s", err.text);
 	if (model) {
-		again = ini_again(model, ini);
+		again = ini_with_model(model, ini);
 		q = planned(again, &other, o);
 		if (q)
 			compare_models(&p->model, &q->model, o);
@@ -111,7 +111,7 @@ static struct stored_weight stored(const struct tensor *t, const struct hd_model
 	return w;
 }
 
-static void judge_weight(const struct stored_weight *all, size_t n, size_t i, struct outcome *o)
+static void check_weight_place(const struct stored_weight *all, size_t n, size_t i, struct outcome *o)
 {
 	const struct hd_hf_region *r = &all[i].r;
 	int64_t filled = 0;
@@ -143,7 +143,7 @@ static void weights(struct judge *j, const struct judge_task *t, struct outcome 
 		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_TENSOR_PARAM)
 			all[n++] = stored(p->tensors[i], &p->model);
 	for (size_t i = 0; i < n && o->verdict == JUDGED_OK; i++)
-		judge_weight(all, n, i, o);
+		check_weight_place(all, n, i, o);
 	free(all);
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);

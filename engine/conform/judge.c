@@ -98,7 +98,7 @@ void judge_limit(const struct judge *j)
 /* -- in the child --------------------------------------------------------------------------------- */
 #define STUCK "does not return"
 enum { TEXTS = 3 }; /* texts of an outcome: why, name, warnings */
-struct told_outcome {
+struct outcome_header {
 	int verdict, compared;
 	struct layout layout;
 	size_t length[TEXTS]; /* lengths of the texts that follow */
@@ -114,10 +114,10 @@ static void keep_warning(int level, const char *line)
 		hd_append(&warnings, "%s\n", line);
 }
 
-static void say(const struct outcome *o)
+static void write_outcome(const struct outcome *o)
 {
 	const char *text[TEXTS] = { o->why ? o->why : "", o->name ? o->name : "", warnings ? warnings : "" };
-	struct told_outcome head = { .verdict = o->verdict, .compared = o->compared, .layout = o->layout };
+	struct outcome_header head = { .verdict = o->verdict, .compared = o->compared, .layout = o->layout };
 
 	for (int i = 0; i < TEXTS; i++)
 		head.length[i] = strlen(text[i]);
@@ -143,12 +143,12 @@ static void on_signal(int sig)
 				  : "a crash: it accesses an invalid address (SIGSEGV)",
 		 where);
 	o.why = text;
-	say(&o);
+	write_outcome(&o);
 	_exit(JUDGE_ENDED);
 }
 
 static int at_work;
-static void on_exit_(void)
+static void on_process_exit(void)
 {
 	char where[200], text[300];
 	struct outcome o = { .verdict = JUDGED_WRONG, .why = text };
@@ -157,7 +157,7 @@ static void on_exit_(void)
 		return;
 	hd_turn_where(where, sizeof(where));
 	snprintf(text, sizeof(text), "exit()%s: a plugin may not end the process", where);
-	say(&o);
+	write_outcome(&o);
 	_exit(JUDGE_ENDED);
 }
 
@@ -173,7 +173,7 @@ static void child(struct judge *j, size_t from)
 	sigaltstack(&other, NULL);
 	for (size_t i = 0; i < HD_LEN(signals); i++)
 		sigaction(signals[i], &act, NULL);
-	atexit(on_exit_);
+	atexit(on_process_exit);
 	hd_log_init(1, HD_LOG_WARN);
 	hd_log_to(keep_warning);
 	dup2(2, 1); /* what a plugin prints must not mix with the results */
@@ -185,7 +185,7 @@ static void child(struct judge *j, size_t from)
 		at_work = 1;
 		j->tasks[i].run(j, &j->tasks[i], &o);
 		at_work = 0;
-		say(&o);
+		write_outcome(&o);
 		free(o.why), free(o.name), free(warnings);
 		warnings = NULL;
 	}
@@ -193,7 +193,7 @@ static void child(struct judge *j, size_t from)
 }
 
 /* -- in the parent -------------------------------------------------------------------------------- */
-static int all_of(int fd, void *to, size_t n)
+static int read_fully(int fd, void *to, size_t n)
 {
 	for (size_t at = 0; at < n;) {
 		ssize_t k = read(fd, (char *)to + at, n - at);
@@ -205,22 +205,22 @@ static int all_of(int fd, void *to, size_t n)
 	return 1;
 }
 
-static int hear(int fd, struct outcome *o, char **warned)
+static int read_outcome(int fd, struct outcome *o, char **warned)
 {
-	struct told_outcome head = { 0 };
+	struct outcome_header head = { 0 };
 	char *text[TEXTS];
-	int heard = all_of(fd, (char *)&head, sizeof(head));
+	int complete = read_fully(fd, (char *)&head, sizeof(head));
 
 	for (int i = 0; i < TEXTS; i++) {
-		text[i] = heard && head.length[i] ? hd_alloc(head.length[i] + 1) : NULL;
-		heard = heard && all_of(fd, text[i], head.length[i]);
+		text[i] = complete && head.length[i] ? hd_alloc(head.length[i] + 1) : NULL;
+		complete = complete && read_fully(fd, text[i], head.length[i]);
 	}
-	*o = (struct outcome){ heard ? head.verdict : JUDGED_OK, text[0], text[1], head.layout, head.compared };
+	*o = (struct outcome){ complete ? head.verdict : JUDGED_OK, text[0], text[1], head.layout, head.compared };
 	*warned = text[2];
-	return heard;
+	return complete;
 }
 
-static double used_by(pid_t pid)
+static double processor_seconds(pid_t pid)
 {
 	struct timespec t = { 0 };
 	clockid_t clock;
@@ -235,16 +235,16 @@ static double used_by(pid_t pid)
 static void await(const struct judge *j, pid_t pid, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
-	double part = (double)j->options.seconds / PARTS, was = used_by(pid);
-	int idle = 0, told = 0;
+	double part = (double)j->options.seconds / PARTS, was = processor_seconds(pid);
+	int idle = 0, signals_sent = 0;
 
 	while (poll(&p, 1, (int)(part * 1000)) <= 0) {
-		double now = used_by(pid);
+		double now = processor_seconds(pid);
 
 		idle = now - was < IDLE * part ? idle + 1 : 0;
 		was = now;
 		if (*patience && idle >= PARTS * *patience) {
-			kill(pid, told++ ? SIGKILL : SIGPROF);
+			kill(pid, signals_sent++ ? SIGKILL : SIGPROF);
 			idle = 0;
 		}
 	}
@@ -268,7 +268,7 @@ static void count_refusal(struct judge *j, const char *why)
 	free(text);
 }
 
-static void say_nothing_accepted(struct judge *j, FILE *out)
+static void report_nothing_accepted(struct judge *j, FILE *out)
 {
 	struct outcome o = { 0 };
 	const char *reason, *most = NULL;
@@ -309,7 +309,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 	close(fd[1]);
 	while (done < j->n) {
 		await(j, pid, fd[0]);
-		if (!hear(fd[0], &o, &warned))
+		if (!read_outcome(fd[0], &o, &warned))
 			break;
 		tap_result(j, out, o.name ? o.name : j->tasks[done].name, &o);
 		tap_warnings(j, out, warned);
@@ -389,6 +389,6 @@ void judge_all(struct judge *j, FILE *out)
 		break;
 	}
 	if (!j->accepted && !j->options.only && j->stuck < MOST_STUCK)
-		say_nothing_accepted(j, out);
+		report_nothing_accepted(j, out);
 	free(o.why);
 }

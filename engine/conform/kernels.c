@@ -385,7 +385,7 @@ static void judge_prepared_memory(struct device_plan *b, struct outcome *o)
 static void try_nodes(const struct judge *j, const struct device_plan *b, const struct device_plan *exact, int place,
 		      const struct hd_output *output, struct outcome *o)
 {
-	char said[80];
+	char printed[80];
 	const struct node *n = next_node(b, NULL, j->plugin->name),
 			  *e = exact->program ? next_node(exact, NULL, j->plugin->name) : NULL;
 
@@ -400,8 +400,8 @@ static void try_nodes(const struct judge *j, const struct device_plan *b, const 
 			try_linear(b, n, o);
 		if (o->verdict == JUDGED_OK)
 			judge_run_memory(b, n, o);
-		if (o->verdict == JUDGED_OK && hd_output_said(output, said, sizeof(said)))
-			wrong(o, n, "its kernel prints to the standard output, which is the program's: %s", said);
+		if (o->verdict == JUDGED_OK && hd_output_printed(output, printed, sizeof(printed)))
+			wrong(o, n, "its kernel prints to the standard output, which is the program's: %s", printed);
 		if (o->verdict == JUDGED_OK && e && e->v.op == n->v.op && hd_trial_run(&ref, &err) >= 0)
 			compare_numbers(&first, &ref, places[place], o);
 		hd_trial_release(&first);

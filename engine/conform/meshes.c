@@ -116,12 +116,13 @@ static void plan_elsewhere(const struct judge *j, const char *ini, int role, str
 static void plan_quietly(const struct judge *j, const char *ini, int role, struct told *t, struct outcome *o)
 {
 	struct hd_output output;
-	char said[80];
+	char printed[80];
 
 	hd_output_keep(&output);
 	plan(j, ini, role, t, o);
-	if (hd_output_said(&output, said, sizeof(said)) && o->verdict == JUDGED_OK)
-		outcome_set(o, JUDGED_WRONG, "a slot prints to the standard output, which is the program's: %s", said);
+	if (hd_output_printed(&output, printed, sizeof(printed)) && o->verdict == JUDGED_OK)
+		outcome_set(o, JUDGED_WRONG, "a slot prints to the standard output, which is the program's: %s",
+			    printed);
 	hd_output_return(&output);
 }
 

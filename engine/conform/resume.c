@@ -46,21 +46,21 @@ static char *run_ini(const char *optimizer, const char *ini, const char *dir, in
 }
 
 /* The plugin's own optimizer, if one rank can use it too. */
-static const char *optimizer_of(const struct judge *j, int apart)
+static const char *optimizer_of(const struct judge *j, int own_gradients)
 {
-	return apart ? "sgd" : j->plugin->optimizer && !j->axes ? "x" : "adamw\neps = 1";
+	return own_gradients ? "sgd" : j->plugin->optimizer && !j->axes ? "x" : "adamw\neps = 1";
 }
 
-/* Returns the number of ranks of the layout, or 0 if it is refused. apart may be NULL. */
-static int64_t ranks_of(const char *ini, int *apart)
+/* Returns the number of ranks of the layout, or 0 if it is refused. own_gradients may be NULL. */
+static int64_t ranks_of(const char *ini, int *own_gradients)
 {
 	struct hd_inprocess *r = NULL;
 	struct hd_err err = { 0 };
 	int planned;
 	int64_t n = hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 ? r->n : 0;
 
-	if (r && apart)
-		*apart = hd_plan_has_own_gradients(r->plan);
+	if (r && own_gradients)
+		*own_gradients = hd_plan_has_own_gradients(r->plan);
 	hd_inprocess_close(r);
 	return n;
 }
@@ -78,24 +78,24 @@ static int is_reason(const char *line)
 
 /* Sets the error to the first reason that heddle printed (not mpirun), or to the last that names a plugin or a
  * difference. */
-static void say_why(const char *output, int64_t ranks, struct hd_err *err)
+static void set_printed_reason(const char *output, int64_t ranks, struct hd_err *err)
 {
 	struct hd_err none = { 0 };
-	char *text = hd_file_read(output, NULL, &none), *said = NULL;
+	char *text = hd_file_read(output, NULL, &none), *reason = NULL;
 
 	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
 		if (!strncmp(line, "heddle: ", 8) && is_reason(line + 8) &&
-		    (!said || strstr(line, "plugin") || strstr(line, "differ")))
-			said = line;
+		    (!reason || strstr(line, "plugin") || strstr(line, "differ")))
+			reason = line;
 	hd_err_set(err, HD_EIO, "training on %lld rank%s failed: %s", (long long)ranks, hd_plural(ranks, "s"),
-		   said ? said + 8 : "it printed no message");
+		   reason ? reason + 8 : "it printed no message");
 	free(text);
 }
 
 static int train(const struct judge *j, const char *dir, const char *ini, const char *name, const char *from,
-		 int64_t ranks, int steps, int apart, struct hd_err *err)
+		 int64_t ranks, int steps, int own_gradients, struct hd_err *err)
 {
-	char *file = hd_format("%s.ini", name), *text = run_ini(optimizer_of(j, apart), ini, dir, steps),
+	char *file = hd_format("%s.ini", name), *text = run_ini(optimizer_of(j, own_gradients), ini, dir, steps),
 	     *output = hd_format("%s/%s.out", dir, name);
 	char *set[] = { hd_format("%s/%s.ini", dir, name), hd_format("checkpoint.dir=%s/%s", dir, from),
 			hd_format("checkpoint.resume=%s", strcmp(from, name) ? "auto" : "no"),
@@ -113,7 +113,7 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 	write_file(dir, file, text, err);
 	judge_waits(0); /* a watchdog in each rank ends a run that hangs */
 	if (!err->code && hd_launch_run(ranks, 5, (int)HD_LEN(argv), argv, output))
-		say_why(output, ranks, err);
+		set_printed_reason(output, ranks, err);
 	judge_waits(1);
 	for (size_t i = 0; i < HD_LEN(set); i++)
 		free(set[i]);
@@ -140,7 +140,7 @@ static void compare_value(struct outcome *o, const char *what, int step, double 
 			what, step, b, one, fabs(b / one - 1), bound);
 }
 
-static void compare(const char *dir, int64_t terms, int apart, struct outcome *o)
+static void compare(const char *dir, int64_t terms, int own_gradients, struct outcome *o)
 {
 	const struct hd_comparison c = { .terms = terms };
 	struct hd_losses one, b;
@@ -159,24 +159,24 @@ static void compare(const char *dir, int64_t terms, int apart, struct outcome *o
 			return;
 		}
 		compare_value(o, "loss", step, one.loss[i], b.loss[k], bound);
-		if (!apart)
+		if (!own_gradients)
 			compare_value(o, "gradient norm", step, one.norm[i], b.norm[k], bound);
 	}
 }
 
-static int runs(struct judge *j, const char *dir, const char *one, const char *a, const char *b, int *apart,
+static int runs(struct judge *j, const char *dir, const char *one, const char *a, const char *b, int *own_gradients,
 		struct hd_err *err)
 {
-	int64_t ranks = ranks_of(a, apart);
+	int64_t ranks = ranks_of(a, own_gradients);
 	char text[3000];
 
 	for (size_t i = 0; i + 1 < sizeof(text); i++)
 		text[i] = (char)('a' + i * i % 23);
 	text[sizeof(text) - 1] = 0;
 	HD_TRY(write_file(dir, "text", text, err));
-	HD_TRY(train(j, dir, one, "one", "one", 1, STEPS, *apart, err));
-	HD_TRY(train(j, dir, a, "a", "a", ranks, FIRST, *apart, err));
-	return train(j, dir, b, "b", "a", ranks_of(b, NULL), STEPS, *apart, err);
+	HD_TRY(train(j, dir, one, "one", "one", 1, STEPS, *own_gradients, err));
+	HD_TRY(train(j, dir, a, "a", "a", ranks, FIRST, *own_gradients, err));
+	return train(j, dir, b, "b", "a", ranks_of(b, NULL), STEPS, *own_gradients, err);
 }
 
 static void resumed(struct judge *j, const struct layout *la, const struct layout *lb, struct outcome *o)
@@ -186,17 +186,17 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 	char *ta = layout_text(j, la), *tb = layout_text(j, lb);
 	struct hd_inprocess *r = NULL;
 	struct hd_err err = { 0 }, removed = { 0 };
-	int planned, apart = 0;
+	int planned, own_gradients = 0;
 
 	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
 	hd_launch_hold(); /* until the directory is removed */
 	if (!mkdtemp(dir)) {
 		outcome_set(o, JUDGED_SKIPPED, "%s: the directory cannot be created: %s", dir, strerror(errno));
 	} else {
-		if (runs(j, dir, one, a, b, &apart, &err) < 0)
+		if (runs(j, dir, one, a, b, &own_gradients, &err) < 0)
 			outcome_set(o, JUDGED_WRONG, "%s", err.text);
 		else if (hd_inprocess_open(one, 1, &r, &planned, &err) >= 0)
-			compare(dir, layout_terms(r->plan), apart, o);
+			compare(dir, layout_terms(r->plan), own_gradients, o);
 		if (hd_dir_remove(dir, &removed) < 0)
 			outcome_set(o, JUDGED_WRONG, "%s could not be removed", dir);
 	}

@@ -106,17 +106,17 @@ static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, 
 
 	for (size_t i = one->plan->ntensors; i-- > 0;) {
 		const struct tensor *t = one->plan->tensors[i], *want, *mine, *g;
-		double *a, *b = NULL, off = 0, apart = 0;
+		double *a, *b = NULL, off = 0, member_difference = 0;
 
 		if (t->v.node || t->v.what != HD_TENSOR_PARAM || !(want = hd_inprocess_gradient(one, t)))
 			continue;
 		mine = hd_inprocess_param(r, t->v.name);
 		g = mine ? hd_inprocess_gradient(r, mine) : NULL;
 		a = hd_inprocess_whole(one, want, NULL, NULL);
-		b = g ? hd_inprocess_whole(r, g, NULL, &apart) : NULL;
+		b = g ? hd_inprocess_whole(r, g, NULL, &member_difference) : NULL;
 		for (int64_t k = 0; a && b && k < hd_global_count(want); k++)
 			off = !(fabs(a[k] - b[k]) <= off) ? fabs(a[k] - b[k]) : off;
-		off = a && b ? fmax(off, apart) / scale : NAN;
+		off = a && b ? fmax(off, member_difference) / scale : NAN;
 		if (!(off <= bound) && (w->off <= bound || strncmp(w->where, "gradient of", 11))) {
 			w->off = isnan(off) ? INFINITY : off;
 			snprintf(w->where, sizeof(w->where), "gradient of %.150s", t->v.name);
@@ -140,24 +140,24 @@ static int compare_updated(struct hd_inprocess *one, struct hd_inprocess *r, str
 	HD_TRY(hd_inprocess_update(r, err));
 	for (size_t i = 0; i < one->plan->ntensors; i++) {
 		const struct tensor *t = one->plan->tensors[i], *mine = hd_inprocess_param(r, t->v.name);
-		double *a, *b, off = 0, apart = 0, most = scale;
+		double *a, *b, off = 0, member_difference = 0, most = scale;
 
 		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
 			continue;
 		a = hd_inprocess_whole(one, t, NULL, NULL);
-		b = mine ? hd_inprocess_whole(r, mine, NULL, &apart) : NULL;
+		b = mine ? hd_inprocess_whole(r, mine, NULL, &member_difference) : NULL;
 		for (int64_t k = 0; a && b && k < hd_global_count(t); k++) {
 			off = !(fabs(a[k] - b[k]) <= off) ? fabs(a[k] - b[k]) : off;
 			most = fmax(most, fabs(a[k]));
 		}
-		worse(w, finite_or_infinite(a && b ? fmax(off, apart) / most : NAN), t->v.name);
+		worse(w, finite_or_infinite(a && b ? fmax(off, member_difference) / most : NAN), t->v.name);
 		free(a);
 		free(b);
 	}
 	return HD_OK;
 }
 
-static void judge_apart(struct judge *j, struct hd_inprocess *one, struct hd_inprocess *r, struct outcome *o)
+static void judge_own_gradients(struct judge *j, struct hd_inprocess *one, struct hd_inprocess *r, struct outcome *o)
 {
 	double bound = UNIT * (double)layout_terms(r->plan);
 	struct worst w = { 0 };
@@ -264,7 +264,7 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 		return;
 	}
 	if (hd_plan_has_own_gradients(r->plan)) {
-		judge_apart(j, one, r, o);
+		judge_own_gradients(j, one, r, o);
 	} else {
 		compare_step(one, r, 0, o);
 		if (o->verdict == JUDGED_OK && has_states(j, r->plan))

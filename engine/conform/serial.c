@@ -321,7 +321,7 @@ static void serial(struct judge *j, const struct judge_task *t, struct outcome *
 /* -- without the keys that make it exact ----------------------------------------------------------------- */
 /* All other checks set the keys that make the plugin exact. So only this one notices that its default settings are
  * refused. */
-static void as_it_comes(struct judge *j, const struct judge_task *t, struct outcome *o)
+static void with_defaults(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	char *ini = layout_model_ini(j, t->layout, layout_batch(t->layout), 1);
 	struct hd_inprocess *r = NULL;
@@ -341,7 +341,7 @@ static void as_it_comes(struct judge *j, const struct judge_task *t, struct outc
 	free(ini);
 }
 
-static void not_said(struct judge *j, const struct judge_task *t, struct outcome *o)
+static void without_table(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	(void)j, (void)t;
 	outcome_set(o, JUDGED_SKIPPED, "it is approximate, and has no table serial (since ABI 1.1)");
@@ -369,10 +369,10 @@ void serial_add(struct judge *j)
 	if (!j->plugin->approximate)
 		return;
 	for (int f = families_first(j); f < families_end(j); f++)
-		judge_add(j, as_it_comes, layout_alone(f, j->axes ? 2 : 0), 0, "trains %d steps as it comes, %s", STEPS,
-			  family_name(j, f));
+		judge_add(j, with_defaults, layout_alone(f, j->axes ? 2 : 0), 0, "trains %d steps as it comes, %s",
+			  STEPS, family_name(j, f));
 	if (!s)
-		judge_add(j, not_said, NULL, 0, "equals its serial definition");
+		judge_add(j, without_table, NULL, 0, "equals its serial definition");
 	for (int f = families_first(j); s && f < families_end(j); f++)
 		for (int64_t size = s->update ? LEAST : 0; size <= (s->update ? MOST : 0); size += MOST - LEAST)
 			add(j, f, size);

@@ -126,7 +126,7 @@ static void warn_of_experts(struct judge *j, FILE *out)
 	}
 }
 
-static void say_compared(struct judge *j, FILE *out)
+static void print_compared(struct judge *j, FILE *out)
 {
 	char *were = list_compared(j, 1), *were_not = list_compared(j, 0);
 
@@ -160,7 +160,7 @@ void tap_end(struct judge *j, FILE *out)
 	warn_of_experts(j, out);
 	if (!j->options.json) {
 		fprintf(out, "1..%d\n", j->printed);
-		say_compared(j, out);
+		print_compared(j, out);
 		fprintf(out, "# %s %s: %d passed, %d failed, %d skipped", j->plugin->name, j->plugin->version, passed,
 			j->failed, j->skipped);
 		if (j->warned)

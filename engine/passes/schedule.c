@@ -54,17 +54,17 @@ static int from_plugin(struct hd_plan *p, int who)
 }
 
 /* Fills in each (coordinate, chunk)'s position in the model's order. */
-static void stage_table(const struct hd_plan *p, int *stage_of)
+static void part_table(const struct hd_plan *p, int *part_of)
 {
 	int next = 0;
 
 	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
-		stage_of[i] = -1;
+		part_of[i] = -1;
 	for (size_t b = 0; b < p->nblocks; b++) {
 		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
 
-		if (stage_of[at] < 0)
-			stage_of[at] = next++;
+		if (part_of[at] < 0)
+			part_of[at] = next++;
 	}
 }
 
@@ -90,35 +90,35 @@ static int check_blocks(struct hd_plan *p)
 	return rc;
 }
 
-/* Returns the plan's units as schedule_check.h describes them.  The caller frees stage_of. */
+/* Returns the plan's units as schedule_check.h describes them.  The caller frees part_of. */
 static struct hd_schedule view(const struct hd_plan *p)
 {
-	int *stage_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*stage_of));
+	int *part_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*part_of));
 
-	stage_table(p, stage_of);
+	part_table(p, part_of);
 	return (struct hd_schedule){ .p = (int)p->ncoords,
 				     .v = (int)p->chunks,
 				     .m = (int)p->micros,
 				     .units = (const struct hd_schedule_unit *const *)p->units,
 				     .n = p->nunits,
-				     .stage_of = stage_of };
+				     .part_of = part_of };
 }
 
-static int64_t count_parts(const struct hd_plan *p, const int *stage_of)
+static int64_t count_parts(const struct hd_plan *p, const int *part_of)
 {
 	int64_t n = 0;
 
 	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
-		n += stage_of[i] >= 0;
+		n += part_of[i] >= 0;
 	return n;
 }
 
 int64_t hd_plan_parts(const struct hd_plan *p)
 {
 	struct hd_schedule s = view(p);
-	int64_t n = count_parts(p, s.stage_of);
+	int64_t n = count_parts(p, s.part_of);
 
-	free((void *)(uintptr_t)s.stage_of);
+	free((void *)(uintptr_t)s.part_of);
 	return n;
 }
 
@@ -126,13 +126,13 @@ int64_t hd_plan_parts(const struct hd_plan *p)
  * does not count FLOPs: an embedding or a head would make stages with equal numbers of layers unequal, and the bubble
  * would match no paper.  Nor is it used for p->timing, from which programs derive their waits: there, no unit may have
  * length 0. */
-static double *layers_of_parts(const struct hd_plan *p, const int *stage_of)
+static double *layers_of_parts(const struct hd_plan *p, const int *part_of)
 {
-	int64_t n = count_parts(p, stage_of), differ = 0;
+	int64_t n = count_parts(p, part_of), differ = 0;
 	double *layers = hd_alloc((size_t)n * sizeof(*layers));
 
 	for (size_t b = 0; b < p->nblocks; b++)
-		layers[stage_of[p->blocks[b].coord * p->chunks + p->blocks[b].chunk]] +=
+		layers[part_of[p->blocks[b].coord * p->chunks + p->blocks[b].chunk]] +=
 			!strncmp(p->blocks[b].name, "layer", 5);
 	for (int64_t i = 1; i < n; i++)
 		differ |= layers[i] != layers[0];
@@ -151,12 +151,12 @@ double hd_plan_bubble(const struct hd_plan *p)
 	if (!p->train)
 		return 0;
 	s = view(p);
-	s.weight = layers = layers_of_parts(p, s.stage_of);
+	s.weight = layers = layers_of_parts(p, s.part_of);
 	hd_schedule_check(&s, &rep, NULL);
 	bubble = rep.bubble;
 	hd_schedule_report_release(&rep);
 	free(layers);
-	free((void *)(uintptr_t)s.stage_of);
+	free((void *)(uintptr_t)s.part_of);
 	return bubble;
 }
 
@@ -182,7 +182,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 {
 	struct hd_schedule s = view(p);
 	struct hd_schedule_report rep = { 0 };
-	double *layers = layers_of_parts(p, s.stage_of);
+	double *layers = layers_of_parts(p, s.part_of);
 	int busiest = 0;
 
 	s.weight = layers;
@@ -203,7 +203,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 		hd_schedule_report_release(&rep);
 	}
 	free(layers);
-	free((void *)(uintptr_t)s.stage_of);
+	free((void *)(uintptr_t)s.part_of);
 }
 
 int hd_pass_schedule(struct hd_plan *p)
@@ -230,7 +230,7 @@ int hd_pass_schedule(struct hd_plan *p)
 		return HD_OK;
 	s = view(p);
 	hd_schedule_check(&s, &p->timing, &why);
-	free((void *)(uintptr_t)s.stage_of);
+	free((void *)(uintptr_t)s.part_of);
 	if (!why.code)
 		return HD_OK;
 	if (who < 0)

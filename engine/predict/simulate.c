@@ -378,7 +378,7 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 	struct hd_machine mine = *m;
 	struct sim s = { .p = p, .m = &mine, .style = style, .out = out };
 	int64_t n = p->stages ? p->stages->v.n : 1;
-	int apart = 0;
+	int between_nodes = 0;
 
 	hd_machine_share(&mine, p);
 	*out = (struct hd_prediction){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)),
@@ -400,10 +400,10 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 	}
 	out->step += out->host;
 	for (int64_t i = 0; i < n; i++) {
-		apart |= out->stages[i].between_nodes;
+		between_nodes |= out->stages[i].between_nodes;
 		hd_events_release(&s.stages[i]);
 	}
-	out->step += apart ? style->step : 0;
+	out->step += between_nodes ? style->step : 0;
 	hd_event_source_end(&s.source);
 	free(s.met), free(s.stages);
 	return err->code;

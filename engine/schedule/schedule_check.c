@@ -21,9 +21,9 @@ struct list_position {
 struct check_state {
 	const struct hd_schedule *s;
 	struct hd_err *err;
-	int stages, separate_w;
-	struct list_position *where; /* [(stage * m + micro) * KINDS + kind] */
-	struct list_position *stage; /* by stage: its coordinate, and its chunk in `at` */
+	int parts, separate_w;
+	struct list_position *where;  /* [(part * m + micro) * KINDS + kind] */
+	struct list_position *holder; /* by part: its coordinate, and its chunk in `at` */
 	struct hd_schedule_report rep;
 	int *next; /* per coordinate: the first unit that is not done */
 };
@@ -51,14 +51,14 @@ static const struct hd_schedule_unit *unit(const struct check_state *t, struct l
 	return &t->s->units[x.coord][x.at];
 }
 
-static int stage_at(const struct check_state *t, int coord, int chunk)
+static int part_at(const struct check_state *t, int coord, int chunk)
 {
-	return t->s->stage_of[coord * t->s->v + chunk];
+	return t->s->part_of[coord * t->s->v + chunk];
 }
 
-static struct list_position *slot(const struct check_state *t, int stage, int micro, int kind)
+static struct list_position *slot(const struct check_state *t, int part, int micro, int kind)
 {
-	return &t->where[((int64_t)stage * t->s->m + micro) * KINDS + kind];
+	return &t->where[((int64_t)part * t->s->m + micro) * KINDS + kind];
 }
 
 struct unit_label {
@@ -86,26 +86,26 @@ static struct unit_label name_at(const struct check_state *t, struct list_positi
 
 /* -- completeness ------------------------------------------------------------------------------ */
 
-static int count_stages(struct check_state *t)
+static int find_holders(struct check_state *t)
 {
 	const struct hd_schedule *s = t->s;
 
 	for (int i = 0; i < s->p * s->v; i++)
-		t->stages += s->stage_of[i] >= 0;
-	t->stage = hd_alloc((size_t)t->stages * sizeof(*t->stage));
-	for (int i = 0; i < t->stages; i++)
-		t->stage[i].at = -1;
+		t->parts += s->part_of[i] >= 0;
+	t->holder = hd_alloc((size_t)t->parts * sizeof(*t->holder));
+	for (int i = 0; i < t->parts; i++)
+		t->holder[i].at = -1;
 	for (int i = 0; i < s->p * s->v; i++) {
-		int at = s->stage_of[i];
+		int part = s->part_of[i];
 
-		if (at < 0)
+		if (part < 0)
 			continue;
-		if (at >= t->stages || t->stage[at].at >= 0)
+		if (part >= t->parts || t->holder[part].at >= 0)
 			return refuse(t,
 				      "chunk %d of stage %d holds part %d of the model, which "
 				      "is %s",
-				      i % s->v, i / s->v, at, at >= t->stages ? "beyond the last" : "held twice");
-		t->stage[at] = (struct list_position){ .coord = i / s->v, .at = i % s->v };
+				      i % s->v, i / s->v, part, part >= t->parts ? "beyond the last" : "held twice");
+		t->holder[part] = (struct list_position){ .coord = i / s->v, .at = i % s->v };
 	}
 	return 0;
 }
@@ -118,14 +118,13 @@ static int record(struct check_state *t, struct list_position x)
 	struct list_position *known;
 
 	if (kind < 0)
-		return refuse(t, "stage %d has a unit of kind %u, but only F, B and W are ordered", x.coord, u->kind);
-	if (u->chunk < 0 || u->chunk >= s->v || stage_at(t, x.coord, u->chunk) < 0)
+		return refuse(t, "stage %d has a unit of kind %u, only F, B and W are ordered", x.coord, u->kind);
+	if (u->chunk < 0 || u->chunk >= s->v || part_at(t, x.coord, u->chunk) < 0)
 		return refuse(t, "stage %d has a unit %c%d of chunk %d, which it does not hold", x.coord, "FBW"[kind],
 			      u -> micro, u -> chunk);
 	if (u->micro < 0 || u->micro >= s->m)
-		return refuse(t, "stage %d has a unit %s, but there are %d micro-batches", x.coord, name_at(t, x).s,
-			      s->m);
-	known = slot(t, stage_at(t, x.coord, u->chunk), u->micro, kind);
+		return refuse(t, "stage %d has a unit %s, there are %d micro-batches", x.coord, name_at(t, x).s, s->m);
+	known = slot(t, part_at(t, x.coord, u->chunk), u->micro, kind);
 	if (known->at >= 0)
 		return refuse(t, "stage %d has %s twice, as units %d and %d", x.coord, name_at(t, x).s, known->at,
 			      x.at);
@@ -136,7 +135,7 @@ static int record(struct check_state *t, struct list_position x)
 
 static int record_all(struct check_state *t)
 {
-	int64_t slots = (int64_t)t->stages * t->s->m * KINDS;
+	int64_t slots = (int64_t)t->parts * t->s->m * KINDS;
 
 	t->where = hd_alloc((size_t)slots * sizeof(*t->where));
 	for (int64_t i = 0; i < slots; i++)
@@ -147,10 +146,10 @@ static int record_all(struct check_state *t)
 	return 0;
 }
 
-/* Checks that a stage has all units of a micro-batch, F before B before W. */
-static int check_one(struct check_state *t, int stage, int micro)
+/* Checks that a part has all units of a micro-batch, F before B before W. */
+static int check_one(struct check_state *t, int part, int micro)
 {
-	const struct list_position *x = slot(t, stage, micro, F), home = t->stage[stage];
+	const struct list_position *x = slot(t, part, micro, F), home = t->holder[part];
 
 	for (int k = F; k <= (t->separate_w ? W : B); k++) {
 		if (x[k].at < 0)
@@ -169,10 +168,10 @@ static int check_one(struct check_state *t, int stage, int micro)
 static struct list_position source(const struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule_unit *u = unit(t, x);
-	int kind = kind_of(u->kind), stage = stage_at(t, x.coord, u->chunk);
-	int from = kind == F ? stage - 1 : stage + 1;
+	int kind = kind_of(u->kind), part = part_at(t, x.coord, u->chunk);
+	int from = kind == F ? part - 1 : part + 1;
 
-	if (kind == W || from < 0 || from >= t->stages)
+	if (kind == W || from < 0 || from >= t->parts)
 		return (struct list_position){ .at = -1 };
 	return *slot(t, from, u->micro, kind);
 }
@@ -207,12 +206,12 @@ static int check_messages(struct check_state *t, int coord)
 static double duration(const struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule *s = t->s;
-	int kind = kind_of(unit(t, x)->kind), stage = stage_at(t, x.coord, unit(t, x)->chunk);
+	int kind = kind_of(unit(t, x)->kind), part = part_at(t, x.coord, unit(t, x)->chunk);
 	const double *times = kind == F ? s->tf : kind == B ? s->tb : s->tw;
 
 	if (times)
-		return times[stage];
-	return (kind == B && !t->separate_w ? 2 : 1) * (s->weight ? s->weight[stage] : 1);
+		return times[part];
+	return (kind == B && !t->separate_w ? 2 : 1) * (s->weight ? s->weight[part] : 1);
 }
 
 static int is_done(const struct check_state *t, struct list_position x)
@@ -237,10 +236,10 @@ static void run_unit(struct check_state *t, struct list_position x, struct list_
 static int receiver(const struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule_unit *u = unit(t, x);
-	int kind = kind_of(u->kind), stage = stage_at(t, x.coord, u->chunk);
-	int to = kind == F ? stage + 1 : stage - 1;
+	int kind = kind_of(u->kind), part = part_at(t, x.coord, u->chunk);
+	int to = kind == F ? part + 1 : part - 1;
 
-	return kind == W || to < 0 || to >= t->stages ? -1 : t->stage[to].coord;
+	return kind == W || to < 0 || to >= t->parts ? -1 : t->holder[to].coord;
 }
 
 /* Runs a coordinate until it must wait.  Pushes the coordinates that this may unblock onto the stack. */
@@ -269,7 +268,7 @@ static struct list_position waiting(const struct check_state *t, int coord)
 
 /* Returns where the report begins: at the lowest coordinate of the cycle that waits at a forward unit, or at the lowest
  * if none does. */
-static int circle_begin(const struct check_state *t, int coord)
+static int cycle_begin(const struct check_state *t, int coord)
 {
 	int best, from, forward;
 
@@ -286,11 +285,11 @@ static int circle_begin(const struct check_state *t, int coord)
 	return best;
 }
 
-static int report_circle(struct check_state *t, int coord)
+static int report_cycle(struct check_state *t, int coord)
 {
 	char text[700];
 	size_t at = 0;
-	int first = circle_begin(t, coord);
+	int first = cycle_begin(t, coord);
 
 	coord = first;
 	do {
@@ -329,7 +328,7 @@ static int simulate(struct check_state *t)
 			stuck = r;
 	free(stack);
 	free(listed);
-	return stuck < 0 ? 0 : report_circle(t, stuck);
+	return stuck < 0 ? 0 : report_cycle(t, stuck);
 }
 
 /* -- report ------------------------------------------------------------------------------------ */
@@ -386,9 +385,9 @@ void hd_schedule_report_release(struct hd_schedule_report *rep)
 
 static int check_all(struct check_state *t)
 {
-	HD_TRY(count_stages(t));
+	HD_TRY(find_holders(t));
 	HD_TRY(record_all(t));
-	for (int g = 0; g < t->stages; g++)
+	for (int g = 0; g < t->parts; g++)
 		for (int i = 0; i < t->s->m; i++)
 			HD_TRY(check_one(t, g, i));
 	for (int r = 0; r < t->s->p; r++)
@@ -412,7 +411,7 @@ int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *re
 	}
 	free(t.next);
 	free(t.where);
-	free(t.stage);
+	free(t.holder);
 	return rc;
 }
 

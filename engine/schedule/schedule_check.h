@@ -2,9 +2,10 @@
  * engine/schedule/schedule_check.h - whether an order of units is possible, and how long it takes.
  *
  * p coordinates of an axis hold the model's stages, at most v chunks each.  Each coordinate runs a list of units (F, B
- * or W of one chunk and micro-batch) in order.  Here, a stage is the position of one chunk in the model's order.
+ * or W of one chunk and micro-batch) in order.  Here, a part is one chunk, numbered by its position in
+ * the model's order.
  *
- * For the same micro-batch, F needs the result of F of the stage before, and B that of B of the stage after.  Between
+ * For the same micro-batch, F needs the result of F of the part before, and B that of B of the part after.  Between
  * two coordinates that is a message.  Sending does not wait, and a unit waits for what it receives.  The messages in
  * one direction (forward or backward) from one coordinate to another arrive in the order in which they were sent.
  */
@@ -22,7 +23,7 @@ struct hd_schedule {
 	int p, v, m;                                 /* coordinates, maximum chunks of one, micro-batches */
 	const struct hd_schedule_unit *const *units; /* per coordinate, in order */
 	const int *n;                                /* units per coordinate */
-	const int *stage_of;                         /* [r * v + c]: position in the model's order; -1: no such chunk */
+	const int *part_of;                          /* [r * v + c]: position in the model's order; -1: no such chunk */
 	/* Time of one unit, by that position.  NULL: 1 for F and W, 2 for B, or 1 for B if W is separate. */
 	const double *tf, *tb, *tw;
 	const double *weight; /* by that position, if tf is NULL: a factor for these times; NULL: 1 */

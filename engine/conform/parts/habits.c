@@ -30,7 +30,7 @@ void hd_output_keep(struct hd_output *k)
 		dup2(k->file, 1);
 }
 
-int hd_output_said(const struct hd_output *k, char *text, size_t room)
+int hd_output_printed(const struct hd_output *k, char *text, size_t room)
 {
 	ssize_t n = 0;
 	struct stat s = { .st_size = 0 };

@@ -14,7 +14,7 @@ struct hd_output {
 };
 void hd_output_keep(struct hd_output *k);
 /* Returns 1 if something was printed, and copies its first line, cut to room. */
-int hd_output_said(const struct hd_output *k, char *text, size_t room);
+int hd_output_printed(const struct hd_output *k, char *text, size_t room);
 void hd_output_return(struct hd_output *k);
 
 #endif
