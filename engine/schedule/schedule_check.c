@@ -118,12 +118,13 @@ static int record(struct check_state *t, struct list_position x)
 	struct list_position *known;
 
 	if (kind < 0)
-		return refuse(t, "stage %d has a unit of kind %u, only F, B and W are ordered", x.coord, u->kind);
+		return refuse(t, "stage %d has a unit of kind %u, but only F, B and W are ordered", x.coord, u->kind);
 	if (u->chunk < 0 || u->chunk >= s->v || part_at(t, x.coord, u->chunk) < 0)
 		return refuse(t, "stage %d has a unit %c%d of chunk %d, which it does not hold", x.coord, "FBW"[kind],
 			      u -> micro, u -> chunk);
 	if (u->micro < 0 || u->micro >= s->m)
-		return refuse(t, "stage %d has a unit %s, there are %d micro-batches", x.coord, name_at(t, x).s, s->m);
+		return refuse(t, "stage %d has a unit %s, but there are %d micro-batches", x.coord, name_at(t, x).s,
+			      s->m);
 	known = slot(t, part_at(t, x.coord, u->chunk), u->micro, kind);
 	if (known->at >= 0)
 		return refuse(t, "stage %d has %s twice, as units %d and %d", x.coord, name_at(t, x).s, known->at,

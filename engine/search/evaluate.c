@@ -120,7 +120,7 @@ static void own_job(void *ctx, int64_t i)
 static struct plan_verdict lost_job(void)
 {
 	return (struct plan_verdict){ HD_EBUG,
-				      "its plan ended the process, or took more than two minutes of a processor" };
+				      "its plan ended the process, or took more than two minutes of processor time" };
 }
 
 /* Runs job(j, i) for all i < n. They change the `bytes` bytes at out, through a shared copy. Returns which jobs were

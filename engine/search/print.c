@@ -69,7 +69,7 @@ void hd_search_print_dropped(FILE *f, const struct search_result *r)
 	if (rest)
 		fprintf(f, "%10lld  for other reasons (--json has them)\n", (long long)rest);
 	if (r->not_tried)
-		fprintf(f, "%10lld  less promising, and not looked at: --tries N looks at more\n",
+		fprintf(f, "%10lld  less promising, so not looked at: --tries N looks at more\n",
 			(long long)r->not_tried);
 }
 
@@ -139,7 +139,7 @@ json_t *hd_search_dropped_json(const struct search_result *r)
 				      json_pack("{s:s, s:I, s:s}", "reason", r->dropped[i].why, "layouts",
 						(json_int_t)r->dropped[i].layouts, "example", r->dropped[i].example));
 	if (r->not_tried)
-		json_array_append_new(all, json_pack("{s:s, s:I}", "reason", "less promising, and not looked at",
+		json_array_append_new(all, json_pack("{s:s, s:I}", "reason", "less promising, so not looked at",
 						     "layouts", (json_int_t)r->not_tried));
 	return all;
 }

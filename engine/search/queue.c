@@ -359,7 +359,7 @@ void hd_search_uncount_no_room(struct search_state *s, int64_t layouts)
 void hd_search_drop_same(struct search_state *s, const struct queued *it)
 {
 	drop(s, &it->layout, it->layouts,
-	     "as fast as one that was planned: the difference changed nothing in a layout like them");
+	     "as fast as one that was planned: what differs changed nothing in a similar layout");
 }
 
 static const char slower[] = "slower than the best, by their kernels or collectives alone";
