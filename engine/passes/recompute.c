@@ -74,7 +74,7 @@ static void keep_slopes(struct hd_plan *p)
 }
 
 /* -- what is recomputed ----------------------------------------------------------------------------------------------- */
-struct recompute {
+struct recompute_pass {
 	struct hd_plan *p;
 	int selective, full;
 	char *keeps;         /* by block: full does not recompute it */
@@ -83,7 +83,7 @@ struct recompute {
 	struct node **begin; /* by block: its first node of backward */
 };
 
-static int is_full(const struct recompute *m, const struct node *n)
+static int is_full(const struct recompute_pass *m, const struct node *n)
 {
 	return m->full && n->block >= 0 && !m->keeps[n->block];
 }
@@ -96,7 +96,7 @@ int hd_is_recomputed_by_choice(const struct node *n)
 /* Returns whether t, which a node of this block reads in backward, is recomputed.  Of a cheap op only the result is,
  * because its statistics are small.  What forward has computed for backward (loss/parts.c) is small too, and its
  * operands are not kept. */
-static int is_recomputed(const struct recompute *m, const struct tensor *t, int block)
+static int is_recomputed(const struct recompute_pass *m, const struct tensor *t, int block)
 {
 	const struct node *n = t->v.node ? N(t->v.node) : NULL;
 
@@ -119,7 +119,7 @@ static void runs_with_activations(struct node *c)
 			runs_with_activations(N(c->ins[i]->v.node));
 }
 
-static struct node *copy_of(struct recompute *m, struct node *n, struct node *reader)
+static struct node *copy_of(struct recompute_pass *m, struct node *n, struct node *reader)
 {
 	struct hd_plan *p = m->p;
 	struct node *c = m->copy[n->id];
@@ -146,7 +146,7 @@ static struct node *copy_of(struct recompute *m, struct node *n, struct node *re
 }
 
 /* Lets r read copies of recomputed tensors.  A fill reads only the shape, so it needs none. */
-static void use_copies(struct recompute *m, struct node *r)
+static void use_copies(struct recompute_pass *m, struct node *r)
 {
 	for (uint32_t i = 0; i < r->v.nin && r->is->role != OP_ROLE_FILL; i++) {
 		struct tensor *t = r->ins[i];
@@ -170,7 +170,7 @@ static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chun
 	return 1;
 }
 
-static void find_kept_blocks(struct recompute *m)
+static void find_kept_blocks(struct recompute_pass *m)
 {
 	const struct hd_plan *p = m->p;
 
@@ -182,7 +182,7 @@ static void find_kept_blocks(struct recompute *m)
 	}
 }
 
-static void find_crossings(struct recompute *m)
+static void find_crossings(struct recompute_pass *m)
 {
 	for (struct node *n = m->p->first; n; n = n->next) {
 		for (uint32_t i = 0; n->v.phase == HD_UNIT_F && i < n->v.nin; i++) {
@@ -199,9 +199,9 @@ static void find_crossings(struct recompute *m)
 
 int hd_pass_recompute(struct hd_plan *p)
 {
-	struct recompute m = { .p = p,
-			       .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
-			       .full = p->config.recompute == HD_RECOMPUTE_FULL };
+	struct recompute_pass m = { .p = p,
+				    .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
+				    .full = p->config.recompute == HD_RECOMPUTE_FULL };
 	size_t nodes;
 
 	if (!p->no_multi_output_kernels)

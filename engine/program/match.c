@@ -40,18 +40,18 @@ struct arrivals {
 
 /* A meeting point: a pair of ranks and a channel, or the members of a communicator. It lists what has arrived, in
  * order. */
-struct meeting {
+struct meeting_point {
 	const struct group *group;
 	int64_t from, to; /* messages: numbers of the ranks; communicator: number of its first member, and -1 */
 	int channel;
 	struct arrivals sent, received; /* a communicator uses only `sent`, once for each movement */
 	int64_t *narrived;              /* communicator: by movement, how many members have arrived */
 	size_t cap_narrived;
-	struct meeting *next;
+	struct meeting_point *next;
 };
 
 struct request { /* a send or receive: arrival `at` of its meeting point */
-	const struct meeting *on;
+	const struct meeting_point *on;
 	size_t at;
 	int sends;
 };
@@ -69,7 +69,7 @@ struct hd_match_run {
 	const struct hd_classes *c;
 	struct class_events *classes;
 	struct rank_progress *progress;
-	struct meeting *meetings[BUCKETS];
+	struct meeting_point *meetings[BUCKETS];
 };
 
 /* -- what a class does ------------------------------------------------------------------------------------------- */
@@ -166,21 +166,22 @@ static int64_t peer(const struct hd_match_run *m, int64_t rank, const struct nod
 	return number_at(m, rank, axes_of(n->comm.group), n->comm.index);
 }
 
-static struct meeting *get_meeting(struct hd_match_run *m, const struct group *g, int64_t from, int64_t to, int channel)
+static struct meeting_point *get_meeting(struct hd_match_run *m, const struct group *g, int64_t from, int64_t to,
+					 int channel)
 {
 	uint64_t key = (uint64_t)from * 31 + (uint64_t)to * 1009 + (uint64_t)g->id * 7919 + (uint64_t)channel;
-	struct meeting **at = &m->meetings[key % BUCKETS];
+	struct meeting_point **at = &m->meetings[key % BUCKETS];
 
 	while (*at && ((*at)->group != g || (*at)->from != from || (*at)->to != to || (*at)->channel != channel))
 		at = &(*at)->next;
 	if (!*at) {
 		*at = hd_alloc(sizeof(**at));
-		**at = (struct meeting){ .group = g, .from = from, .to = to, .channel = channel };
+		**at = (struct meeting_point){ .group = g, .from = from, .to = to, .channel = channel };
 	}
 	return *at;
 }
 
-static struct meeting *message_meeting(struct hd_match_run *m, int64_t rank, const struct comm_event *e)
+static struct meeting_point *message_meeting(struct hd_match_run *m, int64_t rank, const struct comm_event *e)
 {
 	const struct node *n = e->node;
 	int channel = hd_message_channel(n);
@@ -244,7 +245,7 @@ static int is_same_message(const struct comm_event *send, const struct comm_even
 	       s->ins[0]->v.dtype == r->outs[0]->v.dtype && hd_local_count(s->ins[0]) == hd_local_count(r->outs[0]);
 }
 
-static int check_pair(const struct hd_match_run *m, const struct meeting *t, size_t at, struct hd_err *err)
+static int check_pair(const struct hd_match_run *m, const struct meeting_point *t, size_t at, struct hd_err *err)
 {
 	if (at >= t->sent.n || at >= t->received.n || is_same_message(t->sent.v[at].event, t->received.v[at].event))
 		return HD_OK;
@@ -262,7 +263,7 @@ static const struct comm_event *next_event(const struct hd_match_run *m, int64_t
 
 static int send_or_receive(struct hd_match_run *m, int64_t rank, const struct comm_event *e, struct hd_err *err)
 {
-	struct meeting *t = message_meeting(m, rank, e);
+	struct meeting_point *t = message_meeting(m, rank, e);
 	struct request *r = &m->progress[rank].requests[e->request];
 
 	*r = (struct request){ t, arrive(e->kind == SEND ? &t->sent : &t->received, e, rank), e->kind == SEND };
@@ -281,7 +282,7 @@ static int64_t members_of(const struct hd_match_run *m, const struct group *g)
 	return all;
 }
 
-static struct meeting *communicator(struct hd_match_run *m, int64_t rank, const struct group *g)
+static struct meeting_point *communicator(struct hd_match_run *m, int64_t rank, const struct group *g)
 {
 	return get_meeting(m, g, number_at(m, rank, axes_of(g), 0), -1, 0);
 }
@@ -291,7 +292,7 @@ static int join_collective(struct hd_match_run *m, int64_t rank, const struct co
 {
 	const struct group *g = e->node->comm.group;
 	struct rank_progress *w = &m->progress[rank];
-	struct meeting *t = communicator(m, rank, g);
+	struct meeting_point *t = communicator(m, rank, g);
 	size_t at = w->passed[g->id];
 
 	if (!w->arrived) {
@@ -427,7 +428,7 @@ static int find_circle(struct hd_match_run *m, int64_t rank, struct hd_err *err)
 static int check_unmatched(const struct hd_match_run *m, struct hd_err *err)
 {
 	for (int i = 0; i < BUCKETS; i++)
-		for (const struct meeting *t = m->meetings[i]; t; t = t->next) {
+		for (const struct meeting_point *t = m->meetings[i]; t; t = t->next) {
 			const struct arrivals *more = t->sent.n > t->received.n ? &t->sent : &t->received;
 			size_t less = t->sent.n < t->received.n ? t->sent.n : t->received.n;
 
@@ -455,7 +456,7 @@ int hd_match_all(struct hd_match_run *m, struct hd_err *err)
 void hd_match_destroy(struct hd_match_run *m)
 {
 	for (int i = 0; i < BUCKETS; i++)
-		for (struct meeting *t = m->meetings[i], *next; t; t = next) {
+		for (struct meeting_point *t = m->meetings[i], *next; t; t = next) {
 			next = t->next;
 			free(t->sent.v), free(t->received.v), free(t->narrived), free(t);
 		}
