@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 		return rank_main(argc, argv);
 	sched_getaffinity(0, sizeof(set), &set);
 	cores = CPU_COUNT(&set);
-	if (cores < 2 || cores != sysconf(_SC_NPROCESSORS_ONLN) || (hd_cores_whole() && hd_cores_whole() < cores))
+	if (cores < 2 || cores != sysconf(_SC_NPROCESSORS_ONLN) || (hd_cores_quota() && hd_cores_quota() < cores))
 		skip_all("a binding can be undone only with two cores or more");
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);

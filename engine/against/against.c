@@ -142,7 +142,7 @@ static int run(const struct hd_against *a, const struct against_files *f, const 
 	for (int i = 0; i < nown; i++)
 		argv[n++] = "--set", argv[n++] = own[i];
 	if (hd_launch_run(ranks, 5, n, (char **)(uintptr_t)argv, output))
-		hd_compare_said(f->dir, name, err);
+		hd_compare_run_error(f->dir, name, err);
 	for (int i = 0; i < nown; i++)
 		free(own[i]);
 	free(argv), free(output);
@@ -225,9 +225,9 @@ int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *er
 			"--against-one-rank: the launcher has started %d ranks, and --ranks is %lld. Start check "
 			"without a launcher, or leave --ranks out",
 			hd_launch_ranks(), (long long)a->plan->ranks);
-	hd_launch_hold(); /* held from before the directory exists until it is removed */
+	hd_launch_hold_signals(); /* held from before the directory exists until it is removed */
 	both(a, &f, out, err);
 	remove_all(&f);
-	hd_launch_let();
+	hd_launch_release_signals();
 	return err->code;
 }

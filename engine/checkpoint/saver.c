@@ -64,7 +64,7 @@ int hd_saver_open(struct hd_job *j, struct hd_saver **out, struct hd_err *err)
 		s->data_hash = hd_data_fingerprint(j->data);
 	if (!j->checkpoint.async)
 		return HD_OK;
-	hd_comm_beside_open();
+	hd_comm_side_open();
 	open_images(s, err);
 	return hd_comm_agree(err);
 }
@@ -151,8 +151,8 @@ static int save_beside(struct hd_saver *s, struct hd_err *err)
 	int rc;
 
 	s->saving.images = s->images;
-	s->saving.agree = hd_comm_beside_agree;
-	s->saving.sum = hd_comm_beside_sum;
+	s->saving.agree = hd_comm_side_agree;
+	s->saving.sum = hd_comm_side_sum;
 	hd_saving_gather(&s->saving, err);
 	hd_program_forget_copies(s->saving.g);
 	s->is.copy = hd_seconds() - from;

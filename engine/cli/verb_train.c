@@ -83,8 +83,8 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, str
 	char *resume = NULL, *picks = NULL;
 
 	HD_TRY(hd_start_data(j, conf, err));
-	hd_asked_watch(hd_turn_now);
-	hd_asked_ready(hd_comm_ending);
+	hd_end_request_watch(hd_turn_now);
+	hd_end_request_ready(hd_comm_ending);
 	open_outputs(j, conf, d, err);
 	HD_TRY(hd_comm_agree(err));
 	check_dir(conf, err);
@@ -111,7 +111,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, str
 	}
 	hd_comm_watchdog(j->train.watchdog);
 	if (j->train.watchdog > 0)
-		hd_asked_watchdog(j->train.watchdog, hd_comm_stuck);
+		hd_end_request_watchdog(j->train.watchdog, hd_comm_stuck);
 	return hd_train(j, err);
 }
 
@@ -139,7 +139,7 @@ int hd_verb_train(struct hd_cli *c)
 	struct hd_err err = { 0 };
 	int rc;
 
-	hd_asked_open();
+	hd_end_request_open();
 	hd_cli_conf(c, &conf, &err);
 	if (tasks_connected(&j, &err) >= 0 && hd_start(c, &j, conf, &err) >= 0)
 		train(&j, conf, &d, &err);

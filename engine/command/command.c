@@ -89,7 +89,7 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 		return 0;
 	}
 	if (!single && !err->agreed) { /* the other ranks do not know of the error, and wait: end them */
-		if (hd_comm_may_speak())
+		if (hd_comm_may_report())
 			hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
 		hd_comm_abort(1);
 	}
@@ -97,7 +97,7 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 		advise(c, j, err);
 	else if (j->world.rank == 0)
 		hd_log(HD_LOG_ERROR, "%s", err->text);
-	if (j->stopped && hd_asked_by_launcher())
+	if (j->stopped && hd_end_requested_by_launcher())
 		hd_comm_leave(status);
 	if (j->world.size)
 		hd_comm_close();

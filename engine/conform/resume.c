@@ -189,7 +189,7 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 	int planned, own_gradients = 0;
 
 	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
-	hd_launch_hold(); /* until the directory is removed */
+	hd_launch_hold_signals(); /* until the directory is removed */
 	if (!mkdtemp(dir)) {
 		outcome_set(o, JUDGED_SKIPPED, "%s: the directory cannot be created: %s", dir, strerror(errno));
 	} else {
@@ -200,7 +200,7 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 		if (hd_dir_remove(dir, &removed) < 0)
 			outcome_set(o, JUDGED_WRONG, "%s could not be removed", dir);
 	}
-	hd_launch_let();
+	hd_launch_release_signals();
 	hd_inprocess_close(r);
 	free(one), free(a), free(b), free(ta), free(tb), free(dir);
 }

@@ -38,7 +38,7 @@ static void gpu(const struct hd_device_ops *d, char *to, size_t room)
 static int64_t cores(const struct hd_job *j)
 {
 	int64_t most = sysconf(_SC_NPROCESSORS_ONLN), all = (int64_t)j->world.local_size * j->threads, mine;
-	int allowed = hd_cores_whole();
+	int allowed = hd_cores_quota();
 	cpu_set_t mask;
 
 	most = allowed && allowed < most ? allowed : most;

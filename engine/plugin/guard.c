@@ -71,7 +71,7 @@ int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
 		return what(arg);
 	if (!child)
 		return run_here(what, arg, turn, ends);
-	hd_launch_hold(); /* the child itself ends the processes that it has started */
+	hd_launch_hold_signals(); /* the child itself ends the processes that it has started */
 	hd_launch_pass_on(child);
 	close(ends[1]);
 	late = watch(child, ends[0], turn, seconds);
@@ -79,7 +79,7 @@ int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	hd_launch_pass_on(0);
-	hd_launch_let();
+	hd_launch_release_signals();
 	status = judge_end(status, late, turn, seconds);
 	munmap(turn, sizeof(*turn));
 	return status;

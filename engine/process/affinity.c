@@ -42,7 +42,7 @@ static int mask_cores(void)
  * group's time is used up, all its threads stall. */
 static int allowed_of(int cores)
 {
-	int allowed = hd_cores_whole();
+	int allowed = hd_cores_quota();
 
 	return allowed && allowed < cores ? allowed : cores;
 }
@@ -149,14 +149,14 @@ static void start_again(char **argv)
 {
 	struct hd_err ignored = { 0 };
 	char *path = hd_this_program(&ignored);
-	int open = hd_asked_pass_on();
+	int open = hd_end_request_pass_on();
 
 	if (path)
 		execv(path, argv); /* by its path, so that ps shows its name */
 	free(path);
 	execv("/proc/self/exe", argv);
 	if (open) /* reached only if execv fails: the program goes on with the settings that libgomp has read */
-		hd_asked_open();
+		hd_end_request_open();
 }
 
 /* Returns the number of threads that the user asks for in OMP_NUM_THREADS, or 0. A program started by this one
@@ -192,7 +192,7 @@ static int back_again(int *threads)
 
 struct hd_core_use hd_affinity_use(void)
 {
-	struct hd_core_use use = { .threads = threads_here, .allowed = hd_cores_whole() };
+	struct hd_core_use use = { .threads = threads_here, .allowed = hd_cores_quota() };
 
 	if (sched_getaffinity(0, sizeof(use.mask), &use.mask))
 		CPU_SET(0, &use.mask);

@@ -22,19 +22,19 @@
 #define STUCK 60     /* seconds in one slot or kernel of a plugin, after which the run no longer waits for it */
 #define WAKES SIGURG /* interrupts a write in which the main thread is blocked; ignored by default */
 
-static atomic_int asked, from_launcher, by_launcher, ready, ends;
+static atomic_int requested, from_launcher, by_launcher, ready, stopping;
 static void (*_Atomic on_ending)(void);
-static const char *_Atomic hurry; /* the text of hd_asked_hurry, until it is written */
-static uint64_t (*_Atomic whose_turn)(char *text, size_t size);
-static void (*_Atomic too_long)(const char *where, double seconds);
-static double longest; /* must be written before too_long */
+static const char *_Atomic notice; /* the text of hd_end_request_notice, until it is written */
+static uint64_t (*_Atomic running_call)(char *text, size_t size);
+static void (*_Atomic on_too_long)(const char *where, double seconds);
+static double longest_call; /* must be written before on_too_long */
 static pthread_t waiter, main_thread;
-static int first, waits;
+static int first, waiter_runs;
 
 /* Ends a process that was asked to before its first step. If the launcher sent the signal, all ranks got it, and only
  * the first one prints the message. */
-static void leave(void) __attribute__((noreturn));
-static void leave(void)
+static void end_early(void) __attribute__((noreturn));
+static void end_early(void)
 {
 	static const char text[] = "heddle: asked to end before the first step: nothing is saved\n";
 
@@ -46,27 +46,27 @@ static void leave(void)
 
 /* Returns for how many seconds the same slot or kernel of a plugin has been running. *where names it; "" if none runs.
  * A process that was stopped for a while would look late, so at most LOOK seconds count since the last call. */
-static double in_one_turn(char *where, size_t size)
+static double seconds_in_call(char *where, size_t size)
 {
-	static uint64_t turn;
+	static uint64_t call;
 	static double looked, seconds;
-	uint64_t is = whose_turn(where, size);
+	uint64_t is = running_call(where, size);
 	double now = hd_seconds(), since = now - looked;
 
 	seconds += since < LOOK ? since : LOOK;
-	if (!*where || is != turn || looked == 0)
+	if (!*where || is != call || looked == 0)
 		seconds = 0;
-	turn = is;
+	call = is;
 	looked = now;
 	return seconds;
 }
 
 /* Ends the process if a plugin's slot or kernel has been running for `limit` seconds. The run cannot notice the signal
  * before that returns, which may be never. */
-static void leave_stuck(double limit)
+static void end_if_stuck(double limit)
 {
 	char where[200], text[400];
-	double seconds = in_one_turn(where, sizeof(where));
+	double seconds = seconds_in_call(where, sizeof(where));
 	int n;
 
 	if (seconds < limit)
@@ -82,33 +82,33 @@ static void leave_stuck(double limit)
 
 /* Reports a plugin's slot or kernel that runs for too long in a run that nobody has asked to end. If all ranks are in
  * such a kernel, none of them waits for another, so the watchdog of communication would not notice. */
-static void look_for_stuck(void)
+static void report_if_stuck(void)
 {
 	char where[200];
-	double seconds = in_one_turn(where, sizeof(where));
+	double seconds = seconds_in_call(where, sizeof(where));
 
-	if (*where && seconds > longest)
-		too_long(where, seconds);
+	if (*where && seconds > longest_call)
+		on_too_long(where, seconds);
 }
 
-/* Writes the text of hd_asked_hurry at once, since the step may take longer than the launcher waits. SIGUSR1 needs no
- * such warning: nobody who sends it kills the process soon afterwards. */
-static void say_hurry(void)
+/* Writes the text of hd_end_request_notice at once, since the step may take longer than the launcher waits. SIGUSR1
+ * needs no such warning: nobody who sends it kills the process soon afterwards. */
+static void write_notice(void)
 {
-	const char *text = asked && asked != SIGUSR1 && first ? atomic_exchange(&hurry, NULL) : NULL;
+	const char *text = requested && requested != SIGUSR1 && first ? atomic_exchange(&notice, NULL) : NULL;
 
 	if (text)
 		hd_launch_tell(text);
 }
 
-static void take(const siginfo_t *info)
+static void handle_signal(const siginfo_t *info)
 {
 	void (*ending)(void);
 
 	from_launcher = info->si_pid == getppid();
 	by_launcher = info->si_signo != SIGUSR1 && from_launcher;
-	asked = info->si_signo;
-	say_hurry();
+	requested = info->si_signo;
+	write_notice();
 	ending = on_ending;
 	if (!ready || !by_launcher)
 		return;
@@ -126,11 +126,11 @@ static void signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 }
 
-/* Returns whether hd_asked_pass_on sent the signal, to end the waiting thread. Cancelling the thread instead would
- * leak what a sanitizer allocates for it. */
-static int is_the_end(const siginfo_t *info)
+/* Returns whether hd_end_request_pass_on sent the signal, to end the waiting thread. Cancelling the thread instead
+ * would leak what a sanitizer allocates for it. */
+static int stops_waiter(const siginfo_t *info)
 {
-	return ends && info->si_pid == getpid();
+	return stopping && info->si_pid == getpid();
 }
 
 static void *wait_for_signals(void *unused)
@@ -142,20 +142,21 @@ static void *wait_for_signals(void *unused)
 	(void)unused;
 	signals(&set);
 	for (;;) {
-		int early = asked && !ready, watched = asked && ready && whose_turn, looks = !asked && too_long != NULL;
+		int early = requested && !ready, watched = requested && ready && running_call,
+		    looks = !requested && on_too_long != NULL;
 
 		if (sigtimedwait(&set, &info, early ? &patience : &second) > 0) {
-			if (is_the_end(&info))
+			if (stops_waiter(&info))
 				return NULL;
 			if (watched)
-				leave_stuck(PATIENCE);
-			take(&info);
+				end_if_stuck(PATIENCE);
+			handle_signal(&info);
 		} else if (early && errno == EAGAIN && !ready) {
-			leave();
+			end_early();
 		} else if (watched) {
-			leave_stuck(STUCK);
+			end_if_stuck(STUCK);
 		} else if (looks) {
-			look_for_stuck();
+			report_if_stuck();
 		}
 	}
 }
@@ -177,7 +178,7 @@ static void handle_wakes(void)
 	sigaction(WAKES, &sa, NULL);
 }
 
-void hd_asked_open(void)
+void hd_end_request_open(void)
 {
 	sigset_t set, all, was;
 
@@ -188,13 +189,13 @@ void hd_asked_open(void)
 	handle_wakes();
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
-	waits = !pthread_create(&waiter, NULL, wait_for_signals, NULL);
+	waiter_runs = !pthread_create(&waiter, NULL, wait_for_signals, NULL);
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	if (!waits) /* without the thread, the signals end the process, as they do by default */
+	if (!waiter_runs) /* without the thread, the signals end the process, as they do by default */
 		sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-void hd_asked_ready(void (*ending)(void))
+void hd_end_request_ready(void (*ending)(void))
 {
 	on_ending = ending;
 	ready = 1;
@@ -202,42 +203,42 @@ void hd_asked_ready(void (*ending)(void))
 		ending();
 }
 
-void hd_asked_hurry(const char *text)
+void hd_end_request_notice(const char *text)
 {
-	hurry = text;
-	say_hurry();
+	notice = text;
+	write_notice();
 }
 
-void hd_asked_watch(uint64_t (*turn)(char *text, size_t size))
+void hd_end_request_watch(uint64_t (*call)(char *text, size_t size))
 {
-	whose_turn = turn;
+	running_call = call;
 }
 
-void hd_asked_watchdog(double seconds, void (*over)(const char *where, double seconds))
+void hd_end_request_watchdog(double seconds, void (*over)(const char *where, double seconds))
 {
-	longest = seconds;
-	too_long = over;
+	longest_call = seconds;
+	on_too_long = over;
 }
 
-int hd_asked_pass_on(void)
+int hd_end_request_pass_on(void)
 {
-	if (!waits)
+	if (!waiter_runs)
 		return 0;
-	ends = 1;
+	stopping = 1;
 	pthread_kill(waiter, SIGUSR1);
 	pthread_join(waiter, NULL);
-	ends = waits = 0;
-	if (asked)
-		kill(getpid(), asked);
+	stopping = waiter_runs = 0;
+	if (requested)
+		kill(getpid(), requested);
 	return 1;
 }
 
-int hd_asked(void)
+int hd_end_requested(void)
 {
-	return asked;
+	return requested;
 }
 
-int hd_asked_by_launcher(void)
+int hd_end_requested_by_launcher(void)
 {
 	return by_launcher;
 }

@@ -84,7 +84,7 @@ static void wait_all(const pid_t *children, int n)
 			;
 }
 
-void hd_beside(int64_t n, void (*job)(void *ctx, int64_t i), void *ctx, int seconds, char *lost)
+void hd_side_jobs_run(int64_t n, void (*job)(void *ctx, int64_t i), void *ctx, int seconds, char *lost)
 {
 	struct shared_jobs *b = hd_shared_create(sizeof(*b) + (size_t)n);
 	int width = n < processors() ? (int)n : processors();

@@ -50,7 +50,7 @@ int hd_cores_of_launcher(cpu_set_t *set)
 	return 0;
 }
 
-int hd_cores_whole(void)
+int hd_cores_quota(void)
 {
 	double allowed = hd_cores_allowed("");
 

@@ -16,7 +16,7 @@ struct hd_core_use { /* one rank's cores and threads */
 int hd_cores_of_launcher(cpu_set_t *set);
 /* Returns how many cores the control groups above this process allow it to use in full, at least 1. Returns 0 if
  * they set no limit. */
-int hd_cores_whole(void);
+int hd_cores_quota(void);
 /* Returns 1 if rank `me`, and all ranks that share cores with it, directly or through others, have a
  * core for each thread. */
 int hd_cores_suffice(const struct hd_core_use *all, int n, int me);

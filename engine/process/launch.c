@@ -134,7 +134,7 @@ static int launcher_stderr = -1;
 
 /* Duplicates the launcher's own stderr descriptor, where that is allowed. If it is a file, both then share its
  * position and do not overwrite each other. Otherwise opens the same file again. */
-void hd_launch_listen(void)
+void hd_launch_open_stderr(void)
 {
 	char link[32];
 
@@ -163,12 +163,12 @@ void hd_launch_tell(const char *text)
 }
 
 /* PRRTE has no setting for the time between SIGTERM and SIGKILL. */
-int hd_launch_hurries(void)
+int hd_launch_kills_soon(void)
 {
 	return getenv("OMPI_COMM_WORLD_RANK") && (hd_launch_prrte() || !getenv("OMPI_MCA_odls_base_sigkill_timeout"));
 }
 
-void hd_launch_deaf(void)
+void hd_launch_redirect_messages(void)
 {
 	if (!getenv("OMPI_COMM_WORLD_RANK"))
 		return;
@@ -179,13 +179,13 @@ void hd_launch_deaf(void)
 
 /* Open MPI 5 closes the pipes of all ranks as soon as one has died. A daemon on another host has no stderr
  * that anybody reads. */
-void hd_launch_lost(void)
+void hd_launch_rank_died(void)
 {
 	if (!hd_launch_prrte() || !hd_launch_on_one_host())
 		return;
 	if (launcher_stderr < 0)
-		hd_launch_listen();
-	hd_launch_deaf();
+		hd_launch_open_stderr();
+	hd_launch_redirect_messages();
 }
 
 /* Returns the number of physical cores, which mpirun counts, rather than of hardware threads. */

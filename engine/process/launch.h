@@ -29,17 +29,18 @@ int hd_launch_on_one_host(void);
 int hd_launch_terminal(void);
 int hd_launch_columns(void); /* returns the width of that terminal; 80 if unknown */
 /* Once mpirun ends a job it reads no more output, so a write would block until mpirun kills the writer. For this case,
- * call hd_launch_listen before signals are handled. Call hd_launch_deaf when the launcher has told this process to
- * end: it drops buffered output, and sends messages to the launcher's own stderr. */
-void hd_launch_listen(void);
-void hd_launch_deaf(void);
-/* Says that a rank of this host has died. Acts like hd_launch_deaf if the launcher then reads no more output. */
-void hd_launch_lost(void);
+ * call hd_launch_open_stderr before signals are handled. Call hd_launch_redirect_messages when the launcher has told
+ * this process to end: it drops buffered output, and sends messages to the launcher's own stderr. */
+void hd_launch_open_stderr(void);
+void hd_launch_redirect_messages(void);
+/* Says that a rank of this host has died. Acts like hd_launch_redirect_messages if the launcher then reads no more
+ * output. */
+void hd_launch_rank_died(void);
 /* Writes text to the launcher's own stderr, or to this process's if that is not known; any thread may call it. */
 void hd_launch_tell(const char *text);
 /* Returns 1 if the launcher is mpirun and was not told to wait: it kills its ranks within a second of
  * passing SIGTERM on. */
-int hd_launch_hurries(void);
+int hd_launch_kills_soon(void);
 /* Returns the command, quoted for a shell, that starts argv on so many ranks. They get so many seconds to save after a
  * signal. The caller frees it. options: the user's own for mpirun, which are not quoted; "" if none. */
 char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int argc, char **argv);
@@ -52,11 +53,12 @@ char **hd_launch_environ(void);
 /* Runs that command in that environment. Returns its status as from waitpid, so 0 if it succeeded, or -1 if it was not started. */
 int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
 
-/* After hd_launch_hold, SIGTERM, SIGINT and SIGHUP do not end this process. The first one is passed on to the command
- * that hd_launch_run is running; after it, hd_launch_run starts no command. */
-void hd_launch_hold(void);
+/* After hd_launch_hold_signals, SIGTERM, SIGINT and SIGHUP do not end this process. The first one is passed on to the
+ * command that hd_launch_run is running; after it, hd_launch_run starts no command. */
+void hd_launch_hold_signals(void);
 void hd_launch_pass_on(pid_t to); /* passes the signal on to another process that this one waits for; 0: to none */
-void hd_launch_let(void);         /* undoes hold; ends the process if a signal came meanwhile, else returns */
+/* Undoes hd_launch_hold_signals. Ends the process if a signal came meanwhile, else returns. */
+void hd_launch_release_signals(void);
 /* Makes the kernel send SIGTERM to this process if its parent ends before it. For children. */
 void hd_launch_die_with_parent(void);
 

@@ -18,23 +18,23 @@
 static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
 static struct sigaction before[HD_LEN(signals)];
 static int held;
-static volatile sig_atomic_t asked; /* the first signal that came, or 0 */
-static volatile pid_t target;       /* the argument of kill(), or 0 if there is no process to pass the signal on to */
+static volatile sig_atomic_t first_signal; /* the first signal that came, or 0 */
+static volatile pid_t target; /* the argument of kill(), or 0 if there is no process to pass the signal on to */
 
 /* Passes on only the first signal: mpirun takes a second one as the order to abandon its ranks. */
 static void pass_on(int sig)
 {
 	int error = errno;
 
-	if (!asked) {
-		asked = sig;
+	if (!first_signal) {
+		first_signal = sig;
 		if (target)
 			kill(target, sig);
 	}
 	errno = error;
 }
 
-void hd_launch_hold(void)
+void hd_launch_hold_signals(void)
 {
 	const struct sigaction act = { .sa_handler = pass_on, .sa_flags = SA_ONSTACK | SA_RESTART };
 
@@ -46,7 +46,7 @@ void hd_launch_hold(void)
 	held = 1;
 }
 
-static void give_back(void)
+static void restore_handlers(void)
 {
 	for (size_t i = 0; i < HD_LEN(signals) && held; i++)
 		sigaction(signals[i], &before[i], NULL);
@@ -57,15 +57,15 @@ static void give_back(void)
 void hd_launch_pass_on(pid_t to)
 {
 	target = to;
-	if (to && asked)
-		kill(to, asked);
+	if (to && first_signal)
+		kill(to, first_signal);
 }
 
-void hd_launch_let(void)
+void hd_launch_release_signals(void)
 {
-	give_back();
-	if (asked)
-		raise(asked);
+	restore_handlers();
+	if (first_signal)
+		raise(first_signal);
 }
 
 void hd_launch_die_with_parent(void)
@@ -78,7 +78,7 @@ static void start(const char *command, char **environment, const sigset_t *mask)
 {
 	if (held)
 		setpgid(0, 0);
-	give_back();
+	restore_handlers();
 	hd_launch_die_with_parent();
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execle("/bin/sh", "sh", "-c", command, (char *)NULL, environment);
@@ -111,7 +111,7 @@ int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const c
 {
 	char *command = hd_launch_command_to(ranks, seconds, argc, argv, output);
 	int status = -1;
-	pid_t pid = asked ? -1 : begin(command);
+	pid_t pid = first_signal ? -1 : begin(command);
 
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;

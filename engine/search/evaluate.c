@@ -131,7 +131,7 @@ static char *run_shared(struct jobs *j, void (*job)(void *, int64_t), int64_t n,
 
 	j->out = hd_shared_create(bytes);
 	memcpy(j->out, out, bytes);
-	hd_beside(n, job, j, MOST_SECONDS, lost);
+	hd_side_jobs_run(n, job, j, MOST_SECONDS, lost);
 	memcpy(out, j->out, bytes);
 	hd_shared_destroy(j->out, bytes);
 	return lost;

@@ -205,12 +205,12 @@ void hd_train_emit(struct train_loop *l, json_t *o)
 		json_object_set_new(o, "time", hd_json_number(wall_clock()));
 	if (l->metrics) {
 		write_metrics(l, o, &why);
-		hd_log_file_say(&l->metrics_say, &why);
+		hd_log_file_note(&l->metrics_say, &why);
 	}
 	why.code = 0;
 	if (l->events) {
 		hd_events_write(l->events, o, &why);
-		hd_log_file_say(&l->events_say, &why);
+		hd_log_file_note(&l->events_say, &why);
 	}
 	json_decref(o);
 }
@@ -219,7 +219,7 @@ static void write_step(struct train_loop *l, struct hd_numbers *n)
 {
 	json_t *o;
 
-	if (!hd_asked()) /* an mpirun that is ending the job reads no more output */
+	if (!hd_end_requested()) /* an mpirun that is ending the job reads no more output */
 		hd_show_step(&l->show, n);
 	if (!l->metrics && !l->events)
 		return;
@@ -246,7 +246,7 @@ static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t 
 		double one;
 		int64_t n;
 
-		rc = hd_evaluate(l->j, i, l->j->train.eval_batches, hd_asked, &one, &n, l->err);
+		rc = hd_evaluate(l->j, i, l->j->train.eval_batches, hd_end_requested, &one, &n, l->err);
 		if (rc)
 			return rc;
 		sum += one * (double)n;
@@ -309,7 +309,7 @@ static int pull(struct train_loop *l)
 static int print_sample(struct train_loop *l)
 {
 	hd_show_line(&l->show);
-	return hd_sample(l->j, hd_asked, l->err);
+	return hd_sample(l->j, hd_end_requested, l->err);
 }
 
 static int is_due(const struct train_loop *l, int64_t every, int last)
@@ -367,12 +367,12 @@ static int after_step(struct train_loop *l, int last)
 /* Ends the run if a rank was asked to end. With a checkpoint that is no failure, since the run can be resumed. */
 static int interrupted(struct train_loop *l)
 {
-	int sig = (int)hd_comm_max((double)hd_asked());
+	int sig = (int)hd_comm_max((double)hd_end_requested());
 
 	if (!sig)
 		return 0;
-	if (hd_asked_by_launcher())
-		hd_launch_deaf();
+	if (hd_end_requested_by_launcher())
+		hd_launch_redirect_messages();
 	l->j->stopped = HD_STOPPED;
 	l->last_save = 1;
 	if (hd_train_saves(l) && (hd_train_save_once(l) < 0 || hd_train_wait_for_saves(l) < 0))
@@ -514,9 +514,9 @@ static int open_outputs(struct train_loop *l)
 	HD_TRY(hd_checkpoint_room(l->j, hd_train_saves_to_come(l), l->err));
 	if (hd_train_saves(l))
 		HD_TRY(hd_saver_open(l->j, &l->saver, l->err));
-	hd_launch_listen();
-	if (hd_train_saves(l) && hd_launch_hurries())
-		hd_asked_hurry(HURRY);
+	hd_launch_open_stderr();
+	if (hd_train_saves(l) && hd_launch_kills_soon())
+		hd_end_request_notice(HURRY);
 	return HD_OK;
 }
 
@@ -589,8 +589,8 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	/* No other rank answers any more, so the process ends here. What it was saving is lost. */
 	if (l.failed_alone && j->world.size > 1)
 		return err->code;
-	hd_log_file_whole(&l.metrics_say, err);
-	hd_log_file_whole(&l.events_say, err);
+	hd_log_file_check(&l.metrics_say, err);
+	hd_log_file_check(&l.events_say, err);
 	hd_comm_agree(err);
 	if (hd_saver_wait(l.saver, &late) < 0) /* a save whose copy was complete */
 		hd_log(HD_LOG_WARN, "%s", late.text);

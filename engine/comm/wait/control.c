@@ -154,16 +154,16 @@ int hd_comm_agree(struct hd_err *err)
 }
 
 /* -- exchanges on a second thread, while the run goes on ------------------------------------- */
-static MPI_Comm beside = MPI_COMM_NULL;
+static MPI_Comm side_comm = MPI_COMM_NULL;
 
-void hd_comm_beside_open(void)
+void hd_comm_side_open(void)
 {
-	if (hd_here.mpi && beside == MPI_COMM_NULL)
-		HD_MPI(MPI_Comm_dup(hd_mpi_world, &beside));
+	if (hd_here.mpi && side_comm == MPI_COMM_NULL)
+		HD_MPI(MPI_Comm_dup(hd_mpi_world, &side_comm));
 }
 
 /* Waits without watching for dead peers, because the thread that trains does that. */
-static void finish_beside(MPI_Request *r)
+static void side_finish(MPI_Request *r)
 {
 	for (int done = 0; !done;) {
 		HD_MPI(MPI_Test(r, &done, MPI_STATUS_IGNORE));
@@ -172,33 +172,33 @@ static void finish_beside(MPI_Request *r)
 	}
 }
 
-static double beside_double(double x, MPI_Op op)
+static double side_double(double x, MPI_Op op)
 {
 	MPI_Request r;
 
-	HD_MPI(MPI_Iallreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, op, beside, &r));
-	finish_beside(&r);
+	HD_MPI(MPI_Iallreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, op, side_comm, &r));
+	side_finish(&r);
 	return x;
 }
 
-double hd_comm_beside_sum(double x)
+double hd_comm_side_sum(double x)
 {
-	return hd_here.mpi ? beside_double(x, MPI_SUM) : x;
+	return hd_here.mpi ? side_double(x, MPI_SUM) : x;
 }
 
-int hd_comm_beside_agree(struct hd_err *err)
+int hd_comm_side_agree(struct hd_err *err)
 {
 	double size = hd_here.w.size, first;
 	MPI_Request r;
 
 	if (!hd_here.mpi)
 		return hd_comm_agree(err);
-	first = beside_double(err->code ? hd_here.w.rank : size, MPI_MIN);
+	first = side_double(err->code ? hd_here.w.rank : size, MPI_MIN);
 	if (first >= size)
 		return HD_OK;
-	name_failed(err, (int)beside_double(err->code != 0, MPI_SUM));
-	HD_MPI(MPI_Ibcast(err, (int)sizeof(*err), MPI_BYTE, (int)first, beside, &r));
-	finish_beside(&r);
+	name_failed(err, (int)side_double(err->code != 0, MPI_SUM));
+	HD_MPI(MPI_Ibcast(err, (int)sizeof(*err), MPI_BYTE, (int)first, side_comm, &r));
+	side_finish(&r);
 	err->agreed = 1;
 	return err->code;
 }

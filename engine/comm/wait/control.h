@@ -20,12 +20,12 @@ double hd_comm_sum(double x);
  * err. Returns the code. */
 int hd_comm_agree(struct hd_err *err);
 /* The same between one thread of each rank, while the other threads compute and communicate. All ranks must call
- * hd_comm_beside_open first, while nothing else runs. */
-void hd_comm_beside_open(void);
-int hd_comm_beside_agree(struct hd_err *err);
-double hd_comm_beside_sum(double x);
+ * hd_comm_side_open first, while nothing else runs. */
+void hd_comm_side_open(void);
+int hd_comm_side_agree(struct hd_err *err);
+double hd_comm_side_sum(double x);
 /* Returns 1 for the first caller, who then prints the run's only message, and 0 for all later ones, on any rank. */
-int hd_comm_may_speak(void);
+int hd_comm_may_report(void);
 
 /* Sets after how many seconds without progress a waiting rank reports what it waits for and for which
  * rank, and ends the run. */

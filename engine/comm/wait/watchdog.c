@@ -108,13 +108,13 @@ static void report_dead(const struct hd_waiting *w, int local)
 	if (watch.ending && hd_here.w.hosts > 1)
 		hd_watchdog_net_ended();
 	/* A rank that is marked as ending has reported why. */
-	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS || !hd_comm_may_speak()) {
+	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS || !hd_comm_may_report()) {
 		usleep(100000); /* lets the message of the rank that reports come first */
 	} else {
 		char *who = hd_rank_text(hd_here.world_of[local]), *me = hd_rank_text(hd_here.w.rank);
 		char *in = hd_waiting_text(w);
 
-		hd_launch_lost();
+		hd_launch_rank_died();
 		hd_log(HD_LOG_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me, in);
 	}
 	hd_comm_abort(HD_STATUS_LOST);
@@ -210,7 +210,7 @@ static void report_late(const struct hd_waiting *w, int late)
 	int end = local >= 0 ? last_of_chain(local) : not_waiting();
 	char *s;
 
-	if (!hd_comm_may_speak())
+	if (!hd_comm_may_report())
 		stand_by();
 	if (end < 0 && hd_here.control)
 		end = stopped_in_circle(local >= 0 ? local : hd_here.w.local_rank);
@@ -230,7 +230,7 @@ static void report_late(const struct hd_waiting *w, int late)
 
 void hd_comm_stuck(const char *where, double seconds)
 {
-	if (!hd_comm_may_speak())
+	if (!hd_comm_may_report())
 		sleep(2); /* the rank that reports ends the run: let its message come first */
 	else
 		hd_log(HD_LOG_ERROR, "%s is still%s after %.0f s (train.watchdog = %.0f)", hd_rank_text(hd_here.w.rank),
@@ -247,7 +247,7 @@ void hd_watchdog_dead(const struct hd_waiting *w, int sleeping)
 		report_dead(w, dead);
 }
 
-static void tell(struct hd_waiting *w, int late)
+static void announce(struct hd_waiting *w, int late)
 {
 	struct hd_control_rank *me = hd_here_control();
 	char *in;
@@ -272,7 +272,7 @@ void hd_watchdog_late(struct hd_waiting *w, int late, double waited)
 {
 	int over = watch.limit > 0 && waited > watch.limit;
 
-	tell(w, late);
+	announce(w, late);
 	if (hd_here.w.hosts > 1 && (over || (watch.ending && waited > 2 * HD_LONG_WAIT)))
 		hd_watchdog_net_ask(over);
 	else if (over)

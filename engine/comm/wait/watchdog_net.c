@@ -25,7 +25,7 @@
 #define TAG 7
 #define NAMED 4 /* maximum number of late ranks that a message lists */
 
-enum { NONE, WORKS, WAITS, ASKS, SPEAKS };
+enum { NONE, WORKS, WAITS, ASKS, REPORTS };
 struct notice {
 	int32_t kind, from, waits_for; /* from, waits_for: world ranks; waits_for -1: unknown */
 	int32_t n, members[MEMBERS];   /* the group in which it waits; n = 0: all ranks */
@@ -39,7 +39,7 @@ static struct { /* protected by hd_mpi_lock */
 	struct notice incoming, mine, *answers; /* answers: by world rank */
 	char *askers;                           /* by world rank: 1 if it has asked */
 	double asked, began;                    /* when this rank asked; when its wait began; 0: it did not */
-	int spoken;                             /* a rank of another host prints the run's message */
+	int reported;                           /* a rank of another host prints the run's message */
 } ask = { .comm = MPI_COMM_NULL };
 
 void hd_watchdog_net_open(void)
@@ -63,7 +63,7 @@ void hd_watchdog_net_close(void)
 }
 
 /* Sends a notice. Its copy is never freed: the run ends soon, and the receiver may never take it. */
-static void tell(int to, int kind)
+static void send_notice(int to, int kind)
 {
 	struct notice *n = hd_alloc(sizeof(*n));
 	MPI_Request r;
@@ -76,11 +76,11 @@ static void tell(int to, int kind)
 	MPI_Request_free(&r);
 }
 
-static void tell_all(int kind)
+static void send_notices(int kind)
 {
 	for (int r = 0; r < hd_here.w.size; r++)
 		if (r != hd_here.w.rank)
-			tell(r, kind);
+			send_notice(r, kind);
 }
 
 static void poll_answers(void)
@@ -89,12 +89,12 @@ static void poll_answers(void)
 		MPI_Test(&ask.request, &done, MPI_STATUS_IGNORE);
 		if (!done)
 			return;
-		if (ask.incoming.kind == SPEAKS)
-			ask.spoken = 1;
+		if (ask.incoming.kind == REPORTS)
+			ask.reported = 1;
 		ask.answers[ask.incoming.from] = ask.incoming;
 		if (ask.incoming.kind == ASKS) {
 			ask.askers[ask.incoming.from] = 1;
-			tell(ask.incoming.from, ask.began ? WAITS : WORKS);
+			send_notice(ask.incoming.from, ask.began ? WAITS : WORKS);
 		}
 		MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm,
 			  &ask.request);
@@ -107,7 +107,7 @@ void hd_watchdog_net_poll(void)
 }
 
 /* Returns 1 if no other host prints the run's message; then tells them that this one does. */
-static int speak(void)
+static int report_is_ours(void)
 {
 	int first;
 
@@ -118,18 +118,18 @@ static int speak(void)
 		if (i > 100)
 			return 1;
 	poll_answers();
-	first = !ask.spoken;
+	first = !ask.reported;
 	if (first)
-		tell_all(SPEAKS);
+		send_notices(REPORTS);
 	pthread_mutex_unlock(&hd_mpi_lock);
 	return first;
 }
 
-int hd_comm_may_speak(void)
+int hd_comm_may_report(void)
 {
 	static _Atomic int32_t alone;
 
-	return atomic_exchange(hd_here.control ? &hd_here.control->spoken : &alone, 1) == 0 && speak();
+	return atomic_exchange(hd_here.control ? &hd_here.control->reported : &alone, 1) == 0 && report_is_ours();
 }
 
 /* -- this rank waits --------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void begin(const struct hd_waiting *w, int late, const char *doing)
 	/* Ranks that have asked before were told that this one works, so they get a new answer. */
 	for (int r = 0; r < hd_here.w.size; r++)
 		if (ask.askers[r])
-			tell(r, WAITS);
+			send_notice(r, WAITS);
 }
 
 static void end(void)
@@ -255,12 +255,12 @@ static void describe(char *text, size_t bytes, const int *late, int n, int silen
 /* Returns 2 if this rank is to print the text, 1 if another rank reports, or 0 to go on waiting. */
 static int verdict(int over, char *text, size_t bytes)
 {
-	int *late, n, lower = ask.spoken, silent = 1;
+	int *late, n, lower = ask.reported, silent = 1;
 
 	for (int r = 0; r < hd_here.w.rank; r++)
 		lower |= ask.answers[r].kind == ASKS || (ask.askers[r] && ask.answers[r].kind == WAITS);
 	if (lower)
-		return over || ask.spoken;
+		return over || ask.reported;
 	late = hd_alloc((size_t)hd_here.w.size * sizeof(*late));
 	n = find_late(NONE, late);
 	if (!n && over) {
@@ -278,7 +278,7 @@ static void begin_to_ask(void)
 	for (int r = 0; r < hd_here.w.size; r++)
 		ask.answers[r].kind = ask.askers[r] ? ask.answers[r].kind : NONE;
 	ask.asked = hd_seconds();
-	tell_all(ASKS);
+	send_notices(ASKS);
 }
 
 void hd_watchdog_net_ask(int over)
@@ -298,7 +298,7 @@ void hd_watchdog_net_ask(int over)
 	pthread_mutex_unlock(&hd_mpi_lock);
 	if (!what)
 		return;
-	if (what == 2 && hd_comm_may_speak())
+	if (what == 2 && hd_comm_may_report())
 		hd_log(HD_LOG_ERROR, "%s", text);
 	else
 		sleep(2); /* the rank that reports ends the run */
@@ -313,7 +313,7 @@ static int describe_silent(char *text, size_t bytes)
 	poll_answers();
 	for (int i = 0; i < hd_here.w.local_size; i++) /* ranks of this host do not count as silent */
 		if (ask.answers[hd_here.world_of[i]].kind == NONE)
-			ask.answers[hd_here.world_of[i]].kind = SPEAKS;
+			ask.answers[hd_here.world_of[i]].kind = REPORTS;
 	n = find_late(NONE, late);
 	if (n)
 		describe(text, bytes, late, n, 1);
@@ -341,7 +341,7 @@ void hd_watchdog_net_ended(void)
 	pthread_mutex_unlock(&hd_mpi_lock);
 	if (!n)
 		return;
-	if (hd_comm_may_speak())
+	if (hd_comm_may_report())
 		hd_log(HD_LOG_ERROR, "%s", text);
 	hd_comm_abort(HD_STATUS_LOST);
 }

@@ -35,7 +35,7 @@ struct hd_control_rank {
 } HD_ALIGNED;
 
 struct hd_control {
-	_Atomic int32_t spoken;
+	_Atomic int32_t reported;
 	struct hd_control_rank rank[]; /* by local rank */
 };
 
