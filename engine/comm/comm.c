@@ -183,14 +183,14 @@ static int refuse(const struct hd_communicator *m, const struct hd_call *c)
 {
 	int rooted = c->kind == HD_COMM_BROADCAST || c->kind == HD_COMM_REDUCE || c->kind == HD_COMM_GATHER ||
 		     c->kind == HD_COMM_SCATTER || c->kind >= HD_COMM_SEND;
-	int sums = c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX || hd_comm_is_split(c->kind) ||
+	int sums = c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX || hd_comm_is_reduce_scatter(c->kind) ||
 		   c->kind == HD_COMM_REDUCE || c->kind == HD_COMM_PUSH;
 
 	if (c->wire && ((c->dtype != HD_DTYPE_F32 && c->dtype != HD_DTYPE_F64) ||
 			(c->wire != HD_DTYPE_BF16 && c->wire != HD_DTYPE_F16)))
 		return HD_ENOTSUP;
-	if (hd_comm_is_served(c->kind) &&
-	    (c->cores < 1 || c->cores >= m->n || c->index >= m->n || (c->index >= 0 && c->index < c->cores)))
+	if (hd_comm_is_push_or_pull(c->kind) &&
+	    (c->workers < 1 || c->workers >= m->n || c->index >= m->n || (c->index >= 0 && c->index < c->workers)))
 		return HD_EINVAL;
 	if (c->kind == 0 || (c->kind > HD_COMM_PULL && c->kind != HD_COMM_SEND && c->kind != HD_COMM_RECV &&
 			     (c->kind != HD_COMM_ALL_TO_ALL_V || !c->rows)))

@@ -57,17 +57,17 @@ int64_t hd_comm_size(uint32_t dtype, int64_t count)
 
 int64_t hd_call_served(const struct hd_call *c, int n)
 {
-	return hd_comm_size(c->dtype, c->count) * (c->index < 0 ? n - c->cores : 1);
+	return hd_comm_size(c->dtype, c->count) * (c->index < 0 ? n - c->workers : 1);
 }
 
 int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 {
 	int64_t s = hd_comm_size(c->dtype, c->count);
 
-	if (hd_comm_is_split(c->kind))
+	if (hd_comm_is_reduce_scatter(c->kind))
 		return n * s;
 	switch (c->kind) {
-	case HD_COMM_PUSH: return me < c->cores ? hd_call_served(c, n) : 0;
+	case HD_COMM_PUSH: return me < c->workers ? hd_call_served(c, n) : 0;
 	case HD_COMM_PULL: return hd_call_serves(c, me) ? s : 0;
 	case HD_COMM_ALL_TO_ALL: return n * s;
 	case HD_COMM_SCATTER: return me == c->index ? n * s : 0;
@@ -85,7 +85,7 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 
 	if (n <= 1)
 		return 0;
-	if (hd_comm_is_split(kind) || hd_comm_is_joined(kind))
+	if (hd_comm_is_reduce_scatter(kind) || hd_comm_is_all_gather(kind))
 		return (n - 1) * s;
 	switch (kind) {
 	case HD_COMM_ALL_REDUCE:
@@ -108,9 +108,10 @@ int64_t hd_call_sent(const struct hd_call *c, int n, int me)
 	if (c->kind == HD_COMM_PERMUTE)
 		return hd_call_to(c, n, me) == me ? 0 : hd_comm_size(c->dtype, c->count);
 	if (c->kind == HD_COMM_PUSH)
-		return me < c->cores ? hd_call_served(c, n) * HD_BITS(c->wire ? c->wire : c->dtype) / HD_BITS(c->dtype)
-				     : 0;
+		return me < c->workers
+			       ? hd_call_served(c, n) * HD_BITS(c->wire ? c->wire : c->dtype) / HD_BITS(c->dtype)
+			       : 0;
 	if (c->kind == HD_COMM_PULL)
-		return hd_call_serves(c, me) ? c->cores * hd_comm_size(c->dtype, c->count) : 0;
+		return hd_call_serves(c, me) ? c->workers * hd_comm_size(c->dtype, c->count) : 0;
 	return hd_comm_bytes(c->kind, c->wire ? c->wire : c->dtype, c->count, n, me, c->index);
 }

@@ -23,15 +23,15 @@
  *   HD_COMM_RING_REDUCE_SCATTER, HD_COMM_RING_ALL_GATHER, HD_COMM_ORDERED_REDUCE_SCATTER: like those without RING or
  *                           ORDERED, with the pieces and the order of heddle/graph.h
  *
- * Workers are the first `cores` members, and servers the n' others; with index >= 0, the only
+ * Workers are the first `workers` members, and servers the n' others; with index >= 0, the only
  * server is member `index`:
  *   HD_COMM_PUSH            workers: n' * count          servers: count, the sum of their piece
  *       index >= 0          workers: count               the server: count, the sum
  *   HD_COMM_PULL            servers: count, their piece  workers: n' * count
  *       index >= 0          the server: count            workers: count
  */
-#ifndef HD_ENGINE_COMM_CALL_H
-#define HD_ENGINE_COMM_CALL_H
+#ifndef HD_ENGINE_DEVICE_CALL_H
+#define HD_ENGINE_DEVICE_CALL_H
 #include <heddle/graph.h>
 #include "engine/device/ragged.h"
 
@@ -51,7 +51,7 @@ struct hd_call {
 	const struct hd_rows *rows; /* HD_COMM_ALL_TO_ALL_V; lives as long as the program */
 	const char *what; /* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
 	int64_t mul;      /* HD_COMM_PERMUTE, 1 to n - 1 (n 1: 0) */
-	int32_t cores;    /* HD_COMM_PUSH, HD_COMM_PULL: the first so many members are workers; 0: all members are */
+	int32_t workers;  /* HD_COMM_PUSH, HD_COMM_PULL: the first so many members are workers; 0: all members are */
 };
 
 const char *hd_comm_kind_name(uint32_t kind);           /* "all-reduce" */
@@ -66,7 +66,7 @@ int64_t hd_call_sent(const struct hd_call *c, int n, int me); /* the same, for a
 int hd_call_to(const struct hd_call *c, int n, int me);
 int hd_call_from(const struct hd_call *c, int n, int me);
 /* Returns whether each member's input is n pieces, and its output one piece of their sum. */
-static inline int hd_comm_is_split(uint32_t kind)
+static inline int hd_comm_is_reduce_scatter(uint32_t kind)
 {
 	return kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_RING_REDUCE_SCATTER ||
 	       kind == HD_COMM_ORDERED_REDUCE_SCATTER;
@@ -75,15 +75,15 @@ static inline int hd_comm_is_split(uint32_t kind)
 /* Returns whether this member is a server of a push or pull. */
 static inline int hd_call_serves(const struct hd_call *c, int me)
 {
-	return me >= c->cores && (c->index < 0 || me == c->index);
+	return me >= c->workers && (c->index < 0 || me == c->index);
 }
-static inline int hd_comm_is_served(uint32_t kind)
+static inline int hd_comm_is_push_or_pull(uint32_t kind)
 {
 	return kind == HD_COMM_PUSH || kind == HD_COMM_PULL;
 }
 
 /* Returns whether each member's input is one piece, and its output all pieces. */
-static inline int hd_comm_is_joined(uint32_t kind)
+static inline int hd_comm_is_all_gather(uint32_t kind)
 {
 	return kind == HD_COMM_ALL_GATHER || kind == HD_COMM_RING_ALL_GATHER;
 }

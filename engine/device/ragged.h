@@ -2,8 +2,8 @@
  * engine/device/ragged.h - finds the rows that each pair of members exchanges when rows move to
  * their experts and back.
  */
-#ifndef HD_ENGINE_COMM_RAGGED_H
-#define HD_ENGINE_COMM_RAGGED_H
+#ifndef HD_ENGINE_DEVICE_RAGGED_H
+#define HD_ENGINE_DEVICE_RAGGED_H
 #include <stdint.h>
 
 /* Describes the rows of an HD_COMM_ALL_TO_ALL_V, whose counts are known only at run time. Rows are ordered by expert,

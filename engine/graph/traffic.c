@@ -10,7 +10,7 @@
 
 int64_t hd_comm_node_count(const struct node *n)
 {
-	if (hd_comm_is_split(n->comm.kind))
+	if (hd_comm_is_reduce_scatter(n->comm.kind))
 		return hd_local_count(n->outs[0]);
 	switch (n->comm.kind) {
 	case HD_COMM_SCATTER:
@@ -28,9 +28,9 @@ int hd_message_channel(const struct node *n)
 	return (send->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 }
 
-int32_t hd_comm_cores(const struct node *n)
+int32_t hd_comm_workers(const struct node *n)
 {
-	return hd_comm_is_served(n->comm.kind) ? (int32_t)n->comm.group->axes[0]->v.n : 0;
+	return hd_comm_is_push_or_pull(n->comm.kind) ? (int32_t)n->comm.group->axes[0]->v.n : 0;
 }
 
 static int64_t sent_by(const struct node *n, int64_t member)
@@ -44,13 +44,13 @@ static int64_t sent_by(const struct node *n, int64_t member)
 		       hd_ragged_row_elements(n->ins[0]) * HD_BITS(dtype) / 8;
 	if (HD_BITS(dtype) < 8)
 		count = (count + 7) / 8, dtype = HD_DTYPE_U8;
-	if (n->comm.kind == HD_COMM_PERMUTE || hd_comm_is_served(n->comm.kind))
+	if (n->comm.kind == HD_COMM_PERMUTE || hd_comm_is_push_or_pull(n->comm.kind))
 		return hd_call_sent(&(struct hd_call){ .kind = n->comm.kind,
 						       .dtype = dtype,
 						       .count = count,
 						       .index = (int32_t)n->comm.index,
 						       .mul = n->comm.mul,
-						       .cores = hd_comm_cores(n) },
+						       .workers = hd_comm_workers(n) },
 				    (int)n->comm.group->v.n, (int)member);
 	return hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n, (int)member, (int)n->comm.index);
 }

@@ -18,6 +18,6 @@ const char *hd_comm_node_subject_name(const struct node *n); /* its name, or tha
 /* Returns the channel of a send or receive: 1 for backward messages, by the sender's unit. */
 int hd_message_channel(const struct node *n);
 /* For a push or pull, returns the number of members that hold the model; else 0. */
-int32_t hd_comm_cores(const struct node *n);
+int32_t hd_comm_workers(const struct node *n);
 
 #endif

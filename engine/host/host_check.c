@@ -293,7 +293,7 @@ int hd_arg_served(struct hd_plan *p, const struct hd_comm_args *a)
 	uint32_t side = a->kind == HD_COMM_PUSH ? HD_ROLE_CORE : HD_ROLE_SPARE;
 	const char *what = hd_comm_kind_name(a->kind);
 
-	if (!hd_comm_is_served(a->kind)) {
+	if (!hd_comm_is_push_or_pull(a->kind)) {
 		if (g->role != HD_ROLE_CORE && a->kind != HD_COMM_ALL_REDUCE && a->kind != HD_COMM_BROADCAST)
 			hd_plan_fail(p, HD_EINVAL, "comm: %s in a group with spare members", what);
 	} else if (g->role != HD_ROLE_ALL) {

@@ -48,12 +48,12 @@ static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
 		hd_plan_fail(p, HD_EINVAL,
 			     "comm: %s in slot %s, where nothing is placed yet: only a permutation is possible there",
 			     hd_comm_kind_name(a->kind), p->slot.name);
-	else if ((hd_comm_is_joined(a->kind) || a->kind == HD_COMM_GATHER) && a->dim && !hd_has_dim(T(a->x), a->dim) &&
+	else if ((hd_comm_is_all_gather(a->kind) || a->kind == HD_COMM_GATHER) && a->dim && !hd_has_dim(T(a->x), a->dim) &&
 		 a->dim->n != n)
 		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, but there are %lld members",
 			     a->dim->name, (long long)a->dim->n, (long long)n);
-	else if (a->x->ndim == HD_MAX_DIMS && (hd_comm_is_joined(a->kind) || a->kind == HD_COMM_GATHER ||
-					       hd_comm_is_split(a->kind) || a->kind == HD_COMM_SCATTER))
+	else if (a->x->ndim == HD_MAX_DIMS && (hd_comm_is_all_gather(a->kind) || a->kind == HD_COMM_GATHER ||
+					       hd_comm_is_reduce_scatter(a->kind) || a->kind == HD_COMM_SCATTER))
 		hd_plan_fail(p, HD_EINVAL, "comm: (%s) has %d dims, and a dim over the members must be added",
 			     a->x->spec, HD_MAX_DIMS);
 	return !p->err->code;
@@ -65,8 +65,9 @@ static struct tensor *build_comm(struct hd_plan *p, const struct hd_comm_args *a
 
 	if (a->kind == HD_COMM_PERMUTE)
 		return hd_build_permute(p, G(a->group), T(a->x), a->mul, a->index);
-	if (a->kind >= HD_COMM_RING_REDUCE_SCATTER && !hd_comm_is_served(a->kind) && p->config.device == HD_DEVICE_CUDA)
-		return hd_build_turns(p, a->kind, G(a->group), T(a->x), a->dim, a->wire);
+	if (a->kind >= HD_COMM_RING_REDUCE_SCATTER && !hd_comm_is_push_or_pull(a->kind) &&
+	    p->config.device == HD_DEVICE_CUDA)
+		return hd_build_ordered_comm(p, a->kind, G(a->group), T(a->x), a->dim, a->wire);
 	y = hd_build_comm(p, a->kind, G(a->group), T(a->x), a->dim, a->index);
 	if (y && a->wire)
 		hd_comm_set_wire(p, y, a->wire);

@@ -132,7 +132,7 @@ int hd_host_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor 
 /* -- turns.c ---------------------------------------------------------------------------------------------------- */
 /* Builds HD_COMM_RING_REDUCE_SCATTER, HD_COMM_RING_ALL_GATHER or HD_COMM_ORDERED_REDUCE_SCATTER from messages and
  * additions, for a device that has no call for them. */
-struct tensor *hd_build_turns(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
-			      const struct hd_dim *dim, uint32_t wire);
+struct tensor *hd_build_ordered_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
+				     const struct hd_dim *dim, uint32_t wire);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define MOST 8 /* maximum number of terms that one node adds */
 
-static struct tensor *beside(struct tensor *y, const struct tensor *like)
+static struct tensor *placed_like(struct tensor *y, const struct tensor *like)
 {
 	if (y)
 		hd_placed_like(y, like);
@@ -22,12 +22,12 @@ static struct tensor *beside(struct tensor *y, const struct tensor *like)
 
 static struct tensor *map(struct hd_plan *p, struct tensor *const *x, uint32_t n, const char *text)
 {
-	return x[0] && x[n - 1] ? beside(hd_map_new(p, x, n, text), x[0]) : NULL;
+	return x[0] && x[n - 1] ? placed_like(hd_map_new(p, x, n, text), x[0]) : NULL;
 }
 
 static struct tensor *cast(struct hd_plan *p, struct tensor *x, uint32_t dtype)
 {
-	return x ? beside(hd_op1(p, "cast", &x, 1, "dtype=%u", dtype), x) : NULL;
+	return x ? placed_like(hd_op1(p, "cast", &x, 1, "dtype=%u", dtype), x) : NULL;
 }
 
 /* Sends x to the member `by` places further, and returns what arrives, in the dtype of x. It is sent in dtype wire, if
@@ -118,8 +118,8 @@ static struct tensor *ordered_sum(struct hd_plan *p, struct group *g, struct ten
 	return from_the_left(p, from, n);
 }
 
-struct tensor *hd_build_turns(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
-			      const struct hd_dim *dim, uint32_t wire)
+struct tensor *hd_build_ordered_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
+				     const struct hd_dim *dim, uint32_t wire)
 {
 	struct tensor **room = hd_alloc(2 * (size_t)g->v.n * sizeof(*room)), *y;
 

@@ -101,9 +101,9 @@ static size_t numbers_bytes(const struct hd_call *c, int n)
 
 static size_t out_bytes(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int served = hd_comm_is_served(c->kind),
-	    gets = served && (c->kind == HD_COMM_PUSH ? hd_call_serves(c, m->me) : m->me < c->cores);
-	int many = hd_comm_is_joined(c->kind) || c->kind == HD_COMM_ALL_TO_ALL || c->kind == HD_COMM_GATHER;
+	int served = hd_comm_is_push_or_pull(c->kind),
+	    gets = served && (c->kind == HD_COMM_PUSH ? hd_call_serves(c, m->me) : m->me < c->workers);
+	int many = hd_comm_is_all_gather(c->kind) || c->kind == HD_COMM_ALL_TO_ALL || c->kind == HD_COMM_GATHER;
 	int64_t rows = 0;
 
 	if (served)
@@ -193,17 +193,17 @@ static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int
 	}
 }
 
-/* HD_COMM_PUSH: sums the terms of the first `cores` members on the spare members. HD_COMM_PULL copies from those
+/* HD_COMM_PUSH: sums the terms of the first `workers` members on the spare members. HD_COMM_PULL copies from those
  * to the first ones. */
 static void push(const struct meeting *r, const struct hd_call *c, int me)
 {
-	int64_t from = c->index < 0 ? (me - c->cores) * c->count : 0;
+	int64_t from = c->index < 0 ? (me - c->workers) * c->count : 0;
 	int single = c->dtype == HD_DTYPE_F32;
 
 	for (int64_t i = 0; i < c->count && hd_call_serves(c, me); i++) {
 		double v = 0;
 
-		for (int k = 0; k < c->cores; k++) {
+		for (int k = 0; k < c->workers; k++) {
 			double x = sent(value(&r->by[k], from + i), c->wire);
 
 			v = k ? x + v : x;
@@ -217,9 +217,9 @@ static void pull(const struct meeting *r, const struct hd_call *c, int me)
 {
 	size_t piece = (size_t)hd_comm_size(c->dtype, c->count);
 
-	for (int k = c->cores; k < r->n && me < c->cores; k++)
+	for (int k = c->workers; k < r->n && me < c->workers; k++)
 		if (hd_call_serves(c, k))
-			memcpy((char *)c->out + (c->index < 0 ? (size_t)(k - c->cores) * piece : 0), r->by[k].in,
+			memcpy((char *)c->out + (c->index < 0 ? (size_t)(k - c->workers) * piece : 0), r->by[k].in,
 			       piece);
 }
 

@@ -54,7 +54,7 @@ static struct hd_call call_of(uint32_t kind, int64_t bytes, int n, float *memory
 {
 	struct hd_call c = { .kind = kind, .dtype = HD_DTYPE_F32, .count = bytes / 4, .in = memory };
 
-	if (hd_comm_is_split(kind) || hd_comm_is_joined(kind) || kind == HD_COMM_ALL_TO_ALL)
+	if (hd_comm_is_reduce_scatter(kind) || hd_comm_is_all_gather(kind) || kind == HD_COMM_ALL_TO_ALL)
 		c.count /= n;
 	c.index = kind == HD_COMM_SHIFT;
 	c.out = kind == HD_COMM_ALL_REDUCE ? memory : memory + LARGEST / 4;

@@ -312,13 +312,13 @@ static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *
 	if (!x)
 		return NULL;
 	hd_shape_of(&s, x);
-	if (hd_comm_is_joined(kind) || kind == HD_COMM_GATHER) { /* a new leading dim with one entry per member */
+	if (hd_comm_is_all_gather(kind) || kind == HD_COMM_GATHER) { /* a new leading dim with one entry per member */
 		memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
 		memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
 		s.dims[0] = hd_member_dim(p, g->v.n);
 		s.local[0] = g->v.n;
 		s.ndim++;
-	} else if (hd_comm_is_split(kind) || kind == HD_COMM_SCATTER) {
+	} else if (hd_comm_is_reduce_scatter(kind) || kind == HD_COMM_SCATTER) {
 		memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
 		memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
 		s.ndim--;

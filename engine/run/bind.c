@@ -111,7 +111,7 @@ static void start_comm(struct binding *b, const struct entry *e)
 				    .dtype = HD_BITS(x->v.dtype) < 8 ? HD_DTYPE_U8 : x->v.dtype,
 				    .index = (int32_t)n->comm.index,
 				    .mul = n->comm.mul,
-				    .cores = hd_comm_cores(n),
+				    .workers = hd_comm_workers(n),
 				    .count = count,
 				    .wire = n->comm.wire,
 				    .fixed = (uint32_t)g->fixed_order };

@@ -37,7 +37,7 @@ static int by_members(const struct hd_call *c)
 
 int hd_net_by_members(const struct hd_call *c)
 {
-	return is_ring(c) || hd_comm_is_served(c->kind) || by_members(c);
+	return is_ring(c) || hd_comm_is_push_or_pull(c->kind) || by_members(c);
 }
 
 /* -- sums by the members ----------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ static void members_sum(struct inflight *f)
 	const struct hd_call *c = &f->t->call;
 	int64_t from, count = share_of(m, c, m->me, &from), mine = hd_comm_size(sent_dtype(c), count);
 	int64_t at = hd_comm_size(c->dtype, from);
-	char *out = (char *)c->out + (hd_comm_is_split(c->kind) ? 0 : at);
+	char *out = (char *)c->out + (hd_comm_is_reduce_scatter(c->kind) ? 0 : at);
 
 	for (int j = 0; j < m->n; j++)
 		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->staging->p + j * mine;
@@ -163,14 +163,14 @@ static void push_begin(struct inflight *f, int tag)
 {
 	const struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
-	int64_t s = hd_comm_size(sent_dtype(c), c->count), of_servers = c->index < 0 ? m->n - c->cores : 1;
+	int64_t s = hd_comm_size(sent_dtype(c), c->count), of_servers = c->index < 0 ? m->n - c->workers : 1;
 	const char *in = c->in;
 
-	if (m->me >= c->cores) {
+	if (m->me >= c->workers) {
 		if (!hd_call_serves(c, m->me))
 			return;
-		f->staging = staging_get((size_t)(s * c->cores));
-		for (int j = 0; j < c->cores; j++)
+		f->staging = staging_get((size_t)(s * c->workers));
+		for (int j = 0; j < c->workers; j++)
 			hd_net_get(f, j, f->staging->p + j * s, s, tag);
 		return;
 	}
@@ -179,9 +179,9 @@ static void push_begin(struct inflight *f, int tag)
 		hd_to_wire(f->staging->p, c->in, c->count * of_servers, c->wire);
 		in = f->staging->p;
 	}
-	for (int j = c->cores; j < m->n; j++)
+	for (int j = c->workers; j < m->n; j++)
 		if (hd_call_serves(c, j))
-			hd_net_put(f, j, in + (c->index < 0 ? (j - c->cores) * s : 0), s, tag);
+			hd_net_put(f, j, in + (c->index < 0 ? (j - c->workers) * s : 0), s, tag);
 }
 
 static void push_sum(struct inflight *f)
@@ -191,12 +191,12 @@ static void push_sum(struct inflight *f)
 	int64_t s = hd_comm_size(sent_dtype(c), c->count);
 	char *out = c->out;
 
-	for (int j = 0; j < c->cores; j++)
+	for (int j = 0; j < c->workers; j++)
 		m->ins[j] = f->staging->p + j * s;
 	if (c->wire)
-		hd_sum_sent(out, m->ins, c->cores, -1, 1, c->count, c->wire);
+		hd_sum_sent(out, m->ins, c->workers, -1, 1, c->count, c->wire);
 	else
-		hd_sum(&out, 1, m->ins, c->cores, c->count, c->dtype, 0);
+		hd_sum(&out, 1, m->ins, c->workers, c->count, c->dtype, 0);
 }
 
 static void pull_begin(struct inflight *f, int tag)
@@ -205,11 +205,11 @@ static void pull_begin(struct inflight *f, int tag)
 	const struct hd_call *c = &f->t->call;
 	int64_t s = hd_comm_size(c->dtype, c->count);
 
-	for (int j = 0; j < c->cores && hd_call_serves(c, m->me); j++)
+	for (int j = 0; j < c->workers && hd_call_serves(c, m->me); j++)
 		hd_net_put(f, j, c->in, s, tag);
-	for (int j = c->cores; j < m->n && m->me < c->cores; j++)
+	for (int j = c->workers; j < m->n && m->me < c->workers; j++)
 		if (hd_call_serves(c, j))
-			hd_net_get(f, j, (char *)c->out + (c->index < 0 ? (j - c->cores) * s : 0), s, tag);
+			hd_net_get(f, j, (char *)c->out + (c->index < 0 ? (j - c->workers) * s : 0), s, tag);
 }
 
 /* -- rings ------------------------------------------------------------------------------------- */
@@ -288,7 +288,7 @@ void hd_net_members_begin(struct inflight *f)
 
 	if (is_ring(c))
 		ring_begin(f);
-	else if (hd_comm_is_served(c->kind))
+	else if (hd_comm_is_push_or_pull(c->kind))
 		(c->kind == HD_COMM_PUSH ? push_begin : pull_begin)(f, tag_of(f));
 	else
 		members_gather(f, tag_of(f));

@@ -63,7 +63,7 @@ static void broken(const struct hd_communicator *m, const struct hd_call *c, int
 	__attribute__((noreturn));
 static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
 {
-	if (hd_comm_may_speak()) {
+	if (hd_comm_may_report()) {
 		char *me = hd_rank_text(hd_here.w.rank), *who = hd_rank_text(m->world[other]);
 
 		hd_log(HD_LOG_ERROR, "%s on %s: %s and %s %s", hd_call_what(c), m->name, me, who, how);
@@ -228,25 +228,25 @@ static void pull_piece(struct hd_communicator *m, const struct hd_call *c, char 
 /* HD_COMM_PUSH: a spare member sums its piece over the workers, or everything if it is the only one that serves. */
 static void pull_push(struct hd_communicator *m, const struct hd_call *c, char *out)
 {
-	int64_t from = c->index < 0 ? (m->me - c->cores) * hd_comm_size(c->dtype, c->count) : 0;
+	int64_t from = c->index < 0 ? (m->me - c->workers) * hd_comm_size(c->dtype, c->count) : 0;
 
 	if (!hd_call_serves(c, m->me))
 		return;
-	for (int j = 0; j < c->cores; j++)
+	for (int j = 0; j < c->workers; j++)
 		m->outs[j] = m->ins[j] + from;
 	if (c->wire)
-		hd_sum_sent(out, m->outs, c->cores, -1, 0, c->count, c->wire);
+		hd_sum_sent(out, m->outs, c->workers, -1, 0, c->count, c->wire);
 	else
-		hd_sum(&out, 1, m->outs, c->cores, c->count, c->dtype, 0);
+		hd_sum(&out, 1, m->outs, c->workers, c->count, c->dtype, 0);
 }
 
 static void pull_pull(const struct hd_communicator *m, const struct hd_call *c, char *out)
 {
 	int64_t s = hd_comm_size(c->dtype, c->count);
 
-	for (int j = c->cores; j < m->n && m->me < c->cores; j++)
+	for (int j = c->workers; j < m->n && m->me < c->workers; j++)
 		if (hd_call_serves(c, j))
-			hd_move(out + (c->index < 0 ? (j - c->cores) * s : 0), m->ins[j], s);
+			hd_move(out + (c->index < 0 ? (j - c->workers) * s : 0), m->ins[j], s);
 }
 
 /* Copies each segment from where its sender's counts say that it is. */
