@@ -65,7 +65,7 @@ static const struct node *find(const struct hd_inprocess *r, const char *text, u
 
 static double *value(const struct hd_inprocess *r, const struct tensor *t, int64_t micro)
 {
-	double *x = hd_inprocess_whole(r, t, &micro, NULL);
+	double *x = hd_inprocess_assemble(r, t, &micro, NULL);
 
 	if (!x && ok(0, "(%s) was seen", t->spec))
 		return NULL;

@@ -139,24 +139,24 @@ static void failures(const struct hd_comparison *c)
 	says(c, "/many.jsonl: no step was written", "a run that wrote no line");
 	write_text("many", ".out", "heddle: initial weights 1\nbanner\nheddle: the first\nheddle: the last\nbanner\n");
 	err.code = 0;
-	hd_compare_said(dir, "many", &err);
+	hd_compare_run_error(dir, "many", &err);
 	is_str(err.text, "the layout did not train: the last", "a run that failed has the last word");
 	err.code = 0;
-	hd_compare_said(dir, "one", &err);
+	hd_compare_run_error(dir, "one", &err);
 	is_str(err.text, "one rank did not train: it printed no message", "or none");
 	write_text(
 		"many", ".out",
 		"heddle: initial weights 1\n-----\nThere are not enough slots for the 1000\nthat were requested:\n\n  true\n\n"
 		"Either request fewer or\nlaunch.\n-----\n");
 	err.code = 0;
-	hd_compare_said(dir, "many", &err);
+	hd_compare_run_error(dir, "many", &err);
 	is_str(err.text,
 	       "the layout did not train: it printed no message; its launcher said: There are not enough slots for the 1000 that "
 	       "were requested:",
 	       "its launcher has one, framed");
 	write_text("many", ".out", "a banner\nsh: mpirun: not found\n\n");
 	err.code = 0;
-	hd_compare_said(dir, "many", &err);
+	hd_compare_run_error(dir, "many", &err);
 	is_str(err.text, "the layout did not train: it printed no message; its launcher said: sh: mpirun: not found",
 	       "or says it last");
 	err.code = 0;

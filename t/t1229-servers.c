@@ -59,8 +59,8 @@ static double far_off(const struct hd_inprocess *one, const struct hd_inprocess 
 		u = u && gradients ? hd_inprocess_gradient(r, u) : u;
 		if (!t)
 			continue;
-		a = hd_inprocess_whole(one, t, NULL, NULL);
-		b = u ? hd_inprocess_whole(r, u, NULL, &apart) : NULL;
+		a = hd_inprocess_assemble(one, t, NULL, NULL);
+		b = u ? hd_inprocess_assemble(r, u, NULL, &apart) : NULL;
 		for (int64_t k = 0; k < hd_global_count(t); k++) {
 			double off = a && b ? fabs(a[k] - b[k]) + apart : NAN;
 

@@ -249,7 +249,7 @@ static void last_words(FILE *f, char *message, char *words, size_t room)
 	}
 }
 
-void hd_compare_said(const char *dir, const char *name, struct hd_err *err)
+void hd_compare_run_error(const char *dir, const char *name, struct hd_err *err)
 {
 	char *path = hd_format("%s/%s.out", dir, name), message[600] = "", words[600] = "";
 	FILE *f = fopen(path, "r");

@@ -40,6 +40,6 @@ int hd_losses_read(const char *dir, const char *name, struct hd_losses *x, struc
 
 int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct hd_err *err);
 /* Sets err to the last message of a failed run, from its output. */
-void hd_compare_said(const char *dir, const char *name, struct hd_err *err);
+void hd_compare_run_error(const char *dir, const char *name, struct hd_err *err);
 
 #endif

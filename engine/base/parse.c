@@ -237,7 +237,7 @@ static double how_far(const char *a, const char *b)
 
 #define FAR 0.5 /* when half of the letters differ, names have nothing in common */
 
-const char *hd_suggest_least_far(const char *word, const char *const *among, int n)
+const char *hd_suggest_by_words(const char *word, const char *const *among, int n)
 {
 	const char *best = NULL;
 	double least = FAR;

@@ -3,8 +3,8 @@
  *
  * Functions of the first group accept the whole word or nothing: they return 0, or HD_EINVAL without touching *out.
  */
-#ifndef HD_ENGINE_WORDS_H
-#define HD_ENGINE_WORDS_H
+#ifndef HD_ENGINE_BASE_PARSE_H
+#define HD_ENGINE_BASE_PARSE_H
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +21,7 @@ int64_t hd_next_number(const char **at);
 char *hd_parse_trim(char *s); /* trims blanks at both ends, in place */
 const char *hd_suggest_nearest(const char *word, const char *const *among, int n); /* NULL: none is close */
 /* Returns the closest name if the words within names are compared, too. NULL: all are far. */
-const char *hd_suggest_least_far(const char *word, const char *const *among, int n);
+const char *hd_suggest_by_words(const char *word, const char *const *among, int n);
 int hd_word_alike(const char *a, const char *b); /* ignores case, - for _, and enclosing [ ] */
 /* Writes "did you mean x?" with the nearest name; if none is near, writes `what`, a colon and all names. */
 void hd_suggest(char *out, size_t size, const char *word, const char *what, const char *const *names, int n);

@@ -41,7 +41,7 @@ static int64_t count_parameters(const struct hd_plan *p, struct hd_stage_line *s
 			continue;
 		all += hd_global_count(t);
 		for (int64_t s = pinned ? at->index : 0; s < (pinned ? at->index + 1 : p->ncoords); s++)
-			stages[s].whole += hd_global_count(t);
+			stages[s].stage_parameters += hd_global_count(t);
 	}
 	return all;
 }

@@ -22,7 +22,7 @@ int64_t hd_stage_line_bytes(const struct hd_stage_line *s)
  * stages have more or fewer micro-batches in flight. */
 static int alike(const struct hd_stage_line *a, const struct hd_stage_line *b)
 {
-	return a->blocks == b->blocks && a->whole == b->whole && a->parameters == b->parameters &&
+	return a->blocks == b->blocks && a->stage_parameters == b->stage_parameters && a->parameters == b->parameters &&
 	       a->persistent == b->persistent && a->snapshot == b->snapshot && a->host == b->host &&
 	       a->scratch == b->scratch && a->communicators == b->communicators;
 }
@@ -40,7 +40,7 @@ static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s
 	if (p->stages) {
 		printf(" (stage %lld:", (long long)coord);
 		print_blocks(p, coord);
-		printf("; %lld parameters)", (long long)s->whole);
+		printf("; %lld parameters)", (long long)s->stage_parameters);
 	}
 	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f",
 	       (long long)s->parameters, (double)hd_stage_line_bytes(s) / 1e6, (double)s->persistent / 1e6,
@@ -68,15 +68,15 @@ static void print_between(int64_t least, int64_t most)
 		printf(" to %s", b.text);
 }
 
-static void print_who(const struct hd_plan *p, const struct hd_stage_line *s, int64_t from, int64_t to)
+static void print_ranks(const struct hd_plan *p, const struct hd_stage_line *s, int64_t from, int64_t to)
 {
-	const char *whole = "";
+	const char *each = "";
 
 	if (to - from > 1) {
 		printf("ranks %lld to %lld (stages %lld to %lld, %lld block%s each", (long long)s[from].rank,
 		       (long long)s[to - 1].rank, (long long)from, (long long)to - 1, (long long)s[from].blocks,
 		       hd_plural(s[from].blocks, "s"));
-		whole = " each";
+		each = " each";
 	} else {
 		printf("rank %lld", (long long)s[from].rank);
 		if (!p->stages)
@@ -84,7 +84,7 @@ static void print_who(const struct hd_plan *p, const struct hd_stage_line *s, in
 		printf(" (stage %lld:", (long long)from);
 		print_blocks(p, from);
 	}
-	printf("; %s parameters%s)", hd_human_count((double)s[from].whole).text, whole);
+	printf("; %s parameters%s)", hd_human_count((double)s[from].stage_parameters).text, each);
 }
 
 /* Prints one line for the equal stages from, from + 1, ..., to - 1. */
@@ -97,7 +97,7 @@ static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, 
 		least = s[i].transient < least ? s[i].transient : least;
 		most = s[i].transient > most ? s[i].transient : most;
 	}
-	print_who(p, s, from, to);
+	print_ranks(p, s, from, to);
 	printf(": %s parameters, memory ", hd_human_count((double)s[from].parameters).text);
 	print_between(rest + least, rest + most);
 	printf(" (parameters and state %s, within a step ", hd_human_bytes((double)state).text);
@@ -136,11 +136,12 @@ static json_t *one_json(const struct hd_plan *p, const struct hd_stage_line *s, 
 		if (p->blocks[b].coord == coord)
 			json_array_append_new(blocks, json_string(p->blocks[b].name));
 	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord,
-			 "rank", (json_int_t)s->rank, "blocks", blocks, "stage_parameters", (json_int_t)s->whole,
-			 "parameters", (json_int_t)s->parameters, "memory_bytes", (json_int_t)hd_stage_line_bytes(s),
-			 "persistent_bytes", (json_int_t)s->persistent, "transient_bytes", (json_int_t)s->transient,
-			 "snapshot_bytes", (json_int_t)s->snapshot, "scratch_bytes", (json_int_t)s->scratch,
-			 "host_bytes", (json_int_t)s->host, "communicator_bytes", (json_int_t)buffers(s));
+			 "rank", (json_int_t)s->rank, "blocks", blocks, "stage_parameters",
+			 (json_int_t)s->stage_parameters, "parameters", (json_int_t)s->parameters, "memory_bytes",
+			 (json_int_t)hd_stage_line_bytes(s), "persistent_bytes", (json_int_t)s->persistent,
+			 "transient_bytes", (json_int_t)s->transient, "snapshot_bytes", (json_int_t)s->snapshot,
+			 "scratch_bytes", (json_int_t)s->scratch, "host_bytes", (json_int_t)s->host,
+			 "communicator_bytes", (json_int_t)buffers(s));
 }
 
 json_t *hd_stage_lines_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t n)

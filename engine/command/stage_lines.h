@@ -6,15 +6,15 @@
 #include <jansson.h>
 #include "engine/plan/plan.h"
 
-struct hd_stage_line {                 /* one stage; arrays are indexed by its coordinate */
-	int64_t rank;                  /* the rank that needs most memory */
-	int64_t blocks, whole;         /* blocks and parameters of the stage */
-	int64_t parameters;            /* parameters of that rank */
-	int64_t persistent, transient; /* bytes: parameters and states; within a step */
-	int64_t snapshot;              /* copy of the state that is being saved (checkpoint.async) */
-	int64_t scratch;               /* scratch memory of CPU kernels */
-	int64_t host;                  /* bytes in host memory, if the device has its own */
-	int64_t communicators;         /* NCCL communicators, with buffers of HD_COMMUNICATOR_BYTES each */
+struct hd_stage_line {                    /* one stage; arrays are indexed by its coordinate */
+	int64_t rank;                     /* the rank that needs most memory */
+	int64_t blocks, stage_parameters; /* blocks and parameters of the stage */
+	int64_t parameters;               /* parameters of that rank */
+	int64_t persistent, transient;    /* bytes: parameters and states; within a step */
+	int64_t snapshot;                 /* copy of the state that is being saved (checkpoint.async) */
+	int64_t scratch;                  /* scratch memory of CPU kernels */
+	int64_t host;                     /* bytes in host memory, if the device has its own */
+	int64_t communicators;            /* NCCL communicators, with buffers of HD_COMMUNICATOR_BYTES each */
 };
 /* Prints n stages, starting with the first. exact: a line for each, in MB. Otherwise one line covers neighbouring
  * stages with the same blocks, parameters and bytes of states; it gives the range of the memory within a step. */

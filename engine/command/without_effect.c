@@ -23,7 +23,7 @@ static void warn(struct hd_conf *c, const struct idle *x)
 	const struct hd_section *s = hd_conf_section(c, NULL, x->section);
 
 	for (int i = 0; i < MOST && x->keys[i]; i++)
-		if (hd_section_said(s, x->keys[i]))
+		if (hd_section_given_by_user(s, x->keys[i]))
 			hd_log(HD_LOG_WARN, "%s.%s does nothing %s", x->section, x->keys[i], x->why);
 }
 

@@ -45,9 +45,9 @@ struct hd_key_table {
 int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_key_table *tables, int ntables,
 		     struct hd_err *err);
 
-int hd_section_has(const struct hd_section *s, const char *key);  /* given by the user, or by the model in model.load */
-int hd_section_said(const struct hd_section *s, const char *key); /* given by the user */
-int hd_section_set(const struct hd_section *s, const char *key);  /* given by --set, which overrides the file */
+int hd_section_has(const struct hd_section *s, const char *key); /* given by the user, or by the model in model.load */
+int hd_section_given_by_user(const struct hd_section *s, const char *key); /* given by the user */
+int hd_section_set(const struct hd_section *s, const char *key); /* given by --set, which overrides the file */
 /* Returns the value of type INT, BOOL (yes/no/on/off/true/false/1/0) or BYTES (K M G T). */
 int64_t hd_section_int(const struct hd_section *s, const char *key);
 double hd_section_num(const struct hd_section *s, const char *key);

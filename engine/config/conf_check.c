@@ -280,7 +280,7 @@ int hd_section_has(const struct hd_section *s, const char *key)
 	return e && e->given;
 }
 
-int hd_section_said(const struct hd_section *s, const char *key)
+int hd_section_given_by_user(const struct hd_section *s, const char *key)
 {
 	const struct hd_entry *e = hd_conf_entry_find(s, key);
 

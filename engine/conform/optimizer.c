@@ -76,7 +76,7 @@ static int is_param(const struct tensor *t)
 
 static double *values(const struct hd_inprocess *r, const struct tensor *t)
 {
-	return hd_inprocess_whole(r, t, NULL, NULL);
+	return hd_inprocess_assemble(r, t, NULL, NULL);
 }
 
 /* Returns the values of all parameters, indexed by the plan's tensors; entries of other tensors are NULL. */

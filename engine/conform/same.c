@@ -112,8 +112,8 @@ static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, 
 			continue;
 		mine = hd_inprocess_param(r, t->v.name);
 		g = mine ? hd_inprocess_gradient(r, mine) : NULL;
-		a = hd_inprocess_whole(one, want, NULL, NULL);
-		b = g ? hd_inprocess_whole(r, g, NULL, &member_difference) : NULL;
+		a = hd_inprocess_assemble(one, want, NULL, NULL);
+		b = g ? hd_inprocess_assemble(r, g, NULL, &member_difference) : NULL;
 		for (int64_t k = 0; a && b && k < hd_global_count(want); k++)
 			off = !(fabs(a[k] - b[k]) <= off) ? fabs(a[k] - b[k]) : off;
 		off = a && b ? fmax(off, member_difference) / scale : NAN;
@@ -144,8 +144,8 @@ static int compare_updated(struct hd_inprocess *one, struct hd_inprocess *r, str
 
 		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
 			continue;
-		a = hd_inprocess_whole(one, t, NULL, NULL);
-		b = mine ? hd_inprocess_whole(r, mine, NULL, &member_difference) : NULL;
+		a = hd_inprocess_assemble(one, t, NULL, NULL);
+		b = mine ? hd_inprocess_assemble(r, mine, NULL, &member_difference) : NULL;
 		for (int64_t k = 0; a && b && k < hd_global_count(t); k++) {
 			off = !(fabs(a[k] - b[k]) <= off) ? fabs(a[k] - b[k]) : off;
 			most = fmax(most, fabs(a[k]));

@@ -95,7 +95,7 @@ static void compare_param(const struct hd_inprocess *r, const char *name, const 
 			  int64_t n, struct apart *a)
 {
 	const struct tensor *t = hd_inprocess_param(r, name);
-	double copies = 0, *have = t ? hd_inprocess_whole(r, t, NULL, &copies) : NULL;
+	double copies = 0, *have = t ? hd_inprocess_assemble(r, t, NULL, &copies) : NULL;
 	double off = have ? copies : NAN;
 
 	for (int64_t i = 0; have && i < n; i++) {
@@ -160,7 +160,7 @@ static double **copies_of(const struct hd_inprocess *one)
 
 	for (size_t i = 0; i < one->plan->ntensors; i++)
 		if (is_param(one->plan->tensors[i]))
-			all[n++] = hd_inprocess_whole(one, one->plan->tensors[i], NULL, NULL);
+			all[n++] = hd_inprocess_assemble(one, one->plan->tensors[i], NULL, NULL);
 	return all;
 }
 

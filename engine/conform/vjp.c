@@ -140,7 +140,7 @@ static void differences(struct hd_inprocess *r, const char *ops, struct outcome 
 		const struct tensor *t = params[i];
 		const struct tensor *g = t->v.node || t->v.what != HD_TENSOR_PARAM ? NULL : hd_inprocess_gradient(r, t);
 
-		gradients[i] = g ? hd_inprocess_whole(r, g, NULL, NULL) : NULL;
+		gradients[i] = g ? hd_inprocess_assemble(r, g, NULL, NULL) : NULL;
 		for (int64_t k = 0; gradients[i] && k < hd_global_count(t); k++)
 			scale = fmax(scale, fabs(gradients[i][k]));
 	}

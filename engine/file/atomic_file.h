@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/file/atomic_file.h - writes directories and files so that they are complete or absent.
  */
-#ifndef HD_ENGINE_DIRS_H
-#define HD_ENGINE_DIRS_H
+#ifndef HD_ENGINE_FILE_ATOMIC_FILE_H
+#define HD_ENGINE_FILE_ATOMIC_FILE_H
 #include "engine/base/err.h"
 
 int hd_dir_make(const char *path, struct hd_err *err);     /* with its parents; no error if it exists */

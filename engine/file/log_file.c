@@ -77,7 +77,7 @@ int hd_log_file_close(struct hd_log_file *f, struct hd_err *err)
 	return rc;
 }
 
-void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why)
+void hd_log_file_note(struct hd_log_state *s, const struct hd_err *why)
 {
 	if (why->code)
 		s->why = *why;
@@ -89,7 +89,7 @@ void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why)
 	}
 }
 
-int hd_log_file_whole(const struct hd_log_state *s, struct hd_err *err)
+int hd_log_file_check(const struct hd_log_state *s, struct hd_err *err)
 {
 	return s->lost ? hd_err_set(err, s->why.code, "%s: %s; the last %lld steps or saves are missing", s->key,
 				    s->why.text, s->lost)

@@ -28,8 +28,8 @@ struct hd_log_state {
 	struct hd_err why;
 };
 /* Warns when the state changes. why->code 0: a piece was written; else a piece was lost. */
-void hd_log_file_say(struct hd_log_state *s, const struct hd_err *why);
+void hd_log_file_note(struct hd_log_state *s, const struct hd_err *why);
 /* For the end of the run: fails if writing the log still fails. */
-int hd_log_file_whole(const struct hd_log_state *s, struct hd_err *err);
+int hd_log_file_check(const struct hd_log_state *s, struct hd_err *err);
 
 #endif

@@ -6,7 +6,7 @@
  *	hd_inprocess_open(ini, 0, &r, &planned, &err)
  *	hd_inprocess_step(r, &err)			up to the gradients and their norm
  *	hd_inprocess_update(r, &err)			the update of that step
- *	hd_inprocess_whole(r, t, NULL)			a complete tensor, assembled from the ranks' parts
+ *	hd_inprocess_assemble(r, t, NULL)		a complete tensor, assembled from the ranks' parts
  *	hd_inprocess_close(r)
  *
  * The values of parameters depend only on their names and global indices. None is exactly 0 or 1, so no term of a
@@ -45,7 +45,7 @@ struct hd_inprocess {
  * plan: what fails after that should have been refused earlier. */
 int hd_inprocess_open(const char *ini, int64_t ranks, struct hd_inprocess **out, int *planned, struct hd_err *err);
 /* Like hd_inprocess_open with ranks 0, but in fp32, and on a device that the caller has opened. compute_dtype is that
- * of struct hd_plan_options. hd_inprocess_scalar and hd_inprocess_whole convert to double; hd_inprocess_address does
+ * of struct hd_plan_options. hd_inprocess_scalar and hd_inprocess_assemble convert to double; hd_inprocess_address does
  * not. */
 int hd_inprocess_open_on(const char *ini, const struct hd_device_ops *device, uint32_t compute_dtype,
 			 struct hd_inprocess **out, int *planned, struct hd_err *err);
@@ -67,8 +67,9 @@ struct tensor *hd_inprocess_param(const struct hd_inprocess *r, const char *name
 struct tensor *hd_inprocess_gradient(const struct hd_inprocess *r, const struct tensor *param);
 
 /* Returns the complete tensor, of hd_global_count elements; the caller frees it. It is assembled from `seen` of that
- * micro-batch, or from memory after a step (micro NULL). Returns NULL if some elements are missing. *apart is set to
- * the largest difference between copies of the same part on several ranks; apart may be NULL. */
-double *hd_inprocess_whole(const struct hd_inprocess *r, const struct tensor *t, const int64_t *micro, double *apart);
+ * micro-batch, or from memory after a step (micro NULL). Returns NULL if some elements are missing. *spread is set to
+ * the largest difference between copies of the same part on several ranks; spread may be NULL. */
+double *hd_inprocess_assemble(const struct hd_inprocess *r, const struct tensor *t, const int64_t *micro,
+			      double *spread);
 
 #endif

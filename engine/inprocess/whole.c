@@ -54,33 +54,33 @@ struct tensor *hd_inprocess_gradient(const struct hd_inprocess *r, const struct 
 
 /* -- a complete tensor ------------------------------------------------------------------------------------ */
 enum { SUM, MAX, COPY };
-struct putting {
-	double *whole, apart;
+struct assembly {
+	double *values, spread; /* spread: the largest difference between two copies of an element */
 	const struct tensor *of;
 	const void *part;
-	char *there; /* by element: 1 if it has been written */
+	char *written; /* by element: 1 if it has been written */
 	int how;
 };
 
-static void put_run(void *ctx, int64_t global, int64_t local, int64_t count)
+static void add_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
-	struct putting *u = ctx;
+	struct assembly *u = ctx;
 
 	for (int64_t i = 0; i < count; i++) {
-		double x = number_of(u->of, u->part, local + i), *w = &u->whole[global + i];
+		double x = number_of(u->of, u->part, local + i), *w = &u->values[global + i];
 
 		if (u->how == COPY) {
 			double off = fabs(x - *w);
 
-			u->apart = !(off <= u->apart) && u->there[global + i] ? off : u->apart;
-		} else if (!u->there[global + i]) {
+			u->spread = !(off <= u->spread) && u->written[global + i] ? off : u->spread;
+		} else if (!u->written[global + i]) {
 			*w = x;
 		} else if (u->how == SUM) {
 			*w += x;
 		} else {
 			*w = fmax(x, *w);
 		}
-		u->there[global + i] = 1;
+		u->written[global + i] = 1;
 	}
 }
 
@@ -106,12 +106,13 @@ static const void *part_of(const struct hd_inprocess *r, const struct tensor *t,
 	return hd_inprocess_address(r, t, rank);
 }
 
-double *hd_inprocess_whole(const struct hd_inprocess *r, const struct tensor *t, const int64_t *micro, double *apart)
+double *hd_inprocess_assemble(const struct hd_inprocess *r, const struct tensor *t, const int64_t *micro,
+			      double *spread)
 {
 	int64_t n = hd_global_count(t);
-	struct putting u = { .whole = hd_alloc((size_t)n * sizeof(double) + 1),
-			     .of = t,
-			     .there = hd_alloc((size_t)n + 1) };
+	struct assembly u = { .values = hd_alloc((size_t)n * sizeof(double) + 1),
+			      .of = t,
+			      .written = hd_alloc((size_t)n + 1) };
 	int partial, how = reduction(r->plan, t, &partial), all = 1;
 
 	for (int copies = 0; copies < (partial ? 1 : 2); copies++)
@@ -119,16 +120,16 @@ double *hd_inprocess_whole(const struct hd_inprocess *r, const struct tensor *t,
 			u.part = part_of(r, t, k, micro);
 			u.how = copies ? COPY : how;
 			if (u.part && hd_is_representative(r->plan, k, &t->at, ~0u, 1) != copies)
-				hd_slice_runs(r->program[k], t, put_run, &u);
+				hd_slice_runs(r->program[k], t, add_run, &u);
 		}
 	for (int64_t i = 0; i < n; i++)
-		all &= u.there[i];
-	if (apart)
-		*apart = u.apart;
-	free(u.there);
+		all &= u.written[i];
+	if (spread)
+		*spread = u.spread;
+	free(u.written);
 	if (!all) {
-		free(u.whole);
+		free(u.values);
 		return NULL;
 	}
-	return u.whole;
+	return u.values;
 }

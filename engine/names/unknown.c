@@ -212,7 +212,7 @@ static char *translated(const char *section, const char *key, const char *const 
 	return same || !there ? same : hd_format("[%s] %s", there->section, there->ours);
 }
 
-static const char *said_without_key(const char *section, const char *key)
+static const char *hint_without_key(const char *section, const char *key)
 {
 	for (size_t i = 0; i < HD_LEN(without_key); i++)
 		if (!strcmp(without_key[i].section, section) && hd_word_alike(without_key[i].theirs, key))
@@ -231,10 +231,10 @@ int hd_key_comes_later(const char *section, const char *key)
 char *hd_unknown_key_hint(const char *section, const char *key, const char *const *names, int n, const char *all)
 {
 	char *ours = section ? translated(section, key, names, n) : NULL, *hint;
-	const char *near = hd_suggest_nearest(key, names, n), *least = hd_suggest_least_far(key, names, n);
+	const char *near = hd_suggest_nearest(key, names, n), *least = hd_suggest_by_words(key, names, n);
 
-	if (section && said_without_key(section, key))
-		hint = hd_strdup(said_without_key(section, key));
+	if (section && hint_without_key(section, key))
+		hint = hd_strdup(hint_without_key(section, key));
 	else if (ours || near)
 		hint = hd_format("did you mean %s?", ours ? ours : near);
 	else if (!n)
@@ -249,7 +249,7 @@ char *hd_unknown_key_hint(const char *section, const char *key, const char *cons
 
 char *hd_unknown_section_hint(const char *name, const char *const *names, int n)
 {
-	const char *near = NULL, *least = hd_suggest_least_far(name, names, n);
+	const char *near = NULL, *least = hd_suggest_by_words(name, names, n);
 	char *hint = NULL;
 
 	for (size_t i = 0; i < HD_LEN(sections) && !near; i++)

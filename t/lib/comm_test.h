@@ -80,7 +80,7 @@ static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int6
 
 	for (int j = 0; j < n; j++) {
 		int mine = c->kind == HD_COMM_RING_REDUCE_SCATTER ? (me + 1) % n : me;
-		int v = value_of(ranks[j], hd_comm_is_split(c->kind) ? mine * count + i : i);
+		int v = value_of(ranks[j], hd_comm_is_reduce_scatter(c->kind) ? mine * count + i : i);
 
 		sum += v;
 		max = v > max ? v : max;
@@ -123,8 +123,8 @@ static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kin
 		       int index, int in_place, int where)
 {
 	int n = hd_communicator_n(m), me = hd_communicator_me(m), size = HD_BITS(dtype) / 8;
-	int wide_in = hd_comm_is_split(kind) || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_SCATTER;
-	int wide_out = hd_comm_is_joined(kind) || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_GATHER;
+	int wide_in = hd_comm_is_reduce_scatter(kind) || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_SCATTER;
+	int wide_out = hd_comm_is_all_gather(kind) || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_GATHER;
 	int64_t nin = wide_in ? n * count : count, nout = wide_out ? n * count : count;
 	struct hd_call c = {
 		.kind = kind, .dtype = dtype, .index = index, .count = count, .fixed = (uint32_t)(count & 1)

@@ -116,7 +116,7 @@ static struct sim_round *sim_round(const struct hd_communicator *m, int from, in
 
 static int64_t sim_in_count(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int all = hd_comm_is_split(c->kind) || c->kind == HD_COMM_ALL_TO_ALL;
+	int all = hd_comm_is_reduce_scatter(c->kind) || c->kind == HD_COMM_ALL_TO_ALL;
 	int root = m->me == c->index;
 
 	if (c->kind == HD_COMM_BROADCAST)
@@ -137,7 +137,7 @@ static int64_t sim_rows(const struct hd_call *c, const struct hd_communicator *m
 
 static int64_t sim_out_count(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int all = hd_comm_is_joined(c->kind) || c->kind == HD_COMM_ALL_TO_ALL;
+	int all = hd_comm_is_all_gather(c->kind) || c->kind == HD_COMM_ALL_TO_ALL;
 
 	if (c->kind == HD_COMM_SEND || (c->kind == HD_COMM_REDUCE && m->me != c->index))
 		return 0;

@@ -109,7 +109,8 @@ static double distance(const struct operand_pair *p, const struct tensor *want, 
 		       int64_t micro)
 {
 	double apart = 0, off = 0, scale = have->v.node->phase == HD_UNIT_F ? 0 : p->floor;
-	double *a = hd_inprocess_whole(p->one, want, &micro, NULL), *b = hd_inprocess_whole(p->r, have, &micro, &apart);
+	double *a = hd_inprocess_assemble(p->one, want, &micro, NULL),
+	       *b = hd_inprocess_assemble(p->r, have, &micro, &apart);
 
 	for (int64_t i = 0; a && b && i < hd_global_count(want); i++) {
 		double d = fabs(a[i] - b[i]);
