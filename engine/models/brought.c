@@ -16,7 +16,7 @@
  * repeated. */
 #define MOST 1000
 
-struct bringing {
+struct family_check {
 	struct hd_conf *conf;
 	struct hd_section *section;
 	const struct hd_plugin_entry *plugin;
@@ -29,7 +29,7 @@ static const char *key_of_file(const struct hd_section *s)
 	return hd_section_is(s, "plugin") ? "file" : "plugin";
 }
 
-static int HD_PRINTF(2, 3) wrong(const struct bringing *b, const char *fmt, ...)
+static int HD_PRINTF(2, 3) wrong(const struct family_check *b, const char *fmt, ...)
 {
 	char *text;
 	va_list v;
@@ -45,7 +45,7 @@ static int HD_PRINTF(2, 3) wrong(const struct bringing *b, const char *fmt, ...)
 
 /* -- values of keys ------------------------------------------------------------------------------------------------ */
 /* Whether a family may have a default for the key. Of the keys that are not read with the others, these few qualify. */
-static int may_decide(const struct hd_knob *k)
+static int may_have_default(const struct hd_knob *k)
 {
 	static const char *const also[] = { "tie_embeddings", "experts", "experts_per_token",
 					    "moe_every",      "router",  "normalize_gates" };
@@ -66,7 +66,7 @@ static const struct hd_option *option_of(const char *key)
 
 /* Returns why the value is invalid for the key, as a message without its "[model] key: ", or NULL if it is valid. The
  * caller frees it. */
-static char *said_of(const struct hd_knob *k, const char *value)
+static char *value_error(const struct hd_knob *k, const char *value)
 {
 	struct hd_key_table table = { option_of(k->key), 1, sizeof(struct hd_option) };
 	char *ini = hd_format("[model]\n%s = %s\n", k->key, value), *text = NULL;
@@ -85,7 +85,7 @@ static char *said_of(const struct hd_knob *k, const char *value)
 	return text;
 }
 
-static int check_value(const struct bringing *b, const char *what, const char *key, const char *value)
+static int check_value(const struct family_check *b, const char *what, const char *key, const char *value)
 {
 	const struct hd_knob *k = hd_knob_find(key);
 	char *text;
@@ -101,14 +101,14 @@ static int check_value(const struct bringing *b, const char *what, const char *k
 		return wrong(b, "%s %s = %s: it must be a whole number in digits", what, key, value);
 	if (!strcmp(key, "window_layers") && (!*value || value[strspn(value, "wf")]))
 		return wrong(b, "%s %s = %s: it must be letters w and f", what, key, value);
-	text = said_of(k, value);
+	text = value_error(k, value);
 	if (text)
 		wrong(b, "%s %s = %s: %s", what, key, value, text);
 	free(text);
 	return b->err->code;
 }
 
-static int check_defaults(const struct bringing *b)
+static int check_defaults(const struct family_check *b)
 {
 	const struct hd_family_value *all = b->family->defaults;
 
@@ -116,7 +116,7 @@ static int check_defaults(const struct bringing *b)
 		const struct hd_knob *k = hd_knob_find(all[i].key);
 
 		HD_TRY(check_value(b, "default", all[i].key, all[i].value));
-		if (!may_decide(k))
+		if (!may_have_default(k))
 			return wrong(b, "default %s = %s: each model sets it itself", all[i].key, all[i].value);
 		for (size_t j = 0; j < i; j++)
 			if (!strcmp(all[j].key, all[i].key))
@@ -128,7 +128,7 @@ static int check_defaults(const struct bringing *b)
 
 /* -- keys of config.json ------------------------------------------------------------------------------------------- */
 /* Checks values "theirs=ours|...": every word of ours must be a value of the key. */
-static int check_words(const struct bringing *b, const struct hd_family_key *k)
+static int check_words(const struct family_check *b, const struct hd_family_key *k)
 {
 	const struct hd_knob *knob = hd_knob_find(k->ours);
 	const char *at = k->values;
@@ -152,7 +152,7 @@ static int check_words(const struct bringing *b, const struct hd_family_key *k)
 	return HD_OK;
 }
 
-static int check_key(const struct bringing *b, const struct hd_family_key *k)
+static int check_key(const struct family_check *b, const struct hd_family_key *k)
 {
 	if (!*k->theirs)
 		return wrong(b, "keys: an entry's name is empty");
@@ -171,7 +171,7 @@ static int check_key(const struct bringing *b, const struct hd_family_key *k)
 	return check_value(b, "absent", k->ours, k->absent);
 }
 
-static int check_keys(const struct bringing *b)
+static int check_keys(const struct family_check *b)
 {
 	static const char *const must[] = { "layers", "embed", "heads", "vocab", "max_seq" };
 	const struct hd_family_key *all = b->family->keys;
@@ -198,7 +198,7 @@ static size_t stars(const char *text)
 	return n;
 }
 
-static int check_name(const struct bringing *b, size_t i)
+static int check_name(const struct family_check *b, size_t i)
 {
 	const struct hd_family_name *all = b->family->names, *n = &all[i];
 
@@ -219,7 +219,7 @@ static int check_name(const struct bringing *b, size_t i)
 	return HD_OK;
 }
 
-static int check_names(const struct bringing *b)
+static int check_names(const struct family_check *b)
 {
 	const struct hd_family_name *all = b->family->names;
 
@@ -229,7 +229,7 @@ static int check_names(const struct bringing *b)
 }
 
 /* -- the table ----------------------------------------------------------------------------------------------------- */
-static int check_table(const struct bringing *b)
+static int check_table(const struct family_check *b)
 {
 	const struct hd_family_ops *f = b->family;
 
@@ -297,7 +297,7 @@ static int is_known(const struct hd_plugin_entry *e)
 	return 0;
 }
 
-static int bring(struct bringing *b)
+static int add_families(struct family_check *b)
 {
 	const struct hd_family_ops *const *all = b->plugin->families;
 
@@ -330,7 +330,7 @@ int hd_families_load(struct hd_conf *c, struct hd_err *err)
 	struct hd_section *s = NULL;
 
 	while ((s = hd_conf_next(c, NULL, s))) {
-		struct bringing b = { .conf = c, .section = s, .err = err };
+		struct family_check b = { .conf = c, .section = s, .err = err };
 		struct hd_plugin_entry *e = NULL;
 
 		if ((!hd_section_is(s, "strategy") && !hd_section_is(s, "plugin")) ||
@@ -338,7 +338,7 @@ int hd_families_load(struct hd_conf *c, struct hd_err *err)
 			continue;
 		HD_TRY(hd_plugin_of_section(c, s, &e, err));
 		b.plugin = e;
-		HD_TRY(bring(&b));
+		HD_TRY(add_families(&b));
 	}
 	return HD_OK;
 }

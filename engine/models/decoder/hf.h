@@ -10,7 +10,7 @@ struct hd_hf_reader { /* reads one config.json */
 	const struct hd_family *family;
 	const char *path;
 	json_t *keys;   /* the keys of [model], as strings */
-	json_t *places; /* where config.json contains each, for hd_hf_say_once */
+	json_t *places; /* where config.json contains each, for hd_hf_set_once */
 	int one_rope;   /* rope_theta_window is settled as 0, because layers with a window rotate like the others */
 	struct hd_err *err;
 };
@@ -24,18 +24,18 @@ json_t *hd_hf_config(const struct hd_model *m);
 
 /* -- parts of both ------------------------------------------------------------------------------------------------- */
 /* Sets a key of [model]. */
-void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...) HD_PRINTF(3, 4);
-void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x);
+void hd_hf_set(struct hd_hf_reader *r, const char *key, const char *fmt, ...) HD_PRINTF(3, 4);
+void hd_hf_set_number(struct hd_hf_reader *r, const char *key, double x);
 /* Sets a key to the value that config.json has at `place`. Returns HD_EINVAL if another place had a different value. */
-int hd_hf_say_once(struct hd_hf_reader *r, const char *key, const char *place, const char *text);
+int hd_hf_set_once(struct hd_hf_reader *r, const char *key, const char *place, const char *text);
 /* Reports a value that is not known, and those that are; returns HD_ENOTSUP. */
 int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, const char *known);
 const char *hd_hf_is_rope(const char *key); /* key if hd_hf_read_rope reads it, else NULL */
 void hd_hf_name_rope(char **names);         /* appends ", " and each such key */
 int hd_hf_read_rope(struct hd_hf_reader *r);
 void hd_hf_write_rope(const struct hd_model *m, json_t *o);
-int hd_hf_rope_is_said(const struct hd_model *m); /* 0: the family's class cannot rotate positions as m does */
-int64_t hd_hf_original(const struct hd_model *m); /* positions of the original training */
+int hd_hf_rope_is_expressible(const struct hd_model *m); /* 0: the family's class cannot rotate positions as m does */
+int64_t hd_hf_original(const struct hd_model *m);        /* positions of the original training */
 /* Returns our word for one of theirs in "theirs=ours|...", or with back their word for ours; NULL if it is not there.
  * out has room for 40 bytes. */
 const char *hd_hf_word(const char *values, const char *word, int back, char *out);

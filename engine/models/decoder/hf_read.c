@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Keys that tell nothing about the graph. */
-static const char *const about[] = {
+static const char *const metadata[] = {
 	"architectures",
 	"model_type",
 	"transformers_version",
@@ -57,7 +57,7 @@ static const struct hd_family_key harmless[] = {
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
-void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...)
+void hd_hf_set(struct hd_hf_reader *r, const char *key, const char *fmt, ...)
 {
 	char *text;
 	va_list v;
@@ -69,19 +69,19 @@ void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...)
 	free(text);
 }
 
-void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x)
+void hd_hf_set_number(struct hd_hf_reader *r, const char *key, double x)
 {
-	hd_hf_say(r, key, "%.15g", x);
+	hd_hf_set(r, key, "%.15g", x);
 }
 
-int hd_hf_say_once(struct hd_hf_reader *r, const char *key, const char *place, const char *text)
+int hd_hf_set_once(struct hd_hf_reader *r, const char *key, const char *place, const char *text)
 {
 	const char *was = json_string_value(json_object_get(r->keys, key));
 	const char *where = json_string_value(json_object_get(r->places, key));
 
 	if (where && strcmp(was, text))
 		return hd_err_set(r->err, HD_EINVAL, "%s: %s is %s, and %s is %s", r->path, where, was, place, text);
-	hd_hf_say(r, key, "%s", text);
+	hd_hf_set(r, key, "%s", text);
 	json_object_set_new(r->places, key, json_string(place));
 	return HD_OK;
 }
@@ -99,15 +99,15 @@ int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, 
 const char *hd_hf_word(const char *values, const char *word, int back, char *out)
 {
 	while (values && *values) {
-		size_t whole = strcspn(values, "|"), first = strcspn(values, "=|");
+		size_t entry = strcspn(values, "|"), first = strcspn(values, "=|");
 		const char *from = back ? values + first + 1 : values, *to = back ? values : values + first + 1;
-		size_t n = back ? whole - first - 1 : first, other = back ? first : whole - first - 1;
+		size_t n = back ? entry - first - 1 : first, other = back ? first : entry - first - 1;
 
 		if (n == strlen(word) && !memcmp(from, word, n)) {
 			snprintf(out, 40, "%.*s", (int)other, to);
 			return out;
 		}
-		values += whole + (values[whole] == '|');
+		values += entry + (values[entry] == '|');
 	}
 	return NULL;
 }
@@ -185,7 +185,7 @@ static int needs_value(const struct hd_family_key *k)
 	       !strcmp(k->ours, "rope_theta_window");
 }
 
-static int take(struct hd_hf_reader *r, const struct hd_family_key *k, const json_t *v)
+static int set_from_value(struct hd_hf_reader *r, const struct hd_family_key *k, const json_t *v)
 {
 	const char *word = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
 	char text[60], out[40];
@@ -202,7 +202,7 @@ static int take(struct hd_hf_reader *r, const struct hd_family_key *k, const jso
 		snprintf(text, sizeof(text), "%s", out);
 	else
 		return unknown_value(r, k, v);
-	return hd_hf_say_once(r, k->ours, k->theirs, text);
+	return hd_hf_set_once(r, k->ours, k->theirs, text);
 }
 
 static int read_key(struct hd_hf_reader *r, const struct hd_family_key *k)
@@ -214,20 +214,20 @@ static int read_key(struct hd_hf_reader *r, const struct hd_family_key *k)
 	if (r->one_rope && k->ours && !strcmp(k->ours, "rope_theta_window")) /* read_windowed has compared it */
 		return HD_OK;
 	if (v)
-		return k->ours ? take(r, k, v) : expect(r, k, v);
+		return k->ours ? set_from_value(r, k, v) : expect(r, k, v);
 	if (!k->absent || !k->ours || json_object_get(r->keys, k->ours))
 		return HD_OK;
 	if (!strcmp(k->absent, "!"))
 		return hd_err_set(r->err, HD_EINVAL, "%s: has no %s", r->path, k->theirs);
-	hd_hf_say(r, k->ours, "%s", k->absent);
+	hd_hf_set(r, k->ours, "%s", k->absent);
 	return HD_OK;
 }
 
 /* -- all ----------------------------------------------------------------------------------------------------------- */
-static int is_about(const char *key)
+static int is_metadata(const char *key)
 {
-	for (size_t i = 0; i < HD_LEN(about); i++)
-		if (!strcmp(about[i], key))
+	for (size_t i = 0; i < HD_LEN(metadata); i++)
+		if (!strcmp(metadata[i], key))
 			return 1;
 	return *key == '_';
 }
@@ -251,7 +251,7 @@ static const struct hd_family_key *find_key(const struct hd_family_key *keys, co
 
 static int is_known(const struct hd_family *f, const char *key)
 {
-	return find_key(of_experts, key) || find_key(f->keys, key) || is_about(key) ||
+	return find_key(of_experts, key) || find_key(f->keys, key) || is_metadata(key) ||
 	       (f->rope && hd_hf_is_rope(key)) || hd_hf_is_window(f, key);
 }
 
@@ -318,7 +318,7 @@ char *hd_hf_read(const json_t *config, const struct hd_family *f, const char *pa
 	if (rc >= 0)
 		rc = hd_hf_read_window(&r);
 	if (f->always_normal)
-		hd_hf_say(&r, "normalize_gates", "yes");
+		hd_hf_set(&r, "normalize_gates", "yes");
 	for (const struct hd_family_key *k = f->keys; k->theirs && rc >= 0; k++)
 		rc = read_key(&r, k);
 	for (const struct hd_family_key *k = of_experts; k->theirs && rc >= 0; k++)

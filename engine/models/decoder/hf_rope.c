@@ -91,7 +91,7 @@ static int has_sections(const struct hd_hf_reader *r)
 }
 
 /* Whether the family's class reads partial_rotary_factor. */
-static int turns_a_part(const struct hd_hf_reader *r)
+static int reads_partial_factor(const struct hd_hf_reader *r)
 {
 	return hd_hf_theirs(r->family, "rotary_fraction") || hd_family_default(r->family, "rotary_fraction");
 }
@@ -152,7 +152,7 @@ static int check_numbers(struct hd_hf_reader *r, const char *name, const json_t 
 		return hd_hf_unknown(r, name, o, "low_freq_factor and high_freq_factor next to rope_type llama3");
 	if (json_is_number(attention) && json_number_value(attention) <= 0)
 		return hd_hf_unknown(r, name, o, "an attention_factor of more than 0");
-	if (json_is_number(part) && json_number_value(part) != 1 && !turns_a_part(r))
+	if (json_is_number(part) && json_number_value(part) != 1 && !reads_partial_factor(r))
 		return hd_hf_unknown(r, name, o, "a partial_rotary_factor of 1");
 	return HD_OK;
 }
@@ -174,21 +174,21 @@ static int check_section(struct hd_hf_reader *r, const char *name, json_t *o)
 }
 
 /* -- reading a section --------------------------------------------------------------------------------------------- */
-static int say(struct hd_hf_reader *r, const char *ours, const char *name, const char *theirs, const char *text)
+static int set(struct hd_hf_reader *r, const char *ours, const char *name, const char *theirs, const char *text)
 {
 	char *place = hd_format("%s%s%s", name, *name ? "." : "", theirs);
-	int rc = hd_hf_say_once(r, ours, place, text);
+	int rc = hd_hf_set_once(r, ours, place, text);
 
 	free(place);
 	return rc;
 }
 
-static int say_number(struct hd_hf_reader *r, const char *ours, const char *name, const char *theirs, double x)
+static int set_number(struct hd_hf_reader *r, const char *ours, const char *name, const char *theirs, double x)
 {
 	char text[40];
 
 	snprintf(text, sizeof(text), "%.15g", x);
-	return say(r, ours, name, theirs, text);
+	return set(r, ours, name, theirs, text);
 }
 
 static double mscale(double factor, double by)
@@ -205,7 +205,7 @@ static int read_mscale(struct hd_hf_reader *r, const char *name, const json_t *o
 
 	if (one == 0 || all == 0 || json_is_number(json_object_get(o, "attention_factor")))
 		return HD_OK;
-	return say_number(r, "rope_attention", name, "mscale / mscale_all_dim",
+	return set_number(r, "rope_attention", name, "mscale / mscale_all_dim",
 			  mscale(factor, one) / mscale(factor, all));
 }
 
@@ -221,7 +221,7 @@ static int read_list(struct hd_hf_reader *r, const char *name, const json_t *o, 
 		rc = json_is_number(v) ? rc : HD_ENOTSUP;
 	}
 	rc = !json_is_array(list) || rc < 0 ? hd_hf_unknown(r, theirs, list, "a list of numbers")
-					    : say(r, ours, name, theirs, text ? text : "");
+					    : set(r, ours, name, theirs, text ? text : "");
 	free(text);
 	return rc;
 }
@@ -237,7 +237,7 @@ static int read_longrope(struct hd_hf_reader *r, const char *name, const json_t 
 		return hd_err_set(r->err, HD_EINVAL, "%s: has rope_type longrope, but no %s", r->path, beside);
 	before = json_number_value(json_object_get(beside ? r->config : o, "original_max_position_embeddings"));
 	if (!is_there(o, "factor") && before > 0)
-		HD_TRY(say_number(r, "rope_factor", "", "max_position_embeddings / original_max_position_embeddings",
+		HD_TRY(set_number(r, "rope_factor", "", "max_position_embeddings / original_max_position_embeddings",
 				  now / before));
 	HD_TRY(read_list(r, name, o, "short_factor", "rope_short"));
 	return read_list(r, name, o, "long_factor", "rope_long");
@@ -249,7 +249,7 @@ static int read_numbers(struct hd_hf_reader *r, const char *name, const json_t *
 		const json_t *v = json_object_get(o, numbers[i].theirs);
 
 		if (json_is_number(v))
-			HD_TRY(say_number(r, numbers[i].ours, name, numbers[i].theirs, json_number_value(v)));
+			HD_TRY(set_number(r, numbers[i].ours, name, numbers[i].theirs, json_number_value(v)));
 	}
 	return HD_OK;
 }
@@ -260,12 +260,12 @@ static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 	json_t *truncate = json_object_get(o, "truncate");
 
 	HD_TRY(check_section(r, name, o));
-	HD_TRY(say(r, "rope_scaling", name, type_key(o), type_of(o)));
+	HD_TRY(set(r, "rope_scaling", name, type_key(o), type_of(o)));
 	HD_TRY(read_numbers(r, name, o));
 	if (is_default(o))
 		return HD_OK;
 	if (json_is_boolean(truncate))
-		HD_TRY(say(r, "rope_truncate", name, "truncate", json_is_true(truncate) ? "yes" : "no"));
+		HD_TRY(set(r, "rope_truncate", name, "truncate", json_is_true(truncate) ? "yes" : "no"));
 	if (!strcmp(type, "yarn"))
 		return read_mscale(r, name, o);
 	return strcmp(type, "longrope") ? HD_OK : read_longrope(r, name, o);
@@ -285,12 +285,12 @@ static int read_windowed(struct hd_hf_reader *r, json_t *own, const json_t *othe
 	if (is_default(own) && !json_is_number(theta))
 		return HD_OK;
 	if (is_default(own) && !same)
-		return say_number(r, "rope_theta_window", name, "rope_theta", json_number_value(theta));
+		return set_number(r, "rope_theta_window", name, "rope_theta", json_number_value(theta));
 	if (!same)
 		return hd_hf_unknown(r, name, own, "rope_type default");
 	if (local && (!json_is_number(local) || json_number_value(local) != json_number_value(theta)))
 		return hd_hf_unknown(r, "rope_local_base_freq", local, "rope_parameters.sliding_attention.rope_theta");
-	hd_hf_say(r, "rope_theta_window", "0");
+	hd_hf_set(r, "rope_theta_window", "0");
 	r->one_rope = 1;
 	return HD_OK;
 }
@@ -363,21 +363,21 @@ static int read_params(struct hd_hf_reader *r, json_t *params)
 }
 
 /* Sets the keys that config.json omits to the values that the family's class assumes. */
-static void say_rest(struct hd_hf_reader *r)
+static void set_defaults(struct hd_hf_reader *r)
 {
 	const char *theta = r->family->theta_absent,
 		   *type = json_string_value(json_object_get(r->keys, "rope_scaling"));
 
 	theta = theta ? theta : hd_family_default(r->family, "rope_theta");
 	if (!json_object_get(r->keys, "rope_theta"))
-		hd_hf_say(r, "rope_theta", "%s", theta ? theta : "10000");
+		hd_hf_set(r, "rope_theta", "%s", theta ? theta : "10000");
 	if (!type || !strcmp(type, "default")) {
 		json_object_del(r->keys, "rope_scaling");
 		return;
 	}
 	/* dynamic scales relative to the positions in config.json, whatever length is trained later */
 	if (!strcmp(type, "dynamic") || !json_object_get(r->keys, "rope_original"))
-		hd_hf_say_number(r, "rope_original",
+		hd_hf_set_number(r, "rope_original",
 				 json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "max_seq"))));
 }
 
@@ -391,13 +391,13 @@ int hd_hf_read_rope(struct hd_hf_reader *r)
 	HD_TRY(expect_object(r, "rope_scaling", scaling));
 	HD_TRY(expect_object(r, "rope_parameters", params));
 	if (json_is_number(theta))
-		HD_TRY(say_number(r, "rope_theta", "", "rope_theta", json_number_value(theta)));
+		HD_TRY(set_number(r, "rope_theta", "", "rope_theta", json_number_value(theta)));
 	HD_TRY(read_params(r, params));
 	HD_TRY(check_type_key(r, scaling));
 	if (json_object_size(scaling))
 		HD_TRY(read_section(r, "rope_scaling", scaling));
 	HD_TRY(expect_repeated(r, params, scaling));
-	say_rest(r);
+	set_defaults(r);
 	return HD_OK;
 }
 
@@ -431,7 +431,7 @@ int64_t hd_hf_original(const struct hd_model *m)
 }
 
 /* Whether the family's class can express the scaling of all layers but those with a theta of their own. */
-static int scaling_is_said(const struct hd_model *m)
+static int scaling_is_expressible(const struct hd_model *m)
 {
 	const struct hd_family *f = m->family;
 
@@ -446,11 +446,11 @@ static int scaling_is_said(const struct hd_model *m)
 	}
 }
 
-int hd_hf_rope_is_said(const struct hd_model *m)
+int hd_hf_rope_is_expressible(const struct hd_model *m)
 {
 	int own = hd_hf_theirs(m->family, "rope_theta_window") != NULL;
 
-	if (!scaling_is_said(m) || (m->rope_theta_window > 0 && !own))
+	if (!scaling_is_expressible(m) || (m->rope_theta_window > 0 && !own))
 		return 0;
 	return m->rope_theta_window > 0 || !own || !m->rope_scaling; /* its class does not scale layers with a window */
 }

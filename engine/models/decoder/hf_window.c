@@ -41,7 +41,7 @@ void hd_hf_name_window(const struct hd_family *f, char **names)
 
 /* -- one key ------------------------------------------------------------------------------------------------------- */
 /* Reads an integer of at least `least` (0 or 1); *out is unchanged if the key is null or absent. */
-static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t *out)
+static int read_integer(struct hd_hf_reader *r, const char *key, int64_t least, int64_t *out)
 {
 	const json_t *v = json_object_get(r->config, key);
 
@@ -58,10 +58,10 @@ static int whole(struct hd_hf_reader *r, const char *key, int64_t least, int64_t
  * wanted, which tells that value in the message. */
 static int expect_same(struct hd_hf_reader *r, const char *key, int64_t is, char *wanted)
 {
-	int64_t said = is;
-	int rc = whole(r, key, 1, &said);
+	int64_t value = is;
+	int rc = read_integer(r, key, 1, &value);
 
-	if (rc >= 0 && said != is)
+	if (rc >= 0 && value != is)
 		rc = hd_hf_unknown(r, key, json_object_get(r->config, key), wanted);
 	free(wanted);
 	return rc;
@@ -79,7 +79,7 @@ static int length_of(struct hd_hf_reader *r, int64_t *window)
 	const json_t *use = json_object_get(r->config, "use_sliding_window");
 
 	*window = json_object_get(r->config, "sliding_window") ? 0 : r->family->window_absent;
-	HD_TRY(whole(r, "sliding_window", 1, window));
+	HD_TRY(read_integer(r, "sliding_window", 1, window));
 	if (hd_hf_is_window(r->family, "sliding_window_size"))
 		HD_TRY(expect_size(r, *window));
 	if (!hd_hf_is_window(r->family, "use_sliding_window"))
@@ -119,7 +119,7 @@ static int pattern_of(struct hd_hf_reader *r, int64_t *pattern)
 {
 	*pattern = r->family->window_pattern;
 	if (!r->family->window_fixed)
-		HD_TRY(whole(r, "sliding_window_pattern", 1, pattern));
+		HD_TRY(read_integer(r, "sliding_window_pattern", 1, pattern));
 	HD_TRY(expect_pattern(r, "sliding_window_pattern", *pattern));
 	return expect_pattern(r, "_sliding_window_pattern", *pattern);
 }
@@ -129,7 +129,7 @@ static int letters_of(struct hd_hf_reader *r, char *letters, int64_t layers, int
 	const json_t *types = json_object_get(r->config, "layer_types");
 	int64_t pattern = 0, from = 28; /* the default of max_window_layers */
 
-	HD_TRY(whole(r, "max_window_layers", 0, &from));
+	HD_TRY(read_integer(r, "max_window_layers", 0, &from));
 	if (types && !json_is_null(types))
 		return types_of(r, types, letters, (size_t)layers);
 	if (!window)
@@ -155,18 +155,18 @@ static void shorten(char *letters)
 }
 
 /* -- all ----------------------------------------------------------------------------------------------------------- */
-static int say_window(struct hd_hf_reader *r, char *letters, int64_t window)
+static int set_window(struct hd_hf_reader *r, char *letters, int64_t window)
 {
 	if (!strchr(letters, 'w')) {
-		hd_hf_say(r, "window", "0");
+		hd_hf_set(r, "window", "0");
 		return HD_OK;
 	}
 	if (!window)
 		return hd_hf_unknown(r, "layer_types", json_object_get(r->config, "layer_types"),
 				     "full_attention alone, where no window is used");
 	shorten(letters);
-	hd_hf_say(r, "window", "%lld", (long long)window);
-	hd_hf_say(r, "window_layers", "%s", letters);
+	hd_hf_set(r, "window", "%lld", (long long)window);
+	hd_hf_set(r, "window_layers", "%s", letters);
 	return HD_OK;
 }
 
@@ -181,13 +181,13 @@ int hd_hf_read_window(struct hd_hf_reader *r)
 		return HD_OK;
 	HD_TRY(length_of(r, &window));
 	if (layers < 1 || layers > 100000) { /* refused later, with the other sizes */
-		hd_hf_say(r, "window", "0");
+		hd_hf_set(r, "window", "0");
 		return HD_OK;
 	}
 	letters = hd_alloc((size_t)layers + 1);
 	rc = letters_of(r, letters, (int64_t)layers, window);
 	if (rc >= 0)
-		rc = say_window(r, letters, window);
+		rc = set_window(r, letters, window);
 	free(letters);
 	return rc;
 }

@@ -19,7 +19,7 @@ static json_t *number(double x, int null)
 }
 
 /* Returns x as an integer, or NULL if it has a fraction, which classes of transformers refuse for such a key. */
-static json_t *whole(double x)
+static json_t *integer_or_null(double x)
 {
 	return x < 1e15 && x == (double)(json_int_t)x ? json_integer((json_int_t)x) : NULL;
 }
@@ -34,7 +34,7 @@ static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 	if (!knob)
 		return NULL;
 	if (!strcmp(k->ours, "query_scale")) /* their default may differ, so ours is written out */
-		return whole(m->query_scale > 0 ? m->query_scale : (double)m->head_dim);
+		return integer_or_null(m->query_scale > 0 ? m->query_scale : (double)m->head_dim);
 	if (!strcmp(k->ours, "expert_mlp"))
 		return json_integer((json_int_t)(m->expert_mlp ? m->expert_mlp : m->mlp));
 	if (!strcmp(k->ours, "rope_original"))
@@ -82,20 +82,20 @@ static json_t *fixed(const char *values)
 	return *first >= '0' && *first <= '9' ? json_real(strtod(first, NULL)) : json_string(first);
 }
 
-static int is_written_apart(const char *ours)
+static int is_written_elsewhere(const char *ours)
 {
 	return !strncmp(ours, "rope_", 5) || !strncmp(ours, "window", 6); /* hf_rope.c, hf_window.c */
 }
 
 /* Whether the family's class accepts the number and width of the model's heads. */
-static int heads_are_said(const struct hd_model *m)
+static int heads_are_expressible(const struct hd_model *m)
 {
 	return m->family->heads == HD_FAMILY_HEADS_ANY ||
 	       (m->family->heads == HD_FAMILY_HEADS_DIVIDE ? m->embed % m->heads == 0
 							   : m->embed == m->heads * m->head_dim);
 }
 
-static int experts_are_said(const struct hd_model *m)
+static int experts_are_expressible(const struct hd_model *m)
 {
 	const struct hd_family *f = m->family;
 
@@ -108,13 +108,13 @@ static int experts_are_said(const struct hd_model *m)
 }
 
 /* Whether the family's class matches the model in everything that has no key in config.json. */
-static int is_said(const struct hd_model *m)
+static int is_expressible(const struct hd_model *m)
 {
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k))
-		if (k->decoder && m->family->decoder && !is_written_apart(k->key) && !hd_hf_theirs(m->family, k->key) &&
-		    !hd_knob_is_default(m, k))
+		if (k->decoder && m->family->decoder && !is_written_elsewhere(k->key) &&
+		    !hd_hf_theirs(m->family, k->key) && !hd_knob_is_default(m, k))
 			return 0;
-	return heads_are_said(m) && experts_are_said(m) && hd_hf_rope_is_said(m);
+	return heads_are_expressible(m) && experts_are_expressible(m) && hd_hf_rope_is_expressible(m);
 }
 
 static void write_ours(const struct hd_model *m, json_t *o)
@@ -145,7 +145,7 @@ static json_t *config_of(const struct hd_model *m)
 	json_t *o =
 		json_pack("{s:[s], s:s, s:s, s:i, s:i, s:n}", "architectures", f->class, "model_type", f->model_type,
 			  "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0, "pad_token_id");
-	int all = is_said(m);
+	int all = is_expressible(m);
 
 	for (const struct hd_family_key *k = f->keys; k->theirs; k++)
 		if (k->ours)

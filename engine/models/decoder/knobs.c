@@ -124,7 +124,7 @@ int64_t hd_router_of(const char *word)
 	return choice_of(HD_ROUTERS, word);
 }
 
-static void put_text(struct hd_model *m, const struct hd_knob *k, const char *value)
+static void set_from_text(struct hd_model *m, const struct hd_knob *k, const char *value)
 {
 	void *to = (char *)m + k->at;
 
@@ -137,7 +137,7 @@ static void put_text(struct hd_model *m, const struct hd_knob *k, const char *va
 	}
 }
 
-static void put_given(struct hd_model *m, const struct hd_knob *k, struct hd_section *s)
+static void set_from_section(struct hd_model *m, const struct hd_knob *k, struct hd_section *s)
 {
 	void *to = (char *)m + k->at;
 
@@ -146,7 +146,7 @@ static void put_given(struct hd_model *m, const struct hd_knob *k, struct hd_sec
 	else if (k->kind == HD_KNOB_NUM)
 		*(double *)to = hd_section_num(s, k->key);
 	else
-		put_text(m, k, hd_section_str(s, k->key));
+		set_from_text(m, k, hd_section_str(s, k->key));
 }
 
 int hd_knobs_read(struct hd_conf *c, struct hd_section *s, struct hd_model *m, struct hd_err *err)
@@ -160,9 +160,9 @@ int hd_knobs_read(struct hd_conf *c, struct hd_section *s, struct hd_model *m, s
 			return hd_section_fail(c, s, k->key, err, HD_ENOTSUP, "the family %s does not have it",
 					       m->family->name);
 		if (!hd_section_has(s, k->key) && family)
-			put_text(m, k, family);
+			set_from_text(m, k, family);
 		else
-			put_given(m, k, s);
+			set_from_section(m, k, s);
 	}
 	return HD_OK;
 }
@@ -217,7 +217,7 @@ int hd_knob_is_default(const struct hd_model *m, const struct hd_knob *k)
 		value = strcmp(d->key, k->key) ? NULL : d->value;
 	if (!value)
 		return 1;
-	put_text(&other, k, value); /* compared as a number, since 1e-6 and 0.000001 are equal */
+	set_from_text(&other, k, value); /* compared as a number, since 1e-6 and 0.000001 are equal */
 	hd_knob_text(m, k, text);
 	hd_knob_text(&other, k, theirs);
 	return !strcmp(text, theirs);

@@ -98,7 +98,7 @@ static int in_experts(const struct hd_model *m, const char *name, const char *re
 }
 
 /* Returns the part of the name after "STEM." if it belongs to a layer of experts, else NULL. */
-static const char *behind_stem(const struct hd_model *m, const char *rest)
+static const char *after_stem(const struct hd_model *m, const char *rest)
 {
 	static const char *const parts[] = { "gate.", "experts.", "shared_experts." };
 	const char *stem = hd_expert_names_of(m->family)->stem;
@@ -113,8 +113,8 @@ static const char *behind_stem(const struct hd_model *m, const char *rest)
 }
 
 /* Sets r to the region that `at` describes, for a parameter with this name and this part of it after "layers.N.". */
-static void put(const struct hd_model *m, const char *name, const char *rest, const struct stored_at *at,
-		struct hd_hf_region *r)
+static void set_region(const struct hd_model *m, const char *name, const char *rest, const struct stored_at *at,
+		       struct hd_hf_region *r)
 {
 	int several = m->family->fused && at->in, bias = strstr(rest, ".bias") != NULL;
 	const char *dot = strchr(rest, '.'), *last = strrchr(name, '.');
@@ -138,7 +138,7 @@ static int by_llama(const struct hd_model *m, const char *name, struct hd_hf_reg
 
 	memset(r, 0, sizeof(*r));
 	if (sscanf(name, "layers.%lld.%n", &l, &n) == 1 && n) {
-		const char *in = behind_stem(m, name + n);
+		const char *in = after_stem(m, name + n);
 
 		if (in)
 			return in_experts(m, name, in, r);
@@ -147,7 +147,7 @@ static int by_llama(const struct hd_model *m, const char *name, struct hd_hf_reg
 	} else if (strcmp(name, "norm.weight")) {
 		at = (struct stored_at){ .rows = m->vocab, .cols = m->embed, .split = 1 };
 	}
-	put(m, name, name + n, &at, r);
+	set_region(m, name, name + n, &at, r);
 	if (!strcmp(name, "lm_head.weight"))
 		snprintf(r->name, sizeof(r->name), "%s", name);
 	return HD_OK;
