@@ -267,7 +267,7 @@ void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct h
 	add_ends(generation, out);
 	if (!out->n && config && !says_nothing(config, dir))
 		add_ends(config, out);
-	end = !out->n && t ? hd_tokenizer_end_token(t) : -1;
+	end = !out->n && t ? hd_tokenizer_end_without_config(t) : -1;
 	if (end >= 0)
 		hd_ids_add(out, end);
 	json_decref(generation);

@@ -352,9 +352,9 @@ static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	return 0;
 }
 
-#define LOOK (256ll << 20) /* bytes of ids read at most when a run begins: a second or two on a slow disk */
+#define MOST_CHECKED (256ll << 20) /* bytes of ids read at most when a run begins: a second or two on a slow disk */
 
-static double share_to_look(const struct hd_data *d)
+static double share_to_check(const struct hd_data *d)
 {
 	int64_t bytes = 0;
 
@@ -362,7 +362,7 @@ static double share_to_look(const struct hd_data *d)
 		bytes += hd_tokens_bytes(d->sources[i].tokens);
 	for (size_t i = 0; i < d->nvalid; i++)
 		bytes += d->valid[i].shared ? 0 : hd_tokens_bytes(d->valid[i].tokens);
-	return bytes > LOOK ? (double)LOOK / (double)bytes : 1;
+	return bytes > MOST_CHECKED ? (double)MOST_CHECKED / (double)bytes : 1;
 }
 
 /* Refuses ids that the model does not have. Of large data only a share is checked here; each batch is checked when it
@@ -370,13 +370,13 @@ static double share_to_look(const struct hd_data *d)
 static int check_ids(struct hd_data *d, struct hd_conf *c, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
-	double share = share_to_look(d);
+	double share = share_to_check(d);
 
 	for (size_t i = 0; i < d->nsources && d->limit; i++)
-		if (hd_tokens_look(d->sources[i].tokens, d->limit, share, &why) < 0)
+		if (hd_tokens_check_ids(d->sources[i].tokens, d->limit, share, &why) < 0)
 			return key_fail(c, "train", &why, err);
 	for (size_t i = 0; i < d->nvalid && d->limit; i++)
-		if (!d->valid[i].shared && hd_tokens_look(d->valid[i].tokens, d->limit, share, &why) < 0)
+		if (!d->valid[i].shared && hd_tokens_check_ids(d->valid[i].tokens, d->limit, share, &why) < 0)
 			return key_fail(c, "valid", &why, err);
 	return HD_OK;
 }

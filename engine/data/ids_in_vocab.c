@@ -55,7 +55,7 @@ static int all_fit(int type, int64_t vocab)
 }
 
 /* Reports the first id of [at, at + n) that is not in the vocab. */
-static int name_it(const struct hd_tokens *t, int64_t at, int64_t n, int64_t vocab, struct hd_err *err)
+static int report_first_bad_id(const struct hd_tokens *t, int64_t at, int64_t n, int64_t vocab, struct hd_err *err)
 {
 	int32_t ids[PIECE];
 
@@ -74,8 +74,8 @@ int64_t hd_tokens_bytes(const struct hd_tokens *t)
 }
 
 /* Checks the ids of run r that are among the first `piece` of every `step` ids of the stream. */
-static int look_at_run(const struct hd_tokens *t, size_t r, int64_t step, int64_t piece, int64_t vocab,
-		       struct hd_err *err)
+static int check_run(const struct hd_tokens *t, size_t r, int64_t step, int64_t piece, int64_t vocab,
+		     struct hd_err *err)
 {
 	const struct hd_token_run *run = &t->runs[r];
 	int64_t end = r + 1 < t->nruns ? run[1].first : t->n, n, into;
@@ -87,12 +87,12 @@ static int look_at_run(const struct hd_tokens *t, size_t r, int64_t step, int64_
 		n = into < piece ? piece - into : step - into;
 		n = n < end - at ? n : end - at;
 		if (into < piece && largest(run->at + (at - run->first) * width, n, width) >= limit)
-			HD_TRY(name_it(t, at, n, vocab, err));
+			HD_TRY(report_first_bad_id(t, at, n, vocab, err));
 	}
 	return HD_OK;
 }
 
-int hd_tokens_look(const struct hd_tokens *t, int64_t vocab, double share, struct hd_err *err)
+int hd_tokens_check_ids(const struct hd_tokens *t, int64_t vocab, double share, struct hd_err *err)
 {
 	int64_t step = t->n / PIECES > PIECE ? t->n / PIECES : PIECE;
 	int64_t piece = share < 1 ? (int64_t)(share * (double)step) : step;
@@ -100,6 +100,6 @@ int hd_tokens_look(const struct hd_tokens *t, int64_t vocab, double share, struc
 	piece = piece > PIECE ? piece : PIECE;
 	for (size_t r = 0; r < t->nruns; r++)
 		if (!all_fit(t->runs[r].type, vocab))
-			HD_TRY(look_at_run(t, r, step, piece, vocab, err));
+			HD_TRY(check_run(t, r, step, piece, vocab, err));
 	return HD_OK;
 }

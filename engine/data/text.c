@@ -44,7 +44,7 @@ static int is_packed(const char *path)
 }
 
 /* Whether the ids are the bytes of the files, unchanged. */
-static int as_they_lie(const struct hd_files *f, const struct hd_tokens_how *how)
+static int bytes_are_ids(const struct hd_files *f, const struct hd_tokens_how *how)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		int format = how->format == HD_DATA_AUTO ? hd_format_of(f->all[i].path) == HD_FORMAT_JSONL
@@ -139,7 +139,8 @@ static void add_notes(struct hd_tokens *t, const char *prefix)
 	free(path);
 }
 
-static int open_made(struct hd_tokens *t, const struct hd_files *f, const struct hd_tokens_how *how, struct hd_err *err)
+static int open_cached(struct hd_tokens *t, const struct hd_files *f, const struct hd_tokens_how *how,
+		       struct hd_err *err)
 {
 	char *prefix = cache_prefix(f, how), *bin = hd_format("%s.bin", prefix), *idx = hd_format("%s.idx", prefix);
 	int rc = access(idx, F_OK) ? make_once(f, how, prefix, idx, err) : HD_OK;
@@ -155,7 +156,7 @@ static int open_made(struct hd_tokens *t, const struct hd_files *f, const struct
 	return rc;
 }
 
-static int are_there(const struct hd_files *f, struct hd_err *err)
+static int check_files(const struct hd_files *f, struct hd_err *err)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		if (access(f->all[i].path, R_OK))
@@ -169,9 +170,9 @@ static int are_there(const struct hd_files *f, struct hd_err *err)
 int hd_text_open(struct hd_tokens *t, const struct hd_files *files, const struct hd_tokens_how *how, struct hd_err *err)
 {
 	t->text = 1;
-	HD_TRY(are_there(files, err));
-	if (!as_they_lie(files, how))
-		return open_made(t, files, how, err);
+	HD_TRY(check_files(files, err));
+	if (!bytes_are_ids(files, how))
+		return open_cached(t, files, how, err);
 	for (size_t i = 0; i < files->n; i++)
 		HD_TRY(open_bytes(t, files->all[i].path, how, err));
 	return HD_OK;

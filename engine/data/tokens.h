@@ -68,7 +68,7 @@ int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int6
 /* -- ids_in_vocab.c: finds such an error before hours of training, not after them -- */
 int64_t hd_tokens_bytes(const struct hd_tokens *t); /* bytes of all ids */
 /* Checks this share of the ids, in pieces spread over the stream; 1 is all of them. */
-int hd_tokens_look(const struct hd_tokens *t, int64_t vocab, double share, struct hd_err *err);
+int hd_tokens_check_ids(const struct hd_tokens *t, int64_t vocab, double share, struct hd_err *err);
 
 /* -- kept_ids.c: the ids of texts in the cache -- */
 #define HD_KEPT_DAYS 30

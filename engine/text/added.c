@@ -123,14 +123,14 @@ void hd_added_release(struct hd_added *a)
 	hd_regex_free(a->word);
 }
 
-const struct hd_added_token *hd_added_of(const struct hd_added *a, int32_t id)
+const struct hd_added_token *hd_added_by_id(const struct hd_added *a, int32_t id)
 {
 	struct hd_added_token key = { .id = id };
 
 	return a->n ? bsearch(&key, a->all, a->n, sizeof(key), by_id) : NULL;
 }
 
-const struct hd_added_token *hd_added_find(const struct hd_added *a, const char *text, size_t n)
+const struct hd_added_token *hd_added_by_content(const struct hd_added *a, const char *text, size_t n)
 {
 	for (size_t i = 0; i < a->n; i++)
 		if (a->all[i].n == n && !memcmp(a->all[i].content, text, n))
@@ -202,7 +202,7 @@ static size_t blanks_before(struct hd_span text, size_t at, size_t least)
 	return at;
 }
 
-static size_t blanks_behind(struct hd_span text, size_t at)
+static size_t blanks_after(struct hd_span text, size_t at)
 {
 	uint32_t c;
 
@@ -239,7 +239,7 @@ int hd_added_split(const struct hd_added *a, int set, struct hd_matcher *m, stru
 		if (t->lstrip)
 			start = blanks_before(text, start, done);
 		if (t->rstrip)
-			end = blanks_behind(text, end);
+			end = blanks_after(text, end);
 		if (start > done)
 			HD_TRY(between(ctx, (struct hd_span){ text.at + done, start - done }, done));
 		hd_ids_add(out, t->id);

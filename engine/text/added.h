@@ -29,8 +29,8 @@ struct hd_added {
 int hd_added_load(struct hd_added *a, json_t *root, const struct hd_vocab *v, const struct hd_steps *normalizer,
 		  struct hd_err *err);
 void hd_added_release(struct hd_added *a);
-const struct hd_added_token *hd_added_of(const struct hd_added *a, int32_t id); /* NULL: no token has this id */
-const struct hd_added_token *hd_added_find(const struct hd_added *a, const char *text, size_t n);
+const struct hd_added_token *hd_added_by_id(const struct hd_added *a, int32_t id); /* NULL: no token has this id */
+const struct hd_added_token *hd_added_by_content(const struct hd_added *a, const char *text, size_t n);
 
 /* Walks through text: appends the ids of the set's tokens to out, and calls `between` for each stretch without one. */
 typedef int (*hd_between_fn)(void *ctx, struct hd_span text, size_t at);

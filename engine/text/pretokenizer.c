@@ -123,21 +123,21 @@ struct walk { /* one step over one text; its pieces are passed to the next step 
 	int have, last;  /* whether such a piece exists; whether the last stretch was a match */
 };
 
-static int run(const struct hd_words *w, size_t step, struct hd_span text, int at_start);
+static int apply_steps(const struct hd_words *w, size_t step, struct hd_span text, int at_start);
 
-static int put(struct walk *k)
+static int pass_piece(struct walk *k)
 {
 	struct hd_span piece = { k->text.at + k->from, k->to - k->from };
 
 	if (!k->have || !piece.n)
 		return HD_OK;
 	k->have = 0;
-	return run(k->w, k->step + 1, piece, k->at_start && !k->from);
+	return apply_steps(k->w, k->step + 1, piece, k->at_start && !k->from);
 }
 
 /* Adds the stretch [from, to), a match of the pattern or the text between two matches. By the behavior of the step, it
  * extends the current piece, begins a new one or is dropped. */
-static int take(struct walk *k, size_t from, size_t to, int match)
+static int add_stretch(struct walk *k, size_t from, size_t to, int match)
 {
 	const struct hd_text_step *s = &k->w->steps->all[k->step];
 	int grows = 0, was = k->last;
@@ -145,7 +145,7 @@ static int take(struct walk *k, size_t from, size_t to, int match)
 	match ^= s->invert;
 	k->last = match;
 	if (s->behavior == HD_SPLIT_REMOVED && match)
-		return put(k);
+		return pass_piece(k);
 	if (s->behavior == HD_SPLIT_CONTIGUOUS)
 		grows = match == was;
 	else if (s->behavior == HD_SPLIT_PREVIOUS)
@@ -153,7 +153,7 @@ static int take(struct walk *k, size_t from, size_t to, int match)
 	else if (s->behavior == HD_SPLIT_NEXT)
 		grows = !match && was;
 	if (!grows || !k->have) {
-		HD_TRY(put(k));
+		HD_TRY(pass_piece(k));
 		k->from = from;
 		k->have = 1;
 	}
@@ -171,8 +171,8 @@ static int split(const struct hd_words *w, size_t step, struct hd_span text, int
 	while (from <= text.n &&
 	       (rc = hd_pattern_find(&s->pattern, w->matcher, text.at, text.n, from, &start, &end, w->err)) > 0) {
 		if (start > done)
-			HD_TRY(take(&k, done, start, 0));
-		HD_TRY(take(&k, start, end, 1));
+			HD_TRY(add_stretch(&k, done, start, 0));
+		HD_TRY(add_stretch(&k, start, end, 1));
 		done = end;
 		if (end > start || end == text.n)
 			from = end > start ? end : end + 1;
@@ -181,8 +181,8 @@ static int split(const struct hd_words *w, size_t step, struct hd_span text, int
 	}
 	HD_TRY(rc);
 	if (done < text.n)
-		HD_TRY(take(&k, done, text.n, 0));
-	return put(&k);
+		HD_TRY(add_stretch(&k, done, text.n, 0));
+	return pass_piece(&k);
 }
 
 /* Finishes a step whose text is ready: splits it if the step has a pattern. */
@@ -190,7 +190,8 @@ static int cut(const struct hd_words *w, size_t step, struct hd_span text, int a
 {
 	const struct hd_text_step *s = &w->steps->all[step];
 
-	return s->pattern.regex || s->pattern.text ? split(w, step, text, at_start) : run(w, step + 1, text, at_start);
+	return s->pattern.regex || s->pattern.text ? split(w, step, text, at_start)
+						   : apply_steps(w, step + 1, text, at_start);
 }
 
 static int metaspace(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
@@ -201,7 +202,7 @@ static int metaspace(const struct hd_words *w, size_t step, struct hd_span text,
 	struct hd_buf b = { 0 };
 	int before = s->prepend == HD_PREPEND_ALWAYS || (s->prepend == HD_PREPEND_FIRST && at_start), rc;
 
-	if (before && !(w->goes_on && !step) && *text.at != ' ' &&
+	if (before && !(w->continued && !step) && *text.at != ' ' &&
 	    (text.n < with.n || memcmp(text.at, with.at, with.n)))
 		hd_buf_add(&b, with.at, with.n);
 	rc = hd_pattern_replace(&blank, w->matcher, text, with, &b, w->err);
@@ -220,7 +221,7 @@ static int spell(const struct hd_words *w, size_t step, struct hd_span text, int
 	int rc;
 
 	hd_normalize(&bytes, w->matcher, text, &b, w->err);
-	rc = run(w, step, (struct hd_span){ b.at, b.n }, at_start);
+	rc = apply_steps(w, step, (struct hd_span){ b.at, b.n }, at_start);
 	hd_buf_release(&b);
 	return rc;
 }
@@ -231,7 +232,7 @@ static int bytes(const struct hd_words *w, size_t step, struct hd_span text, int
 	struct hd_buf b = { 0 };
 	int rc;
 
-	if (s->prepend == HD_PREPEND_NEVER || *text.at == ' ' || (w->goes_on && !step))
+	if (s->prepend == HD_PREPEND_NEVER || *text.at == ' ' || (w->continued && !step))
 		return cut(w, step, text, at_start);
 	hd_buf_add(&b, " ", 1);
 	hd_buf_add(&b, text.at, text.n);
@@ -241,7 +242,7 @@ static int bytes(const struct hd_words *w, size_t step, struct hd_span text, int
 }
 
 /* Applies the steps from `step` on to a text that is not empty, then encodes the words. */
-static int run(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
+static int apply_steps(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
 	if (step == w->steps->n) {
 		hd_bpe_encode(w->state, text.at, text.n, w->out);
@@ -257,5 +258,5 @@ static int run(const struct hd_words *w, size_t step, struct hd_span text, int a
 
 int hd_pre_tokenize(const struct hd_words *w, struct hd_span text, int at_start)
 {
-	return text.n ? run(w, 0, text, at_start) : HD_OK;
+	return text.n ? apply_steps(w, 0, text, at_start) : HD_OK;
 }

@@ -6,16 +6,16 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static char *path_beside(const struct hd_tokenizer *t, const char *name)
+static char *sibling_path(const struct hd_tokenizer *t, const char *name)
 {
 	const char *path = hd_tokenizer_path(t), *slash = strrchr(path, '/');
 
 	return hd_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
 }
 
-static json_t *beside(const struct hd_tokenizer *t, const char *name)
+static json_t *load_sibling(const struct hd_tokenizer *t, const char *name)
 {
-	char *path = path_beside(t, name);
+	char *path = sibling_path(t, name);
 	json_t *o = json_load_file(path, 0, NULL);
 
 	free(path);
@@ -26,7 +26,7 @@ static json_t *beside(const struct hd_tokenizer *t, const char *name)
 static int not_known(const struct hd_tokenizer *t, const char *file, const char *key, const char *what,
 		     struct hd_err *err)
 {
-	char *path = path_beside(t, file);
+	char *path = sibling_path(t, file);
 	int rc = hd_err_set(err, HD_EINVAL, "%s: %s is %.100s, which is not in the vocabulary of %s", path, key, what,
 			    hd_tokenizer_path(t));
 
@@ -37,7 +37,7 @@ static int not_known(const struct hd_tokenizer *t, const char *file, const char 
 /* Looks up "eos_token": "x", or {"content": "x"}. *id is -1 if the file does not contain it. */
 static int by_name(const struct hd_tokenizer *t, const char *file, const char *key, int32_t *id, struct hd_err *err)
 {
-	json_t *o = beside(t, file), *token = json_object_get(o, key);
+	json_t *o = load_sibling(t, file), *token = json_object_get(o, key);
 	const char *text = json_string_value(json_is_object(token) ? json_object_get(token, "content") : token);
 	int rc = HD_OK;
 
@@ -51,7 +51,7 @@ static int by_name(const struct hd_tokenizer *t, const char *file, const char *k
 /* Reads "eos_token_id": 2, or the first of [2, 3]. *id is -1 if the file does not contain it. */
 static int by_number(const struct hd_tokenizer *t, const char *file, int32_t *id, struct hd_err *err)
 {
-	json_t *o = beside(t, file), *eos = json_object_get(o, "eos_token_id");
+	json_t *o = load_sibling(t, file), *eos = json_object_get(o, "eos_token_id");
 	json_t *number = json_is_array(eos) ? json_array_get(eos, 0) : eos;
 	json_int_t n = json_integer_value(number);
 	int has = json_is_integer(number);
@@ -64,7 +64,7 @@ static int by_number(const struct hd_tokenizer *t, const char *file, int32_t *id
 }
 
 /* Returns the only usual end token that the vocabulary has, or -1 if it has none or several. */
-static int32_t by_habit(const struct hd_tokenizer *t, const char **text)
+static int32_t guess_usual(const struct hd_tokenizer *t, const char **text)
 {
 	static const char *const usual[] = { "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>" };
 	int32_t found = -1;
@@ -97,13 +97,13 @@ static int named_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *e
 	return *id < 0 ? by_name(t, "special_tokens_map.json", "eos_token", id, err) : HD_OK;
 }
 
-int32_t hd_tokenizer_end_token(const struct hd_tokenizer *t)
+int32_t hd_tokenizer_end_without_config(const struct hd_tokenizer *t)
 {
 	struct hd_err ignored = { 0 };
 	const char *guessed = NULL;
 	int32_t id;
 
-	return named_end(t, &id, &ignored) < 0 || id >= 0 ? id : by_habit(t, &guessed);
+	return named_end(t, &id, &ignored) < 0 || id >= 0 ? id : guess_usual(t, &guessed);
 }
 
 int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, const char **guessed, struct hd_err *err)
@@ -115,7 +115,7 @@ int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, const char **gue
 	if (*id < 0)
 		HD_TRY(by_number(t, "config.json", id, err));
 	if (*id < 0)
-		*id = by_habit(t, guessed);
+		*id = guess_usual(t, guessed);
 	if (*id < 0)
 		return hd_err_set(err, HD_EINVAL,
 				  "%s: which token ends a text? tokenizer_config.json next to it must have eos_token",

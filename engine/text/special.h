@@ -7,8 +7,8 @@
 
 /* Returns the id of bos_token, or -1 if it is not known. */
 int32_t hd_tokenizer_begin(const struct hd_tokenizer *t);
-int32_t hd_tokenizer_end_token(
-	const struct hd_tokenizer *t); /* as hd_tokenizer_end, but without eos_token_id; -1: not known */
+/* Returns what hd_tokenizer_end finds without looking at eos_token_id, or -1 if that is not known. */
+int32_t hd_tokenizer_end_without_config(const struct hd_tokenizer *t);
 /* Finds the id of the token that ends a text. The sources are eos_token of tokenizer_config.json or
  * special_tokens_map.json, then eos_token_id of generation_config.json or config.json. The first one present counts,
  * and must be in the vocabulary. Without any, *id is guessed: the only one of the usual end tokens that the vocabulary

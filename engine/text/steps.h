@@ -71,7 +71,7 @@ struct hd_words {
 	struct hd_bpe_state *state;
 	struct hd_ids *out;
 	struct hd_err *err;
-	int goes_on; /* the text continues an earlier piece, so nothing is put before it */
+	int continued; /* the text continues an earlier piece, so nothing is put before it */
 };
 int hd_pre_tokenize(const struct hd_words *w, struct hd_span text, int at_start);
 

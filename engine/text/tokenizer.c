@@ -178,7 +178,7 @@ int64_t hd_tokenizer_vocab(const struct hd_tokenizer *t)
 
 int32_t hd_tokenizer_id(const struct hd_tokenizer *t, const char *token)
 {
-	const struct hd_added_token *a = hd_added_find(&t->added, token, strlen(token));
+	const struct hd_added_token *a = hd_added_by_content(&t->added, token, strlen(token));
 
 	return a ? a->id : hd_vocab_id(&t->bpe.vocab, token, strlen(token));
 }
@@ -209,7 +209,7 @@ struct hd_encoder {
 	struct hd_err *err;
 	int begins; /* it begins a text, rather than continuing an earlier piece */
 	/* for the stretch between two added tokens: */
-	int at_start, goes_on; /* it begins the text; it continues an earlier piece */
+	int at_start, continued; /* it begins the text; it continues an earlier piece */
 };
 
 struct hd_encoder *hd_encoder_create(const struct hd_tokenizer *t)
@@ -237,7 +237,7 @@ void hd_encoder_destroy(struct hd_encoder *e)
 static int encode_words(void *ctx, struct hd_span text, size_t at)
 {
 	struct hd_encoder *e = ctx;
-	struct hd_words w = { &e->t->pre_tokenizer, e->matcher, e->state, e->out, e->err, e->goes_on && !at };
+	struct hd_words w = { &e->t->pre_tokenizer, e->matcher, e->state, e->out, e->err, e->continued && !at };
 
 	return hd_pre_tokenize(&w, text, e->at_start && !at);
 }
@@ -248,11 +248,11 @@ static int encode_piece(void *ctx, struct hd_span text, size_t at)
 	struct hd_encoder *e = ctx;
 	const struct hd_steps *n = &e->t->normalizer;
 
-	e->goes_on = !e->begins && !at;
+	e->continued = !e->begins && !at;
 	for (size_t i = 0; i < n->n; i++) {
 		struct hd_buf swap = e->normal;
 
-		if (n->all[i].kind == HD_STEP_PREPEND && e->goes_on)
+		if (n->all[i].kind == HD_STEP_PREPEND && e->continued)
 			continue;
 		e->next.n = 0;
 		hd_buf_room(&e->next, text.n + 1);
@@ -275,7 +275,7 @@ int hd_encoder_parts(const struct hd_encoder *e, uint32_t left, uint32_t right)
 		if (s->kind != HD_STEP_METASPACE && (s->kind != HD_STEP_SPLIT || s->pattern.regex))
 			return 0;
 	}
-	return e->t->bpe.joined && !e->t->bpe.whole && !hd_bpe_joined(&e->t->bpe, left, right);
+	return e->t->bpe.joined && !e->t->bpe.ignore_merges && !hd_bpe_joined(&e->t->bpe, left, right);
 }
 
 void hd_encoder_mark(struct hd_encoder *e, struct hd_ids *starts)
@@ -307,7 +307,7 @@ int hd_encode_piece(struct hd_encoder *e, const char *text, size_t n, int begins
 /* -- decoding ---------------------------------------------------------------------------------- */
 static struct hd_span token_text(const struct hd_tokenizer *t, int32_t id)
 {
-	const struct hd_added_token *a = hd_added_of(&t->added, id);
+	const struct hd_added_token *a = hd_added_by_id(&t->added, id);
 
 	if (!a)
 		return hd_vocab_text(&t->bpe.vocab, id);

@@ -38,7 +38,7 @@ void hd_ids_release(struct hd_ids *o)
 #define KEY 22
 #define VALUE 10
 /* A cached word; 64 bytes, one cache line. */
-struct remembered {
+struct cached_word {
 	unsigned char n, nids; /* n is 0: free */
 	char key[KEY];
 	int32_t ids[VALUE];
@@ -56,7 +56,7 @@ struct candidate { /* a possible merge, in the heap */
 struct hd_bpe_state {
 	const struct hd_bpe *bpe;
 	struct hd_ids *starts; /* or NULL */
-	struct remembered *words;
+	struct cached_word *words;
 	struct hd_ids first; /* the pieces of a word before any merge */
 	struct hd_buf text;
 	struct bpe_piece *pieces;
@@ -291,7 +291,7 @@ static void join_long(struct hd_bpe_state *s, const int32_t *id, size_t n, struc
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
-static void encode_anew(struct hd_bpe_state *s, const char *word, size_t n, struct hd_ids *out)
+static void encode_uncached(struct hd_bpe_state *s, const char *word, size_t n, struct hd_ids *out)
 {
 	size_t i, m;
 
@@ -308,13 +308,13 @@ static void encode_anew(struct hd_bpe_state *s, const char *word, size_t n, stru
 
 static void encode_part(struct hd_bpe_state *s, const char *word, size_t n, struct hd_ids *out)
 {
-	struct remembered *r;
+	struct cached_word *r;
 	size_t before = out->n, made;
 
 	if (s->starts)
 		hd_ids_add(s->starts, (int32_t)before);
 	if (n > KEY) {
-		encode_anew(s, word, n, out);
+		encode_uncached(s, word, n, out);
 		return;
 	}
 	r = &s->words[hd_text_hash(word, n) >> 20 & (SLOTS - 1)];
@@ -323,7 +323,7 @@ static void encode_part(struct hd_bpe_state *s, const char *word, size_t n, stru
 			hd_ids_add(out, r->ids[i]);
 		return;
 	}
-	encode_anew(s, word, n, out);
+	encode_uncached(s, word, n, out);
 	made = out->n - before;
 	if (made > VALUE)
 		return;
@@ -343,7 +343,7 @@ void hd_bpe_encode(struct hd_bpe_state *s, const char *word, size_t n, struct hd
 
 	if (!n)
 		return;
-	if (b->whole && (id = hd_vocab_id(b->raw ? &b->words : &b->vocab, word, n)) >= 0) {
+	if (b->ignore_merges && (id = hd_vocab_id(b->raw ? &b->words : &b->vocab, word, n)) >= 0) {
 		if (s->starts)
 			hd_ids_add(s->starts, (int32_t)out->n);
 		hd_ids_add(out, id);

@@ -26,13 +26,13 @@ struct hd_bpe { /* not changed after loading; may be shared by threads */
 	size_t nslots;
 	uint64_t *joined; /* hash table of code point pairs that are adjacent in a token; NULL: words are not cut */
 	size_t njoined;
-	int32_t byte_id[256];   /* tokens <0x00> to <0xFF>; raw: those of the characters that stand for bytes */
-	int32_t ascii_id[128];  /* tokens of one ASCII character */
-	int32_t unknown;        /* unk_token, or -1 */
-	int raw;                /* words are given as bytes, and tokens are written in GPT-2's alphabet */
-	int bytes, fuse, whole; /* byte_fallback, fuse_unk, ignore_merges */
-	char *prefix, *suffix;  /* continuing_subword_prefix, end_of_word_suffix, or NULL */
-	struct hd_vocab words;  /* if raw and whole: the tokens as bytes */
+	int32_t byte_id[256];           /* tokens <0x00> to <0xFF>; raw: those of the characters that stand for bytes */
+	int32_t ascii_id[128];          /* tokens of one ASCII character */
+	int32_t unknown;                /* unk_token, or -1 */
+	int raw;                        /* words are given as bytes, and tokens are written in GPT-2's alphabet */
+	int bytes, fuse, ignore_merges; /* keys byte_fallback, fuse_unk, ignore_merges */
+	char *prefix, *suffix;          /* continuing_subword_prefix, end_of_word_suffix, or NULL */
+	struct hd_vocab words;          /* if raw and ignore_merges: the tokens as bytes */
 };
 /* raw asks for words as bytes. b->raw stays 0 if the vocabulary lacks a byte or the model has a prefix or suffix. */
 int hd_bpe_load(struct hd_bpe *b, json_t *model, int raw, struct hd_err *err);

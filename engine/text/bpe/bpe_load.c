@@ -187,7 +187,7 @@ static int load_flags(struct hd_bpe *b, json_t *model, struct hd_err *err)
 
 	b->bytes = json_is_true(json_object_get(model, "byte_fallback"));
 	b->fuse = json_is_true(json_object_get(model, "fuse_unk"));
-	b->whole = json_is_true(json_object_get(model, "ignore_merges"));
+	b->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
 	b->prefix = text_of(model, "continuing_subword_prefix");
 	b->suffix = text_of(model, "end_of_word_suffix");
 	if (json_number_value(json_object_get(model, "dropout")) > 0)
@@ -211,7 +211,7 @@ int hd_bpe_load(struct hd_bpe *b, json_t *model, int raw, struct hd_err *err)
 	find_characters(b);
 	if (raw && !b->prefix && !b->suffix)
 		find_bytes(b);
-	if (b->raw && b->whole)
+	if (b->raw && b->ignore_merges)
 		find_words(b);
 	if (!b->raw)
 		hd_bpe_cuts(b);

@@ -34,7 +34,7 @@ int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *count
 /* Consecutive documents. */
 struct hd_encoded {
 	struct hd_ids ids, lengths; /* lengths: the number of tokens of each document */
-	int goes_on;                /* it is a piece of one document that ends in a later one */
+	int continues;              /* it is a piece of one document that ends in a later one */
 };
 struct hd_encoders { /* one encoder and one text buffer per thread */
 	struct hd_encoder **all;

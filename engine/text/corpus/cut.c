@@ -57,7 +57,7 @@ static size_t place_before(const char *text, size_t at, size_t least, size_t n)
 	return 0;
 }
 
-static size_t place_behind(const char *text, size_t at, size_t n)
+static size_t place_after(const char *text, size_t at, size_t n)
 {
 	size_t last = n - at > LINE ? at + LINE : n;
 
@@ -107,7 +107,7 @@ static int holds_between(struct hd_cutter *c, const char *text, size_t from, siz
 
 static int holds(struct hd_cutter *c, const char *text, size_t at, size_t n)
 {
-	return holds_between(c, text, place_before(text, at, 0, n), at, place_behind(text, at, n));
+	return holds_between(c, text, place_before(text, at, 0, n), at, place_after(text, at, n));
 }
 
 /* -- where there is no such place ---------------------------------------------------------------- */

@@ -39,13 +39,13 @@ static int read_text(struct hd_documents *d, size_t bytes, struct hd_batch *out,
 		k = hd_reader_get(d->reader, b->at + b->n, bytes, err);
 		HD_TRY((int)(k < 0 ? k : 0));
 		b->n += (size_t)k;
-		out->goes_on = (size_t)k == bytes;
-		cut = out->goes_on ? hd_cut_last(&d->cutter, b->at, 0, b->n) : b->n;
+		out->continues = (size_t)k == bytes;
+		cut = out->continues ? hd_cut_last(&d->cutter, b->at, 0, b->n) : b->n;
 		bytes = b->n > bytes ? b->n : bytes; /* so that a text without a cut is copied only a few times */
-	} while (out->goes_on && !cut);
+	} while (out->continues && !cut);
 	HD_TRY(hd_check_text(out->path, b->at, b->n, d->at.byte,
 			     "tokenize takes text and JSONL, plain or compressed with gzip or zstd", err));
-	if (!out->goes_on) {
+	if (!out->continues) {
 		next_file(d);
 		return HD_OK;
 	}
@@ -97,7 +97,7 @@ static int read_lines(struct hd_documents *d, size_t bytes, struct hd_batch *out
 int hd_documents_next(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
 {
 	out->text.n = 0;
-	out->goes_on = out->begun = 0;
+	out->continues = out->begun = 0;
 	while (!out->text.n && d->at.file < (int64_t)d->files->n) {
 		out->path = d->files->all[d->at.file].path;
 		out->line = d->at.line;

@@ -23,7 +23,7 @@ struct hd_documents {
 struct hd_batch {
 	struct hd_buf text; /* complete lines of one JSONL file, or a file of text up to its end or a cut */
 	int begun;          /* the text began in an earlier batch */
-	int goes_on;        /* the text continues in the next batch */
+	int continues;      /* the text continues in the next batch */
 	const char *path;
 	int64_t line; /* number of the first line */
 	int format;

@@ -38,7 +38,7 @@ static struct hd_part *add_part(struct hd_round *r, struct hd_span text)
 	p->begins = 1;
 	p->bad = 0;
 	p->made.ids.n = p->made.lengths.n = 0;
-	p->made.goes_on = 0;
+	p->made.continues = 0;
 	p->err.code = 0;
 	return p;
 }
@@ -66,7 +66,7 @@ static void cut_text(struct hd_round *r, struct hd_cutter *c)
 		to = part_end(c, b, from);
 		p = add_part(r, (struct hd_span){ b->at + from, to - from });
 		p->begins = !from && !r->batch.begun;
-		p->made.goes_on = to < b->n || r->batch.goes_on;
+		p->made.continues = to < b->n || r->batch.continues;
 	}
 }
 
@@ -108,7 +108,7 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 		p->bad += (int64_t)hd_utf8_bad(text.at, text.n);
 	if (e)
 		HD_TRY(hd_encode_piece(e, text.at, text.n, p->begins, ids, &p->err));
-	if (p->made.goes_on)
+	if (p->made.continues)
 		return HD_OK;
 	if (c->end >= 0)
 		hd_ids_add(ids, c->end);

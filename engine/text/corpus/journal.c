@@ -127,7 +127,7 @@ int hd_journal_add(struct hd_journal *j, struct hd_encoded *e, struct hd_err *er
 	free(narrow);
 	HD_TRY(rc);
 	j->counts.tokens += (int64_t)e->ids.n;
-	if (e->goes_on)
+	if (e->continues)
 		j->open += (int64_t)e->ids.n;
 	else if (j->open)
 		HD_TRY(close_document(j, e, err));

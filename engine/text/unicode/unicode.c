@@ -133,7 +133,7 @@ static void compose(struct letters *x)
 	x->n = n;
 }
 
-static void put(struct letters *x, int composed, struct hd_buf *out)
+static void flush_letters(struct letters *x, int composed, struct hd_buf *out)
 {
 	sort_marks(x);
 	if (composed)
@@ -161,7 +161,7 @@ void hd_unicode_normalize(const char *s, size_t n, int composed, struct hd_buf *
 				break;
 			decompose(&x, c);
 		}
-		put(&x, composed, out);
+		flush_letters(&x, composed, out);
 	}
 	free(x.c);
 }
