@@ -46,7 +46,7 @@ static struct hd_inprocess *stages(int bits)
 		"[strategy p]\nplugin = " HD_TEST_BUILD "/plugins/pp/.libs/pp.so\nsize = 2\nsplit = 2,2\n"
 		"[plugin b]\nfile = %s/int8_boundary.so\nbits = %d\n",
 		dir, bits);
-	if (!ok(hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 && hd_inprocess_look(r, &err) >= 0,
+	if (!ok(hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 && hd_inprocess_observe(r, &err) >= 0,
 		"two stages, %d bits", bits)) {
 		note("%s", err.text);
 		exit(done());

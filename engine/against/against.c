@@ -91,7 +91,7 @@ static const char *const settings[] = {
 
 /* Adds the settings that make an approximate plugin exact ("wire=fp32 ...", struct hd_plugin), if its section
  * differs. */
-static void take_exact(const struct inst *x, struct against_files *f)
+static void add_exact_settings(const struct inst *x, struct against_files *f)
 {
 	const char *at = x->plugin->approximate;
 	struct hd_exact_key k;
@@ -109,10 +109,10 @@ static void take_exact(const struct inst *x, struct against_files *f)
 	}
 }
 
-static void take_all_exact(const struct hd_plan *p, struct against_files *f)
+static void add_all_exact_settings(const struct hd_plan *p, struct against_files *f)
 {
 	for (int i = 0; i < p->ninst; i++)
-		take_exact(&p->inst[i], f);
+		add_exact_settings(&p->inst[i], f);
 }
 
 static int run(const struct hd_against *a, const struct against_files *f, const char *name, int64_t ranks,
@@ -194,7 +194,7 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 		return err->code;
 	}
 	HD_TRY(write_one(a, f, err));
-	take_all_exact(a->plan, f);
+	add_all_exact_settings(a->plan, f);
 	fprintf(out,
 		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay",
 		(long long)ranks, STEPS);

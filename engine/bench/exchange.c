@@ -29,7 +29,7 @@ struct core_pair {
 	double until, least; /* the deadline of the pair; the least seconds of one handover */
 };
 
-static void stay_on(int core)
+static void pin_to_core(int core)
 {
 	cpu_set_t one;
 
@@ -52,7 +52,7 @@ static void *answer(void *ctx)
 {
 	struct core_pair *p = ctx;
 
-	stay_on(p->core[1]);
+	pin_to_core(p->core[1]);
 	for (long turn = 1; wait_for_turn(p, turn); turn += 2)
 		atomic_store_explicit(&p->turn, turn + 1, memory_order_release);
 	return NULL;
@@ -64,7 +64,7 @@ static void *ask(void *ctx)
 	long turn = 0;
 	int going = 1;
 
-	stay_on(p->core[0]);
+	pin_to_core(p->core[0]);
 	for (int s = 0; s < SAMPLES && going; s++) {
 		double begin = hd_seconds();
 

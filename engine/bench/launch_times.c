@@ -69,7 +69,7 @@ static int enqueue(struct timing *t, size_t r, int marks)
 	return HD_OK;
 }
 
-static int keep(struct timing *t, size_t r, int marks, void **kept)
+static int record_launches(struct timing *t, size_t r, int marks, void **kept)
 {
 	int rc;
 
@@ -107,7 +107,7 @@ static int warm_up(struct timing *t, double *seconds)
 	return HD_OK;
 }
 
-static int take_times(struct timing *t)
+static int measure_times(struct timing *t)
 {
 	for (int k = 0; k < PASSES; k++) {
 		HD_TRY(run_all(t, 1));
@@ -121,7 +121,7 @@ static int take_times(struct timing *t)
 
 /* Reports the median time of each launch, less the time of a mark, which is the same for all launches. `all` is the
  * time of a pass without marks. At least a quarter of a launch's time is kept. */
-static void give(struct timing *t, double all, void (*each)(void *ctx, const struct launch_time *t), void *ctx)
+static void report_times(struct timing *t, double all, void (*each)(void *ctx, const struct launch_time *t), void *ctx)
 {
 	double marked = 0, more;
 
@@ -173,12 +173,12 @@ static int time_all(struct timing *t, void (*each)(void *ctx, const struct launc
 	double all = 0;
 
 	for (size_t r = 0; r < t->g->nrecordings; r++) {
-		HD_TRY(keep(t, r, 0, &t->plain[r]));
-		HD_TRY(keep(t, r, 1, &t->marked[r]));
+		HD_TRY(record_launches(t, r, 0, &t->plain[r]));
+		HD_TRY(record_launches(t, r, 1, &t->marked[r]));
 	}
 	HD_TRY(warm_up(t, &all));
-	HD_TRY(take_times(t));
-	give(t, all, each, ctx);
+	HD_TRY(measure_times(t));
+	report_times(t, all, each, ctx);
 	return time_others(t, each, ctx);
 }
 

@@ -18,7 +18,7 @@ char *hd_step_path(const char *dir, int64_t step)
 {
 	return hd_format("%s/step-%08lld", dir, (long long)step);
 }
-char *hd_step_aside(const char *dir, int64_t step)
+char *hd_step_temporary(const char *dir, int64_t step)
 {
 	return hd_format("%s/.step-%08lld.tmp", dir, (long long)step);
 }

@@ -74,7 +74,7 @@ int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, stru
 /* -- directories; paths are malloc'ed -- */
 int64_t hd_step_of_name(const char *name); /* returns the step of "step-" and at least 8 digits, or -1 */
 char *hd_step_path(const char *dir, int64_t step);
-char *hd_step_aside(const char *dir, int64_t step); /* where it is written until it is complete */
+char *hd_step_temporary(const char *dir, int64_t step); /* where it is written until it is complete */
 int64_t hd_steps_count(const char *dir);
 /* Removes checkpoints of this step and older ones, except for the newest `keep` of these. */
 void hd_steps_prune(const char *dir, int64_t step, int64_t keep);
@@ -109,7 +109,7 @@ struct hd_saving {
 	double (*sum)(double x);          /* hd_comm_sum, likewise */
 	json_t *sums;                     /* name of a file -> the sum of its bytes; NULL: not known yet */
 	const char *dir;
-	char *aside;
+	char *temporary;
 	struct hd_weights weights;
 	struct hd_tensorfile *states, *gradients; /* gradients: or NULL */
 };

@@ -27,7 +27,7 @@ typedef int (*make_fn)(struct hd_tensorfile *f, const char *path, struct hd_err 
 
 static int make_file(struct hd_saving *s, struct hd_tensorfile *f, const char *name, make_fn make, struct hd_err *err)
 {
-	char *path = hd_format("%s/heddle/%s.safetensors", s->aside, name);
+	char *path = hd_format("%s/heddle/%s.safetensors", s->temporary, name);
 	int rc = f ? make(f, path, err) : HD_OK;
 
 	free(path);
@@ -37,7 +37,7 @@ static int make_file(struct hd_saving *s, struct hd_tensorfile *f, const char *n
 /* Creates, on rank 0, the directory, the texts, and all files at their full length. */
 static int create(struct hd_saving *s, struct hd_err *err)
 {
-	char *inner = hd_format("%s/heddle", s->aside);
+	char *inner = hd_format("%s/heddle", s->temporary);
 	struct hd_err ignored = { 0 };
 	int rc;
 
@@ -45,15 +45,15 @@ static int create(struct hd_saving *s, struct hd_err *err)
 	rc = hd_dir_make(inner, err);
 	free(inner);
 	HD_TRY(rc);
-	HD_TRY(hd_texts_write(s->j, s->aside, &s->at, s->data_hash, err));
-	HD_TRY(hd_weights_create(&s->weights, s->aside, err));
+	HD_TRY(hd_texts_write(s->j, s->temporary, &s->at, s->data_hash, err));
+	HD_TRY(hd_weights_create(&s->weights, s->temporary, err));
 	HD_TRY(make_file(s, s->states, "optimizer", hd_tensorfile_create, err));
 	return make_file(s, s->gradients, "gradients", hd_tensorfile_create, err);
 }
 
 static int open_files(struct hd_saving *s, struct hd_err *err)
 {
-	HD_TRY(hd_weights_open(&s->weights, s->aside, err));
+	HD_TRY(hd_weights_open(&s->weights, s->temporary, err));
 	HD_TRY(make_file(s, s->states, "optimizer", hd_tensorfile_open, err));
 	return make_file(s, s->gradients, "gradients", hd_tensorfile_open, err);
 }
@@ -151,7 +151,7 @@ static int write_latest(const char *dir, const char *step, struct hd_err *err)
 
 /* Removes a step that `latest` does not name: no run would continue from it, and `keep` would not count it. So it
  * is not saved. */
-static void take_back(const char *step, struct hd_err *err)
+static void remove_unnamed(const char *step, struct hd_err *err)
 {
 	struct hd_err stays = { 0 }, why = *err;
 
@@ -166,12 +166,12 @@ static void take_back(const char *step, struct hd_err *err)
 static int publish(struct hd_saving *s, struct hd_err *err)
 {
 	char *to = hd_step_path(s->dir, s->at.step);
-	int rc = hd_dir_commit(s->aside, to, err);
+	int rc = hd_dir_commit(s->temporary, to, err);
 
 	if (rc >= 0) {
 		rc = write_latest(s->dir, strrchr(to, '/') + 1, err);
 		if (rc < 0 && !is_latest(s->dir, strrchr(to, '/') + 1))
-			take_back(to, err);
+			remove_unnamed(to, err);
 	}
 	if (rc >= 0)
 		hd_steps_prune(s->dir, s->at.step, s->j->checkpoint.keep);
@@ -204,7 +204,7 @@ static void give_up(struct hd_saving *s, struct hd_err *err)
 	struct hd_err ignored = { 0 }, why = *err;
 	double bytes = hd_saving_bytes(s), left;
 
-	hd_dir_remove(s->aside, &ignored);
+	hd_dir_remove(s->temporary, &ignored);
 	left = hd_disk_left(s->dir);
 	if (left >= bytes)
 		return;
@@ -217,7 +217,7 @@ int hd_saving_write(struct hd_saving *s, struct hd_err *err)
 {
 	int rc;
 
-	s->aside = hd_step_aside(s->dir, s->at.step);
+	s->temporary = hd_step_temporary(s->dir, s->at.step);
 	rc = write_all(s, err);
 	if (rc < 0 && s->j->world.rank == 0)
 		give_up(s, err);
@@ -240,7 +240,7 @@ void hd_saving_end(struct hd_saving *s)
 	hd_tensorfile_close(s->states);
 	hd_tensorfile_close(s->gradients);
 	json_decref(s->sums);
-	free(s->aside);
+	free(s->temporary);
 	memset(s, 0, sizeof(*s));
 }
 

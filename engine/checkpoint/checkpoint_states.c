@@ -62,7 +62,7 @@ static char *copy_name(const struct hd_plan *p, const struct tensor *t, int64_t 
 	return hd_format("%s@%s", t->v.name, at);
 }
 
-static void whole_shape(const struct tensor *t, int64_t *shape)
+static void full_shape(const struct tensor *t, int64_t *shape)
 {
 	for (uint32_t d = 0; d < t->v.ndim; d++)
 		shape[d] = t->dims[d]->n;
@@ -72,7 +72,7 @@ static int plan_tensor(struct hd_tensorfile *f, const char *name, const struct t
 {
 	int64_t shape[HD_MAX_DIMS];
 
-	whole_shape(t, shape);
+	full_shape(t, shape);
 	if (hd_tensorfile_add(f, name, t->v.dtype, (int)t->v.ndim, shape) < 0)
 		return hd_err_set(err, HD_ENOTSUP, "%s (%s): cannot be saved in a checkpoint", name, t->spec);
 	return HD_OK;
@@ -157,8 +157,8 @@ struct reading {
 	const char *path;
 	const struct tensor *t;
 	char *data;
-	/* anew: states of members' own that begin anew; members: how many members saved the first of these */
-	int64_t anew, members;
+	/* nreset: states of members' own that begin anew; members: how many members saved the first of these */
+	int64_t nreset, members;
 	const struct tensor *first;
 };
 
@@ -169,7 +169,7 @@ static int check_shape(const struct reading *r, const char *name, struct hd_err 
 	char *a, *b;
 
 	hd_tensorfile_find(r->f, name, NULL, &ndim, theirs);
-	whole_shape(r->t, ours);
+	full_shape(r->t, ours);
 	if (ndim == n && !memcmp(theirs, ours, (size_t)n * sizeof(*ours)))
 		return HD_OK;
 	a = hd_shape_text(ndim, theirs);
@@ -194,7 +194,7 @@ static int is_copy(const char *name, const char *of)
 }
 
 /* Returns how many copies the file has. *same: whether they are those of this layout. */
-static int64_t copies_there(const struct reading *r, int *same)
+static int64_t copies_in_file(const struct reading *r, int *same)
 {
 	int64_t n = 0, ours = copies(r->g->plan, r->t);
 
@@ -246,7 +246,7 @@ static int in_other_layout(struct reading *r, int64_t there, int *anew, struct h
 				  "%s: %s was saved by %lld members, this run has %lld, and its plugin refuses that",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
 	*anew = r->t->on_reshard == HD_RESHARD_ZERO;
-	if (*anew && !r->anew++)
+	if (*anew && !r->nreset++)
 		r->first = r->t, r->members = there;
 	if (*anew || copy_of_rank(r->g->plan, r->t, r->g->rank))
 		return HD_OK;
@@ -275,7 +275,7 @@ static int missing(const struct reading *r, struct hd_err *err)
 static int read_state(struct reading *r, int *absent, struct hd_err *err)
 {
 	int same;
-	int64_t there = copies_there(r, &same);
+	int64_t there = copies_in_file(r, &same);
 	char *name;
 	int rc;
 
@@ -291,14 +291,14 @@ static int read_state(struct reading *r, int *absent, struct hd_err *err)
 	return rc;
 }
 
-static void tell_anew(const struct reading *r)
+static void report_reset(const struct reading *r)
 {
-	if (r->anew)
+	if (r->nreset)
 		hd_log(HD_LOG_INFO,
 		       "%s: %lld state%s that each member keeps for itself start%s over: %s was saved by %lld "
 		       "members, this run has %lld",
-		       r->path, (long long)r->anew, hd_plural(r->anew, "s"), r->anew == 1 ? "s" : "", r->first->v.name,
-		       (long long)r->members, (long long)copies(r->g->plan, r->first));
+		       r->path, (long long)r->nreset, hd_plural(r->nreset, "s"), r->nreset == 1 ? "s" : "",
+		       r->first->v.name, (long long)r->members, (long long)copies(r->g->plan, r->first));
 }
 
 int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *err)
@@ -318,6 +318,6 @@ int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *
 	}
 	hd_tensorfile_close(r.f);
 	if (rc >= 0)
-		tell_anew(&r);
+		report_reset(&r);
 	return rc;
 }

@@ -42,7 +42,7 @@ void hd_sums_take(struct hd_saving *s)
 
 int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s", s->aside, NAME);
+	char *path = hd_format("%s/%s", s->temporary, NAME);
 	char *text = json_dumps(s->sums, JSON_INDENT(2)), *all = hd_format("%s\n", text);
 	int rc = hd_file_write(path, all, err);
 
@@ -53,7 +53,7 @@ int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
 /* -- reading --------------------------------------------------------------------------------- */
 /* Reports a file that has changed. A run that continues refuses it, since training from damaged weights costs days. For
  * others it is a warning, since the weights may have been changed on purpose. */
-static void say_changed(const char *path, const char *found, const char *saved, int resumes, struct hd_err *err)
+static void report_changed(const char *path, const char *found, const char *saved, int resumes, struct hd_err *err)
 {
 	if (resumes)
 		hd_err_set(err, HD_EIO,
@@ -78,7 +78,7 @@ static int check_file(const struct hd_world *w, const char *dir, const char *nam
 	if (hd_comm_agree(err) >= 0 && hd_comm_max(absent) <= 0) {
 		found = text_of(of_all(mine, hd_comm_sum));
 		if (!saved || strcmp(found, saved) != 0)
-			say_changed(path, found, saved, resumes, err);
+			report_changed(path, found, saved, resumes, err);
 		free(found);
 	}
 	free(path);

@@ -131,8 +131,8 @@ static void add_name(struct unread_names *u, const char *name)
 		hd_append(&u->first, "%s%s", u->n > 1 ? ", " : "", name);
 }
 
-static int judge_names(const struct unread_names *inside, const struct unread_names *outside, const char *dir,
-		       struct hd_err *err)
+static int report_unread(const struct unread_names *inside, const struct unread_names *outside, const char *dir,
+			 struct hd_err *err)
 {
 	if (inside->n)
 		return hd_err_set(
@@ -165,7 +165,7 @@ int hd_weights_unread(const struct hd_plan *p, const struct hd_weights *w, json_
 		add_name(is_inside(parts, name) ? &inside : &outside, name);
 	}
 	if (rc >= 0)
-		rc = judge_names(&inside, &outside, dir, err);
+		rc = report_unread(&inside, &outside, dir, err);
 	free(inside.first);
 	free(outside.first);
 	json_decref(parts);

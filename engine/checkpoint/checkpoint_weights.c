@@ -154,7 +154,7 @@ static int count_one(const struct hd_plan *p, json_t *left, const struct tensor 
 	return HD_OK;
 }
 
-static int nothing_left(json_t *left, struct hd_err *err)
+static int check_no_holes(json_t *left, struct hd_err *err)
 {
 	const char *name;
 	json_t *n;
@@ -182,7 +182,7 @@ int hd_checkpoint_names_check(const struct hd_plan *p, struct hd_err *err)
 			rc = count_one(p, left, t, &r, err);
 	}
 	if (rc >= 0)
-		rc = nothing_left(left, err);
+		rc = check_no_holes(left, err);
 	json_decref(left);
 	return rc;
 }

@@ -44,8 +44,8 @@ static int same(const char *a, const char *b)
 	return !strcmp(a, b) || (*a && !*end && x == strtoll(b, NULL, 10));
 }
 
-static int take(struct hd_conf *c, struct hd_section *s, const char *dir, const struct hd_entry *theirs,
-		struct hd_err *err)
+static int load_key(struct hd_conf *c, struct hd_section *s, const char *dir, const struct hd_entry *theirs,
+		    struct hd_err *err)
 {
 	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key);
 	struct hd_entry from = *hd_conf_entry_find(s, "load"); /* a copy, since entries may move */
@@ -67,7 +67,7 @@ static int take(struct hd_conf *c, struct hd_section *s, const char *dir, const 
 }
 
 /* Uses the model's tokenizer for the text, unless the INI names another. */
-static void take_tokenizer(struct hd_conf *c, const char *from)
+static void load_tokenizer(struct hd_conf *c, const char *from)
 {
 	struct hd_section *data = hd_conf_section(c, NULL, "data");
 	struct hd_err ignored = { 0 };
@@ -90,7 +90,7 @@ static char *origin_of(struct hd_conf *c, const char *load)
 	return resume ? resume : hd_strdup(load);
 }
 
-static int take_all(struct hd_conf *c, struct hd_section *ours, const char *from, struct hd_err *err)
+static int load_keys(struct hd_conf *c, struct hd_section *ours, const char *from, struct hd_err *err)
 {
 	struct hd_conf *other = NULL;
 	struct hd_section *theirs;
@@ -102,7 +102,7 @@ static int take_all(struct hd_conf *c, struct hd_section *ours, const char *from
 	theirs = hd_conf_section(other, NULL, "model");
 	for (size_t i = 0; i < theirs->n && rc >= 0; i++)
 		if (strcmp(theirs->entries[i].key, "load"))
-			rc = take(c, ours, from, &theirs->entries[i], err);
+			rc = load_key(c, ours, from, &theirs->entries[i], err);
 	hd_conf_destroy(other);
 	return rc;
 }
@@ -118,9 +118,9 @@ int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
 		return HD_OK;
 	HD_TRY(hd_families_load(c, err)); /* config.json may be of one of these */
 	from = origin_of(c, load->value);
-	rc = take_all(c, ours, from, err);
+	rc = load_keys(c, ours, from, err);
 	if (rc >= 0)
-		take_tokenizer(c, from);
+		load_tokenizer(c, from);
 	free(from);
 	return rc;
 }

@@ -25,11 +25,11 @@ struct hd_saver {
 	struct hd_image *images; /* by file */
 	size_t nimages;
 	struct hd_saving saving;
-	struct hd_saved is;   /* of the current save, or of the last */
-	double begun, waited; /* waited: for the save before */
-	double end;           /* when it was written */
-	int flying, threaded; /* flying: a save is being written; threaded: by a thread */
-	int told;
+	struct hd_saved is;        /* of the current save, or of the last */
+	double begun, waited;      /* waited: for the save before */
+	double end;                /* when it was written */
+	int in_progress, threaded; /* in_progress: a save is being written; threaded: by a thread */
+	int reported;              /* hd_saver_done has returned it */
 	pthread_t thread;
 	atomic_int ended;
 	struct hd_err err; /* of the write */
@@ -59,7 +59,7 @@ int hd_saver_open(struct hd_job *j, struct hd_saver **out, struct hd_err *err)
 
 	*out = s;
 	s->j = j;
-	s->told = 1;
+	s->reported = 1;
 	if (j->data)
 		s->data_hash = hd_data_fingerprint(j->data);
 	if (!j->checkpoint.async)
@@ -79,15 +79,15 @@ void hd_saver_close(struct hd_saver *s)
 	free(s);
 }
 
-static void end(struct hd_saver *s)
+static void finish(struct hd_saver *s)
 {
 	s->is.seconds = s->end - s->begun;
 	hd_saving_end(&s->saving);
-	s->told = 0;
+	s->reported = 0;
 }
 
 /* -- writing during the steps ---------------------------------------------------------------- */
-static void *write_beside(void *ctx)
+static void *write_in_thread(void *ctx)
 {
 	struct hd_saver *s = ctx;
 
@@ -110,21 +110,21 @@ static int start(struct hd_saver *s)
 	s->err = (struct hd_err){ 0 };
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
-	rc = pthread_create(&s->thread, NULL, write_beside, s);
+	rc = pthread_create(&s->thread, NULL, write_in_thread, s);
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
 	if (rc)
-		write_beside(s);
+		write_in_thread(s);
 	return !rc;
 }
 
 int hd_saver_poll(struct hd_saver *s, struct hd_err *err)
 {
-	if (!s || !s->flying || hd_comm_max(!atomic_load(&s->ended)) > 0)
+	if (!s || !s->in_progress || hd_comm_max(!atomic_load(&s->ended)) > 0)
 		return HD_OK;
 	if (s->threaded)
 		pthread_join(s->thread, NULL);
-	s->flying = 0;
-	end(s);
+	s->in_progress = 0;
+	finish(s);
 	if (s->err.code && !err->code)
 		*err = s->err;
 	return s->err.code;
@@ -135,9 +135,9 @@ int hd_saver_wait(struct hd_saver *s, struct hd_err *err)
 	const struct timespec nap = { 0, 2000000 };
 	double from = hd_seconds();
 
-	while (s && s->flying) {
+	while (s && s->in_progress) {
 		HD_TRY(hd_saver_poll(s, err));
-		if (s->flying)
+		if (s->in_progress)
 			nanosleep(&nap, NULL);
 	}
 	if (s)
@@ -145,7 +145,7 @@ int hd_saver_wait(struct hd_saver *s, struct hd_err *err)
 	return HD_OK;
 }
 
-static int save_beside(struct hd_saver *s, struct hd_err *err)
+static int save_async(struct hd_saver *s, struct hd_err *err)
 {
 	double from = hd_seconds();
 	int rc;
@@ -157,8 +157,8 @@ static int save_beside(struct hd_saver *s, struct hd_err *err)
 	hd_program_forget_copies(s->saving.g);
 	s->is.copy = hd_seconds() - from;
 	rc = hd_comm_agree(err);
-	s->flying = rc >= 0;
-	s->threaded = s->flying && start(s);
+	s->in_progress = rc >= 0;
+	s->threaded = s->in_progress && start(s);
 	return rc;
 }
 
@@ -166,7 +166,7 @@ static int save_beside(struct hd_saver *s, struct hd_err *err)
 int hd_saver_saves(const struct hd_saver *s, int64_t *step)
 {
 	*step = s->saving.at.step;
-	return s->flying;
+	return s->in_progress;
 }
 
 int hd_saver_save(struct hd_saver *s, const struct hd_progress *at, struct hd_err *err)
@@ -183,21 +183,21 @@ int hd_saver_save(struct hd_saver *s, const struct hd_progress *at, struct hd_er
 	if (rc >= 0)
 		s->is.bytes = hd_saving_bytes(&s->saving);
 	if (rc >= 0 && s->j->checkpoint.async)
-		return save_beside(s, err);
+		return save_async(s, err);
 	if (rc >= 0)
 		rc = hd_saving_write(&s->saving, err);
 	hd_program_forget_copies(s->saving.g);
 	s->end = hd_seconds();
-	end(s);
-	s->told = rc < 0;
+	finish(s);
+	s->reported = rc < 0;
 	return rc;
 }
 
 int hd_saver_done(struct hd_saver *s, struct hd_saved *out)
 {
-	if (!s || s->flying || s->told || s->err.code)
+	if (!s || s->in_progress || s->reported || s->err.code)
 		return 0;
 	*out = s->is;
-	s->told = 1;
+	s->reported = 1;
 	return 1;
 }

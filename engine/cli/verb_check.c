@@ -347,9 +347,9 @@ static void print_precision(const struct hd_plan *p)
 /* Checks the files of a run: its data, its outputs, and the checkpoint from which it would continue. *looked: 0 if the
  * data are not here. If they need not be, because model.vocab is given, the run will be on another machine, so no other
  * file is checked. against: --against-one-rank saves to its own folder, so checkpoints of earlier runs do not matter.
- * goes_on: the error that existing checkpoints would cause in a run; it does not concern the layout. */
-static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, int *looked, struct hd_err *goes_on,
-		       struct hd_err *err)
+ * resume_error: the error that existing checkpoints would cause in a run; it does not concern the layout. */
+static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, int *looked,
+		       struct hd_err *resume_error, struct hd_err *err)
 {
 	struct hd_data *d = NULL;
 	struct hd_err why = { 0 };
@@ -364,8 +364,8 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 	hd_data_warn(d);
 	hd_data_close(d);
 	HD_TRY(hd_outputs_check(conf, err));
-	if (!against && hd_checkpoint_choose(conf, &resume, goes_on) >= 0 && resume)
-		hd_checkpoint_resumes(p, resume, goes_on);
+	if (!against && hd_checkpoint_choose(conf, &resume, resume_error) >= 0 && resume)
+		hd_checkpoint_resumes(p, resume, resume_error);
 	free(resume);
 	return err->code;
 }
@@ -403,7 +403,7 @@ static int check_load(struct hd_conf *conf, const struct hd_plan *p, struct hd_e
 
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
-	struct hd_err goes_on = { 0 };
+	struct hd_err resume_error = { 0 };
 	int64_t limit = 0;
 	int looked;
 
@@ -414,7 +414,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	HD_TRY(check_load(*conf, *p, err));
 	HD_TRY(check_names(*conf, *p, err));
 	HD_TRY(hd_foresight_check(*conf, err));
-	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &looked, &goes_on, err));
+	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &looked, &resume_error, err));
 	hd_warn_without_effect(*p);
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);
@@ -429,7 +429,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 		/* With --json, stdout is one line. */
 		HD_TRY(hd_against_one_rank(&a, hd_cli_has(c, "json") ? stderr : stdout, err));
 	}
-	return goes_on.code ? hd_err_set(err, goes_on.code, "%s", goes_on.text) : HD_OK;
+	return resume_error.code ? hd_err_set(err, resume_error.code, "%s", resume_error.text) : HD_OK;
 }
 
 static int in_child(void *c)

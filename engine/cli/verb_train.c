@@ -36,7 +36,7 @@ static void close_dir(struct save_dir *d)
 
 /* Takes the directory; called on rank 0. It is locked, since two runs in one directory would remove each other's
  * checkpoints. Remains of an interrupted save are deleted, since they may fill the disk. */
-static int take_dir(const char *dir, struct save_dir *d, struct hd_err *why)
+static int lock_dir(const char *dir, struct save_dir *d, struct hd_err *why)
 {
 	struct hd_err ignored = { 0 };
 
@@ -58,7 +58,7 @@ static int open_outputs(const struct hd_job *j, struct hd_conf *conf, struct sav
 		HD_TRY(hd_outputs_check(conf, err));
 	if (*k.dir && access(k.dir, F_OK))
 		d->made = hd_strdup(k.dir);
-	if (*k.dir && j->world.rank == 0 && take_dir(k.dir, d, &why) < 0)
+	if (*k.dir && j->world.rank == 0 && lock_dir(k.dir, d, &why) < 0)
 		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
 	return HD_OK;
 }

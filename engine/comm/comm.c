@@ -204,7 +204,7 @@ static int refuse(const struct hd_communicator *m, const struct hd_call *c)
 
 /* Returns whether a shift or permutation gives this member its own data. The others match their messages without
  * it. */
-static int stays(const struct hd_communicator *m, const struct hd_call *c)
+static int is_own_message(const struct hd_communicator *m, const struct hd_call *c)
 {
 	return (c->kind == HD_COMM_SHIFT || c->kind == HD_COMM_PERMUTE) && hd_call_to(c, m->n, m->me) == m->me;
 }
@@ -220,7 +220,7 @@ int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_
 	bytes = hd_call_sent(c, m->n, m->me);
 	comm.stats.bytes += bytes;
 	m->bytes += bytes;
-	if (tr->moves != HD_MOVES_BY_QUEUE && (!c->count || m->n == 1 || stays(m, c))) {
+	if (tr->moves != HD_MOVES_BY_QUEUE && (!c->count || m->n == 1 || is_own_message(m, c))) {
 		hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
 		t->state = HD_REQUEST_DONE;
 		return 0;

@@ -132,8 +132,8 @@ static struct hd_page_span *spans_of(const struct traced_step *t, int64_t rank, 
 }
 
 /* Refuses a trace of a different layout or number of micro-batches, which cannot be compared with this plan. */
-static int is_of_plan(const struct traced_step *t, const char *path, const struct hd_plan *p, int64_t stage,
-		      int64_t rank, struct hd_err *err)
+static int check_layout(const struct traced_step *t, const char *path, const struct hd_plan *p, int64_t stage,
+			int64_t rank, struct hd_err *err)
 {
 	int64_t ran = 0, planned = 0;
 
@@ -166,7 +166,7 @@ static int stages_of(const struct traced_step *t, const char *path, const struct
 		if (rank < 0)
 			return hd_err_set(err, HD_EINVAL, "%s has no units of stage %lld; the layout has %lld stage%s",
 					  path, (long long)s, (long long)n, hd_plural(n, "s"));
-		HD_TRY(is_of_plan(t, path, p, s, rank, err));
+		HD_TRY(check_layout(t, path, p, s, rank, err));
 		v[s].name = hd_format("rank %lld", (long long)rank);
 		v[s].spans = spans_of(t, rank, zero, &v[s].nspans);
 	}

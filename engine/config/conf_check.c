@@ -76,7 +76,7 @@ static int is_of_runs(const struct hd_section *s)
 }
 
 /* Returns "`heddle keys train` prints all", or the keys themselves if they are few; the caller frees it. */
-static char *where_all_are(const struct hd_section *s, const char *const *names, int n)
+static char *all_keys_hint(const struct hd_section *s, const char *const *names, int n)
 {
 	const struct hd_entry *e = hd_conf_entry_find(s, hd_section_is(s, "plugin") ? "file" : "plugin");
 	const char *plugin = e ? e->value : "";
@@ -104,7 +104,7 @@ static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key,
 	for (t = 0; t < ntables; t++)
 		for (i = 0; i < tables[t].n && n < MAX_KEYS; i++)
 			names[n++] = option(&tables[t], i)->key;
-	all = where_all_are(s, names, n);
+	all = all_keys_hint(s, names, n);
 	hint = hd_unknown_key_hint(is_of_runs(s) ? s->label : NULL, key, names, n, all);
 	hd_section_fail(c, s, key, err, HD_EINVAL, "unknown key; %s", hint);
 	free(hint), free(all);

@@ -51,7 +51,7 @@ static const struct hd_option keys[] = {
 	{ "workspace_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes of workspace that libraries of kernels take" },
 };
 
-static void take(const struct hd_section *s, const char *path, struct hd_machine *m)
+static void read_numbers(const struct hd_section *s, const char *path, struct hd_machine *m)
 {
 	const char *name = hd_section_str(s, "name");
 
@@ -77,7 +77,7 @@ static void take(const struct hd_section *s, const char *path, struct hd_machine
 	m->cards = hd_section_int(s, "cards") ? hd_section_int(s, "cards") : m->ranks_per_node;
 }
 
-static int take_curves(struct hd_conf *c, struct hd_section *s, struct hd_machine *m, struct hd_err *err)
+static int read_curves(struct hd_conf *c, struct hd_section *s, struct hd_machine *m, struct hd_err *err)
 {
 	HD_TRY(hd_curve_read(c, s, "efficiency", &m->efficiency, err));
 	HD_TRY(hd_curve_read(c, s, "extent_efficiency", &m->extent, err));
@@ -87,7 +87,7 @@ static int take_curves(struct hd_conf *c, struct hd_section *s, struct hd_machin
 	return hd_curve_read(c, s, "network_efficiency", &m->links[HD_LINK_NETWORK].efficiency, err);
 }
 
-static int take_links(struct hd_conf *c, struct hd_section *s, struct hd_machine *m, struct hd_err *err)
+static int read_links(struct hd_conf *c, struct hd_section *s, struct hd_machine *m, struct hd_err *err)
 {
 	struct hd_link *node = &m->links[HD_LINK_NODE], *network = &m->links[HD_LINK_NETWORK];
 
@@ -95,7 +95,7 @@ static int take_links(struct hd_conf *c, struct hd_section *s, struct hd_machine
 	node->latency = hd_section_num(s, "node_latency");
 	network->bandwidth = hd_section_num(s, "network_bandwidth");
 	network->latency = hd_section_num(s, "network_latency");
-	HD_TRY(take_curves(c, s, m, err));
+	HD_TRY(read_curves(c, s, m, err));
 	if (network->bandwidth == 0)
 		*network = *node;
 	return HD_OK;
@@ -130,8 +130,8 @@ int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err)
 	if (hd_conf_read(path, NULL, 0, &c, err) >= 0 && hd_conf_known(c, names, kinds, err) >= 0) {
 		s = hd_conf_section(c, NULL, "machine");
 		if (hd_section_check(c, s, &table, 1, err) >= 0 && check_memory(c, s, err) >= 0 &&
-		    take_links(c, s, m, err) >= 0)
-			take(s, path, m);
+		    read_links(c, s, m, err) >= 0)
+			read_numbers(s, path, m);
 	}
 	hd_conf_destroy(c);
 	free(path);

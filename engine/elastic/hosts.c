@@ -47,7 +47,7 @@ static int is_one_of(const char *key, const char *const *names)
 	return *names != NULL;
 }
 
-static int take_number(const struct hostfile *f, const char *key, const char *value, int64_t *out, struct hd_err *err)
+static int read_number(const struct hostfile *f, const char *key, const char *value, int64_t *out, struct hd_err *err)
 {
 	if (*out >= 0)
 		return hd_err_set(err, HD_EINVAL, "%s:%lld: %s is given twice", f->path, (long long)f->line, key);
@@ -58,7 +58,7 @@ static int take_number(const struct hostfile *f, const char *key, const char *va
 	return HD_OK;
 }
 
-static int take_key(const struct hostfile *f, const char *key, const char *value, struct host_keys *k,
+static int read_key(const struct hostfile *f, const char *key, const char *value, struct host_keys *k,
 		    struct hd_err *err)
 {
 	static const char *const slots[] = { "slots", "count", "cpu", NULL };
@@ -66,9 +66,9 @@ static int take_key(const struct hostfile *f, const char *key, const char *value
 	static const char *const others[] = { "username", "user-name", "port", NULL };
 
 	if (is_one_of(key, slots))
-		return take_number(f, key, value, &k->slots, err);
+		return read_number(f, key, value, &k->slots, err);
 	if (is_one_of(key, most))
-		return take_number(f, key, value, &k->most, err);
+		return read_number(f, key, value, &k->most, err);
 	if (!is_one_of(key, others))
 		return hd_err_set(err, HD_EINVAL,
 				  "%s:%lld: '%s' is not a key; keys are slots, max_slots, username and port", f->path,
@@ -86,7 +86,7 @@ static int read_keys(const struct hostfile *f, const char *at, struct host_keys 
 		if (n < 2)
 			return hd_err_set(err, HD_EINVAL, "%s:%lld: '%s' is not KEY = VALUE", f->path,
 					  (long long)f->line, n ? key : at);
-		HD_TRY(take_key(f, key, value, k, err));
+		HD_TRY(read_key(f, key, value, k, err));
 	}
 	if (k->most >= 0 && k->most < k->slots)
 		return hd_err_set(err, HD_EINVAL, "%s:%lld: max_slots = %lld is less than slots = %lld", f->path,
@@ -95,7 +95,7 @@ static int read_keys(const struct hostfile *f, const char *at, struct host_keys 
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
-static void keep(struct hostfile *f, const char *name, const struct host_keys *k)
+static void add_host(struct hostfile *f, const char *name, const struct host_keys *k)
 {
 	int64_t slots = k->slots < 0 ? 1 : k->slots;
 
@@ -125,7 +125,7 @@ static int read_line(struct hostfile *f, char *line, struct hd_err *err)
 	if (!is_name(name))
 		return hd_err_set(err, HD_EINVAL, "%s: '%s' is not the name of a host", f->path, name);
 	if (read_keys(f, line + end, &k, err) >= 0)
-		keep(f, name, &k);
+		add_host(f, name, &k);
 	free(k.others);
 	return err->code;
 }

@@ -37,7 +37,7 @@ struct elastic {
 	const struct hd_cli *c;
 	struct hd_conf *conf;
 	const char *dir;
-	int64_t least, most, left; /* numbers of ranks: the fewest and the most allowed; how many are left */
+	int64_t least, most, ranks_left; /* numbers of ranks: the fewest and the most allowed; how many are left */
 	int64_t restarts, tries; /* restarts without a new checkpoint: how many are allowed, and how many there were */
 	char *program;
 	char *hostfile;                     /* lists the hosts that answer; or NULL */
@@ -64,7 +64,7 @@ static int read_ranks(struct elastic *e, struct hd_err *err)
 		return hd_err_set(err, HD_EINVAL,
 				  "run: --ranks: '%s' is not MIN:MAX, the fewest and the most ranks, or N", text);
 	e->least = least;
-	e->most = e->left = most;
+	e->most = e->ranks_left = most;
 	return HD_OK;
 }
 
@@ -205,27 +205,28 @@ static int64_t fits(struct elastic *e, struct hd_err *err)
 {
 	char *file = hd_file_temporary("heddle-run"), *why = NULL;
 	int fd = mkstemp(file);
-	int64_t n = e->left;
+	int64_t n = e->ranks_left;
 
 	if (fd >= 0)
 		close(fd);
 	while (n >= e->least && !can_be(e, n, file, &why))
 		n--;
 	unlink(file);
-	if (n < e->least && e->left < e->least)
+	if (n < e->least && e->ranks_left < e->least)
 		hd_err_set(err, HD_EIO, "run: %lld rank%s are left, but --ranks asks for at least %lld",
-			   (long long)e->left, hd_plural(e->left, "s"), (long long)e->least);
+			   (long long)e->ranks_left, hd_plural(e->ranks_left, "s"), (long long)e->least);
 	else if (n < e->least)
 		hd_err_set(err, HD_EINVAL, "run: no number of ranks from %lld to %lld fits; with %lld: %s",
-			   (long long)e->least, (long long)e->left, (long long)e->left, why ? why : "check fails");
+			   (long long)e->least, (long long)e->ranks_left, (long long)e->ranks_left,
+			   why ? why : "check fails");
 	free(file);
 	free(why);
 	return n < e->least ? 0 : n;
 }
 
 /* -- what is left ---------------------------------------------------------------------------- */
-/* Finds the hosts that answer, and updates `left`. Without a hostfile all ranks are on this host. */
-static int look_for_hosts(struct elastic *e, int64_t *lost, struct hd_err *err)
+/* Finds the hosts that answer, and updates ranks_left. Without a hostfile all ranks are on this host. */
+static int find_hosts(struct elastic *e, int64_t *lost, struct hd_err *err)
 {
 	const char *given = hd_cli_str(e->c, "hostfile", NULL);
 	int64_t slots;
@@ -238,7 +239,7 @@ static int look_for_hosts(struct elastic *e, int64_t *lost, struct hd_err *err)
 	free(e->hostfile);
 	HD_TRY(hd_hosts_there(given, hd_cli_str(e->c, "probe", "ssh -o BatchMode=yes -o ConnectTimeout=5"),
 			      &e->hostfile, &slots, lost, err));
-	e->left = e->left < slots ? e->left : slots;
+	e->ranks_left = e->ranks_left < slots ? e->ranks_left : slots;
 	return HD_OK;
 }
 
@@ -247,14 +248,15 @@ static int is_lost(int status)
 	return WIFSIGNALED(status) || WEXITSTATUS(status) == HD_STATUS_LOST || WEXITSTATUS(status) > 128;
 }
 
-static void say_again(const struct elastic *e, int status, int64_t ranks)
+static void log_restart(const struct elastic *e, int status, int64_t ranks)
 {
-	char *more = e->left < e->most ? hd_format(" (kill -USR2 %d: %lld again)", (int)getpid(), (long long)e->most)
-				       : hd_strdup("");
+	char *more = e->ranks_left < e->most
+			     ? hd_format(" (kill -USR2 %d: %lld again)", (int)getpid(), (long long)e->most)
+			     : hd_strdup("");
 
-	if (e->left < ranks)
+	if (e->ranks_left < ranks)
 		hd_log(HD_LOG_WARN, "run: some of %lld ranks are lost; %lld %s left%s", (long long)ranks,
-		       (long long)e->left, e->left == 1 ? "is" : "are", more);
+		       (long long)e->ranks_left, e->ranks_left == 1 ? "is" : "are", more);
 	else if (WIFSIGNALED(status))
 		hd_log(HD_LOG_WARN, "run: signal %d ended mpirun, but no rank is lost: starting %lld again%s",
 		       WTERMSIG(status), (long long)ranks, more);
@@ -265,18 +267,18 @@ static void say_again(const struct elastic *e, int status, int64_t ranks)
 }
 
 /* Looks at a run that ended before its last step. Returns 1 if it is to be started again. */
-static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
+static int should_restart(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
 {
 	int64_t hosts = 0;
 	int progress = has_saved_since(e, &e->before);
 
-	e->left = WIFSIGNALED(status) ? ranks : ranks - 1; /* a signal ended mpirun itself: no rank is lost */
+	e->ranks_left = WIFSIGNALED(status) ? ranks : ranks - 1; /* a signal ended mpirun itself: no rank is lost */
 	if (hd_cli_has(e->c, "hostfile")) {
-		e->left = ranks;
-		if (look_for_hosts(e, &hosts, err) < 0)
+		e->ranks_left = ranks;
+		if (find_hosts(e, &hosts, err) < 0)
 			return 0;
 		if (!hosts && is_lost(status) && !WIFSIGNALED(status))
-			e->left = ranks - 1 < e->left ? ranks - 1 : e->left;
+			e->ranks_left = ranks - 1 < e->ranks_left ? ranks - 1 : e->ranks_left;
 	}
 	if (!is_lost(status) && !hosts)
 		return 0; /* an error, which the run has reported */
@@ -285,7 +287,7 @@ static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *er
 		return hd_err_set(err, HD_EIO, "run: no checkpoint was made in %lld restart%s (--restarts)",
 				  (long long)e->restarts, hd_plural(e->restarts, "s")),
 		       0;
-	say_again(e, status, ranks);
+	log_restart(e, status, ranks);
 	return 1;
 }
 
@@ -364,7 +366,7 @@ static int supervise(struct elastic *e, struct hd_err *err)
 	int64_t ranks, hosts;
 	int status = 0;
 
-	HD_TRY(look_for_hosts(e, &hosts, err));
+	HD_TRY(find_hosts(e, &hosts, err));
 	for (;;) {
 		HD_TRY(one_run(e, &ranks, &status, err));
 		if (e->asked.end)
@@ -372,9 +374,9 @@ static int supervise(struct elastic *e, struct hd_err *err)
 		if (WIFEXITED(status) && !WEXITSTATUS(status) && !(e->asked.more && ranks < e->most) && is_done(e))
 			return 0;
 		if (e->asked.more) {
-			e->left = e->most;
-			HD_TRY(look_for_hosts(e, &hosts, err));
-		} else if (!again(e, status, ranks, err)) {
+			e->ranks_left = e->most;
+			HD_TRY(find_hosts(e, &hosts, err));
+		} else if (!should_restart(e, status, ranks, err)) {
 			return err->code ? err->code : WEXITSTATUS(status);
 		}
 	}

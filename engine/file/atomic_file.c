@@ -41,7 +41,7 @@ static char *parent_of(const char *path)
 }
 
 /* Returns PARENT/.WHAT-NAME, next to path, so that a rename stays within the file system. */
-static char *aside(const char *path, const char *what)
+static char *temporary_path(const char *path, const char *what)
 {
 	char *parent = parent_of(path), *bare = hd_strdup(path), *name, *out;
 	size_t n = strlen(bare);
@@ -202,7 +202,7 @@ int hd_dir_remove(const char *path, struct hd_err *err)
 
 	if (lstat(path, &st) && errno == ENOENT)
 		return 0;
-	dying = aside(path, "removed");
+	dying = temporary_path(path, "removed");
 	if (!lstat(dying, &st)) /* an earlier removal that was interrupted */
 		rc = visit(dying, REMOVE, err);
 	if (!rc && rename(path, dying))
@@ -261,7 +261,7 @@ static int write_to(const char *path, int flags, const char *text)
 
 /* Returns the file that a link leads to, which is created if it does not exist yet. Another path is returned
  * unchanged. */
-static char *behind_links(const char *path)
+static char *resolve_links(const char *path)
 {
 	struct stat st;
 	int fd = !lstat(path, &st) && S_ISLNK(st.st_mode) && stat(path, &st)
@@ -276,7 +276,7 @@ static char *behind_links(const char *path)
 
 static int write_and_rename(const char *path, const char *text, struct hd_err *err)
 {
-	char *tmp = aside(path, "written");
+	char *tmp = temporary_path(path, "written");
 	int rc = write_to(tmp, O_CREAT | O_TRUNC, text) || rename(tmp, path) ? fail(path, "cannot be written", err)
 									     : HD_OK;
 
@@ -288,7 +288,7 @@ static int write_and_rename(const char *path, const char *text, struct hd_err *e
 
 int hd_file_write(const char *path, const char *text, struct hd_err *err)
 {
-	char *real = behind_links(path);
+	char *real = resolve_links(path);
 	struct stat st;
 	int rc;
 

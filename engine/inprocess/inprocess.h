@@ -17,7 +17,7 @@
 #include "engine/inprocess/net.h"
 #include "engine/run/run.h"
 
-/* The value of a tensor that one rank has computed in hd_inprocess_look; value NULL: it has computed none. */
+/* The value of a tensor that one rank has computed in hd_inprocess_observe; value NULL: it has computed none. */
 struct hd_seen {
 	double *value; /* the rank's n local elements */
 	int64_t n;
@@ -56,7 +56,7 @@ int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err); /* with r->
  * still under way. */
 int hd_inprocess_train(struct hd_inprocess *r, struct hd_err *err);
 /* Runs a step and keeps all its intermediate results, for hd_inprocess_seen. */
-int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err);
+int hd_inprocess_observe(struct hd_inprocess *r, struct hd_err *err);
 const struct hd_seen *hd_inprocess_seen(const struct hd_inprocess *r, const struct tensor *t, int rank, int64_t micro);
 
 double hd_inprocess_scalar(const struct hd_inprocess *r, const struct tensor *t, int rank);

@@ -216,7 +216,7 @@ const struct hd_seen *hd_inprocess_seen(const struct hd_inprocess *r, const stru
 	return r->seen ? seen_at(r, t, rank, micro) : NULL;
 }
 
-static void keep(struct hd_inprocess *r, int rank, const struct tensor *t, int64_t micro, int again)
+static void keep_value(struct hd_inprocess *r, int rank, const struct tensor *t, int64_t micro, int again)
 {
 	const struct tensor *root = r->program[rank]->at[t->id].root;
 	struct hd_seen *s;
@@ -232,19 +232,19 @@ static void keep(struct hd_inprocess *r, int rank, const struct tensor *t, int64
 }
 
 /* Keeps the outputs that a node has just computed. A movement's outputs are kept when it has been waited for. */
-static void look_behind(struct hd_inprocess *r, int rank, const struct node *n, int64_t micro)
+static void keep_outputs(struct hd_inprocess *r, int rank, const struct node *n, int64_t micro)
 {
 	for (uint32_t i = 0; n && i < n->v.nout; i++)
-		keep(r, rank, n->outs[i], micro, 1);
+		keep_value(r, rank, n->outs[i], micro, 1);
 }
 
 /* Keeps what a kernel is about to read. A tensor that is part of another has no command that computes it, so this is
  * where it is seen. */
-static void look_ahead(struct hd_inprocess *r, int rank, const struct command *c)
+static void keep_inputs(struct hd_inprocess *r, int rank, const struct command *c)
 {
 	for (uint32_t i = 0; c->launch && i < c->launch->nin; i++) {
 		if (c->launch->in[i]->v.node)
-			keep(r, rank, c->launch->in[i], c->micro, 0);
+			keep_value(r, rank, c->launch->in[i], c->micro, 0);
 	}
 }
 
@@ -265,16 +265,16 @@ static int step_of_rank(void *ctx, int rank)
 		const struct command *c = &g->commands[i];
 
 		if (r->looks)
-			look_ahead(r, rank, c);
+			keep_inputs(r, rank, c);
 		rc = hd_run_command(g, c, &run, fill, r);
 		if (c->type == CMD_START)
 			started[c->request] = (struct started){ c->node, c->micro };
 		if (r->normed && rc >= 0 && c->node && r->plan->norm && &c->node->v == r->plan->norm->v.node)
 			r->normed(r->ctx, r, rank);
 		if (r->looks && rc >= 0 && c->type == CMD_RUN)
-			look_behind(r, rank, c->node, c->micro);
+			keep_outputs(r, rank, c->node, c->micro);
 		if (r->looks && rc >= 0 && c->type == CMD_WAIT)
-			look_behind(r, rank, started[c->request].node, started[c->request].micro);
+			keep_outputs(r, rank, started[c->request].node, started[c->request].micro);
 	}
 	free(started);
 	return rc;
@@ -355,7 +355,7 @@ int hd_inprocess_train(struct hd_inprocess *r, struct hd_err *err)
 	return hd_net_in_run(r->net, all_of_rank, r, err);
 }
 
-int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err)
+int hd_inprocess_observe(struct hd_inprocess *r, struct hd_err *err)
 {
 	int rc;
 

@@ -132,7 +132,7 @@ static double value(const struct call *x, int64_t i)
 	}
 }
 
-static void put(void *out, uint32_t dtype, int64_t i, double v)
+static void store(void *out, uint32_t dtype, int64_t i, double v)
 {
 	switch (dtype) {
 	case HD_DTYPE_F64: ((double *)out)[i] = v; return;
@@ -155,7 +155,7 @@ static void reduce(const struct meeting *r, const struct hd_call *c, int64_t fro
 
 			v = c->kind == HD_COMM_ALL_MAX ? (x > v ? x : v) : v + x;
 		}
-		put(c->out, c->dtype, i, v);
+		store(c->out, c->dtype, i, v);
 	}
 }
 
@@ -189,7 +189,7 @@ static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int
 			v = k ? x + (ring ? sent(v, c->wire) : v) : x;
 			v = single ? (double)(float)v : v;
 		}
-		put(c->out, c->dtype, i, v);
+		store(c->out, c->dtype, i, v);
 	}
 }
 
@@ -209,7 +209,7 @@ static void push(const struct meeting *r, const struct hd_call *c, int me)
 			v = k ? x + v : x;
 			v = single ? (double)(float)v : v;
 		}
-		put(c->out, c->dtype, i, v);
+		store(c->out, c->dtype, i, v);
 	}
 }
 
@@ -346,7 +346,7 @@ static int start(struct hd_request *t)
 	return HD_OK;
 }
 
-static int has_come(const struct meeting *r, const struct hd_call *c)
+static int has_arrived(const struct meeting *r, const struct hd_call *c)
 {
 	if (is_message(c)) /* a send waits for its receive, as if nothing buffered it */
 		return r->by[c->index].in != NULL;
@@ -381,7 +381,7 @@ static int finish(struct hd_request *t)
 	size_t bytes = (size_t)hd_comm_in_bytes(c, m->m.n, m->m.me);
 
 	net->waits_in[rank_here] = hd_call_what(c);
-	while (!has_come(r, c) && !net->err.code)
+	while (!has_arrived(r, c) && !net->err.code)
 		hand_on(net, 0);
 	HD_TRY(net->err.code);
 	HD_TRY(agree(net, r, c));

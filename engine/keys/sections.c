@@ -30,7 +30,7 @@ const struct hd_option *hd_key_at(const struct hd_key_table *t, uint32_t i)
 	return (const void *)((const char *)t->keys + (size_t)i * (t->stride ? t->stride : sizeof(*t->keys)));
 }
 
-static int has(const struct hd_key_table *t, const char *key)
+static int has_key(const struct hd_key_table *t, const char *key)
 {
 	uint32_t i = 0;
 
@@ -44,7 +44,7 @@ int hd_key_owners(const char *key, const char **labels, int most)
 	int n = 0;
 
 	for (size_t i = 0; i < HD_LEN(own) && n < most; i++)
-		if (own[i].keys != &hd_extension_keys && has(own[i].keys, key))
+		if (own[i].keys != &hd_extension_keys && has_key(own[i].keys, key))
 			labels[n++] = own[i].label;
 	return n;
 }

@@ -24,7 +24,7 @@ static int is_removed(int fd)
 
 /* Tries to take the lock. Returns 1 if it is taken, 0 if another process holds it, -1 if files
  * cannot be locked here. */
-static int take(struct hd_lock_held *l)
+static int try_lock(struct hd_lock_held *l)
 {
 	l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (l->fd < 0)
@@ -38,7 +38,7 @@ static int take(struct hd_lock_held *l)
 	return 0;
 }
 
-static void sign(const struct hd_lock_held *l)
+static void write_holder(const struct hd_lock_held *l)
 {
 	char host[64] = "", text[128];
 	int n;
@@ -69,10 +69,10 @@ int hd_dir_lock(struct hd_lock_held *l, const char *dir, double wait, struct hd_
 	int taken;
 
 	l->path = hd_format("%s/.lock", dir);
-	while (!(taken = take(l)) && hd_seconds() < end)
+	while (!(taken = try_lock(l)) && hd_seconds() < end)
 		nanosleep(&moment, NULL);
 	if (taken > 0)
-		sign(l);
+		write_holder(l);
 	return taken ? HD_OK : refuse(l, dir, err);
 }
 

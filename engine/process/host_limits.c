@@ -61,7 +61,7 @@ struct cgroup_files {
 	const char *reclaimable[3]; /* keys of memory.stat: file caches, which the kernel drops on demand */
 };
 
-static double left_in(const struct cgroup_files *v, const char *dir)
+static double free_in(const struct cgroup_files *v, const char *dir)
 {
 	double limit = number_in(dir, v->limit), used = number_in(dir, v->used);
 	char *stat = hd_format("%s/memory.stat", dir);
@@ -88,13 +88,13 @@ static double cores_in(const struct cgroup_files *v, const char *dir)
 static const struct cgroup_files of_memory[] = {
 	{ "",
 	  "sys/fs/cgroup",
-	  left_in,
+	  free_in,
 	  "memory.max",
 	  "memory.current",
 	  { "active_file", "inactive_file", "slab_reclaimable" } },
 	{ "memory",
 	  "sys/fs/cgroup/memory",
-	  left_in,
+	  free_in,
 	  "memory.limit_in_bytes",
 	  "memory.usage_in_bytes",
 	  { "total_active_file", "total_inactive_file", "slab_reclaimable" } },
@@ -163,7 +163,7 @@ static double least_of_cgroups(const char *root, const struct cgroup_files *vers
 	return least;
 }
 
-static double left_of_host(const char *root)
+static double free_on_host(const char *root)
 {
 	static const char *const keys[] = { "MemAvailable", "SwapFree" };
 	char *file = hd_format("%s/proc/meminfo", root);
@@ -173,7 +173,7 @@ static double left_of_host(const char *root)
 	return isnan(kilobytes) ? INFINITY : 1024 * kilobytes;
 }
 
-static double left_of_address_space(const char *root)
+static double free_address_space(const char *root)
 {
 	static const char *const key[] = { "VmSize" };
 	char *file = hd_format("%s/proc/self/status", root);
@@ -189,9 +189,9 @@ static double left_of_address_space(const char *root)
 struct hd_memory_room hd_memory_left(const char *root)
 {
 	const struct hd_memory_room all[] = {
-		{ left_of_host(root), "this host" },
+		{ free_on_host(root), "this host" },
 		{ least_of_cgroups(root, of_memory), "the control group of this process" },
-		{ left_of_address_space(root), "the limit of its address space (ulimit -v)" },
+		{ free_address_space(root), "the limit of its address space (ulimit -v)" },
 	};
 	struct hd_memory_room least = all[0];
 

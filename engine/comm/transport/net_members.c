@@ -221,7 +221,7 @@ static char *ring_piece(const struct hd_communicator *m, const struct hd_call *c
 	return (char *)(uintptr_t)of + hd_comm_mod(k, m->n) * hd_comm_size(c->dtype, c->count);
 }
 
-static void ring_turn(struct inflight *f)
+static void ring_round(struct inflight *f)
 {
 	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
@@ -266,7 +266,7 @@ static void ring_begin(struct inflight *f)
 		hd_move(ring_piece(m, c, c->out, m->me + 1), c->in, bytes);
 	else
 		f->staging = staging_get((size_t)(2 * bytes));
-	ring_turn(f);
+	ring_round(f);
 }
 
 /* Completes a turn. Returns 1 if it was the last one; otherwise begins the next. */
@@ -277,7 +277,7 @@ static int ring_next(struct inflight *f)
 		ring_add(f);
 	if (f->round == f->t->m->n - 1)
 		return 1;
-	HD_MPI(ring_turn(f));
+	HD_MPI(ring_round(f));
 	return 0;
 }
 

@@ -440,7 +440,7 @@ static void post(struct hd_request *t)
 	t->seq |= (uint32_t)seq;
 }
 
-static void take(struct hd_request *t, struct hd_mailbox *b, int from)
+static void copy_message(struct hd_request *t, struct hd_mailbox *b, int from)
 {
 	int64_t bytes = hd_comm_size(t->call.dtype, t->call.count);
 	void *map;
@@ -459,7 +459,7 @@ static void take(struct hd_request *t, struct hd_mailbox *b, int from)
 }
 
 /* Takes the message if it has arrived. Returns 1 if it is in `out`. */
-static int try_take(struct hd_request *t, int from)
+static int try_receive(struct hd_request *t, int from)
 {
 	uint64_t seq = widen(*counter(t->m->shm.received, t, from), (uint32_t)(t->seq >> 32));
 	struct hd_mailbox *b = mailbox_of(t->m, from, t->m->me, t->call.channel, seq);
@@ -468,7 +468,7 @@ static int try_take(struct hd_request *t, int from)
 		return 1;
 	if (atomic_load_explicit(&b->posted, memory_order_acquire) != seq + 1)
 		return 0;
-	take(t, b, from);
+	copy_message(t, b, from);
 	atomic_store_explicit(&b->taken, seq + 1, memory_order_release);
 	return 1;
 }
@@ -488,7 +488,7 @@ static void receive_begin(struct hd_request *t)
 static void receive_pending(void)
 {
 	for (int i = shm.npending; i-- > 0;)
-		if (try_take(shm.pending[i], receive_from(shm.pending[i])))
+		if (try_receive(shm.pending[i], receive_from(shm.pending[i])))
 			shm.pending[i] = shm.pending[--shm.npending];
 }
 
@@ -501,7 +501,7 @@ static void receive_wait(struct hd_request *t)
 		if (shm.pending[i] == t)
 			shm.pending[i] = shm.pending[--shm.npending];
 	hd_backoff_begin_here(&p, t->m, hd_call_what(&t->call));
-	while (!try_take(t, from))
+	while (!try_receive(t, from))
 		hd_backoff_wait(&p, from);
 	hd_backoff_end(&p);
 }

@@ -202,8 +202,8 @@ char *first_difference(struct hd_inprocess *one, struct hd_inprocess *r, double 
 	char *found = NULL;
 
 	find_twins(&p);
-	if (one->plan->micros != r->plan->micros || hd_inprocess_look(one, &err) < 0 ||
-	    hd_inprocess_look(r, &err) < 0) {
+	if (one->plan->micros != r->plan->micros || hd_inprocess_observe(one, &err) < 0 ||
+	    hd_inprocess_observe(r, &err) < 0) {
 		free(p.of);
 		return err.code ? hd_strdup(err.text) : NULL;
 	}
