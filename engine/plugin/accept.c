@@ -58,7 +58,7 @@ static int check_version(const struct hd_plugin *p, struct hd_err *err)
 }
 
 /* Adds to a refusal that the plugin was built for a later minor, if it was. */
-static int later(const struct hd_plugin *p, struct hd_err *err)
+static int add_minor_note(const struct hd_plugin *p, struct hd_err *err)
 {
 	char *text;
 
@@ -73,7 +73,7 @@ static int later(const struct hd_plugin *p, struct hd_err *err)
 }
 
 /* The bytes of a table beyond this engine's must be 0, because this engine would never call such a slot. */
-static int check_rest(const char *what, const void *table, size_t size, size_t ours, struct hd_err *err)
+static int check_unknown_tail(const char *what, const void *table, size_t size, size_t ours, struct hd_err *err)
 {
 	for (size_t i = ours; i < size; i++)
 		if (((const char *)table)[i])
@@ -126,7 +126,7 @@ static int check_optimizer(const struct hd_optimizer_ops *o, struct hd_err *err)
 	if (o && !o->update)
 		return hd_err_set(err, HD_EABI, "optimizer: slot update is mandatory and missing (size is %zu)",
 				  o->size);
-	return o ? check_rest("optimizer", o, o->size, sizeof(*o), err) : 0;
+	return o ? check_unknown_tail("optimizer", o, o->size, sizeof(*o), err) : 0;
 }
 
 static int check_family(const struct hd_family_ops *const *all, size_t i, struct hd_err *err)
@@ -142,7 +142,7 @@ static int check_family(const struct hd_family_ops *const *all, size_t i, struct
 	for (size_t j = 0; j < i; j++)
 		if (!strcmp(all[j]->name, f->name))
 			return hd_err_set(err, HD_EABI, "families %zu and %zu are both %s", j, i, f->name);
-	return check_rest(f->name, f, f->size, sizeof(*f), err);
+	return check_unknown_tail(f->name, f, f->size, sizeof(*f), err);
 }
 
 static int check_families(const struct hd_family_ops *const *all, struct hd_err *err)
@@ -177,7 +177,7 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 		return hd_err_set(err, HD_EABI,
 				  "has no table: neither strategy, kernels, optimizer nor families (size is %zu)",
 				  p->size);
-	return check_rest("plugin", p, p->size, sizeof(*p), err);
+	return check_unknown_tail("plugin", p, p->size, sizeof(*p), err);
 }
 
 /* Checks that a text is one line, as messages, keys and heddle.ini(5) print it. */
@@ -192,7 +192,7 @@ static int check_line(const struct hd_option *k, const char *field, const char *
 
 /* Reads one end of a range, a text of n bytes. Returns 1 if it is empty or a number as in an INI; a number is stored in
  * *at. */
-static int is_end(const struct hd_option *k, const char *text, size_t n, double *at)
+static int is_range_end(const struct hd_option *k, const char *text, size_t n, double *at)
 {
 	char word[32];
 	int64_t whole;
@@ -216,8 +216,8 @@ static int check_range(const struct hd_option *k, struct hd_err *err)
 
 	if (!k->range || !*k->range || (k->type != HD_OPT_INT && k->type != HD_OPT_BYTES && k->type != HD_OPT_NUM))
 		return 0;
-	if (!dots || !is_end(k, k->range, (size_t)(dots - k->range), &lo) ||
-	    !is_end(k, dots + 2, strlen(dots + 2), &hi))
+	if (!dots || !is_range_end(k, k->range, (size_t)(dots - k->range), &lo) ||
+	    !is_range_end(k, dots + 2, strlen(dots + 2), &hi))
 		return hd_err_set(err, HD_EABI, "option %s: range is \"%s\", it must be \"LEAST..MOST\"", k->key,
 				  k->range);
 	if (lo > hi)
@@ -246,7 +246,7 @@ static int check_option(const struct hd_option *k, size_t size, struct hd_err *e
 	HD_TRY(check_line(k, "help", k->help, err));
 	HD_TRY(check_range(k, err));
 	snprintf(what, sizeof(what), "option %s", k->key);
-	return check_rest(what, k, size, sizeof(*k), err);
+	return check_unknown_tail(what, k, size, sizeof(*k), err);
 }
 
 static const struct hd_option *option_at(const struct hd_strategy_ops *o, size_t i)
@@ -311,7 +311,7 @@ static int check_serial(const struct hd_serial_ops *s, const struct known_plugin
 	if (s->size > TABLE_MAX || !HD_HAS(s, update))
 		return hd_err_set(err, HD_EABI, "serial: size is %zu, this engine's table has %zu", s->size,
 				  sizeof(*s));
-	HD_TRY(check_rest("serial", s, s->size, sizeof(*s), err));
+	HD_TRY(check_unknown_tail("serial", s, s->size, sizeof(*s), err));
 	if (!k->e.approximate)
 		return hd_err_set(err, HD_EABI,
 				  "serial: the plugin is not approximate, so one rank trains the same model");
@@ -342,7 +342,7 @@ static int check_kernel(const struct hd_kernel_ops *const *all, size_t i, struct
 	if (!k->device || !is_device(k->device))
 		return hd_err_set(err, HD_EABI, "kernel %s: device is \"%s\", this engine knows cpu, cuda and ref",
 				  k->name, k->device ? k->device : "");
-	HD_TRY(check_rest(k->name, k, k->size, sizeof(*k), err));
+	HD_TRY(check_unknown_tail(k->name, k, k->size, sizeof(*k), err));
 	if (!k->prepare || !k->run)
 		return hd_err_set(err, HD_EABI, "kernel %s of %s: slot %s is mandatory and missing", k->name, k->device,
 				  k->prepare ? "run" : "prepare");
@@ -403,7 +403,7 @@ static int normalise(struct known_plugin *k, const struct hd_strategy_ops *their
 	/* A table that ends within a slot would have half an address. */
 	if (!n || n > TABLE_MAX || n % sizeof(void *))
 		return hd_err_set(err, HD_EABI, "strategy: size is %zu, this engine's table has %zu", n, sizeof(t));
-	HD_TRY(check_rest("strategy", theirs, n, sizeof(t), err));
+	HD_TRY(check_unknown_tail("strategy", theirs, n, sizeof(t), err));
 	memcpy(&t, theirs, n < sizeof(t) ? n : sizeof(t));
 	t.size = sizeof(t);
 	HD_TRY(check_options(&t, err));
@@ -445,5 +445,5 @@ int hd_plugin_accept(struct hd_module *m, struct known_plugin *k, struct hd_err 
 	p = entry();
 	if (!p)
 		return hd_err_set(err, HD_EABI, "%s returns NULL", ENTRY);
-	return check_tables(p, k, err) ? later(p, err) : 0;
+	return check_tables(p, k, err) ? add_minor_note(p, err) : 0;
 }

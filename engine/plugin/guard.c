@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int run_here(int (*what)(void *), void *arg, struct hd_turn *turn, const int *pipe)
+static int run_child(int (*what)(void *), void *arg, struct hd_turn *turn, const int *pipe)
 {
 	hd_launch_die_with_parent();
 	close(pipe[0]);
@@ -41,7 +41,7 @@ static int watch(pid_t child, int end, const volatile struct hd_turn *turn, int 
 	return 0;
 }
 
-static int judge_end(int status, int late, const struct hd_turn *t, int seconds)
+static int report_end(int status, int late, const struct hd_turn *t, int seconds)
 {
 	if (late)
 		hd_log(HD_LOG_ERROR, "[%s]: slot %s of plugin %s did not return within %d s", t->section, t->slot,
@@ -70,7 +70,7 @@ int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
 	if (child < 0)
 		return what(arg);
 	if (!child)
-		return run_here(what, arg, turn, ends);
+		return run_child(what, arg, turn, ends);
 	hd_launch_hold_signals(); /* the child itself ends the processes that it has started */
 	hd_launch_pass_on(child);
 	close(ends[1]);
@@ -80,7 +80,7 @@ int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
 		;
 	hd_launch_pass_on(0);
 	hd_launch_release_signals();
-	status = judge_end(status, late, turn, seconds);
+	status = report_end(status, late, turn, seconds);
 	munmap(turn, sizeof(*turn));
 	return status;
 }

@@ -25,7 +25,7 @@ void hd_turn_share(struct hd_turn *to)
 }
 
 /* Reports what the running slot or kernel did. For signal handlers. */
-static void say(const char *what, const char *more)
+static void report(const char *what, const char *more)
 {
 	const char *of_slot[] = { "heddle: [", turn->section, "]: slot ", turn->slot, " of plugin ", turn->plugin };
 	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel };
@@ -51,46 +51,46 @@ static const char *name_of(int signal)
 	}
 }
 
-static void crashed(int signal, siginfo_t *info, void *context)
+static void on_crash(int signal, siginfo_t *info, void *context)
 {
 	(void)context;
 	if (signal == SIGBUS && info->si_code > 0 && hd_file_fault(info->si_addr))
 		_exit(EXIT_FAILURE);
 	if (turn->slot[0] || kernel)
-		say(" ended by signal ", name_of(signal));
+		report(" ended by signal ", name_of(signal));
 	turn->slot[0] = 0;
 	kernel = NULL;
 	raise(signal); /* SA_RESETHAND is set, so the process ends as it would have without us */
 }
 
-static void left(void)
+static void on_exit_in_slot(void)
 {
 	if (!turn->slot[0] && !kernel)
 		return;
-	say(" called exit", "");
+	report(" called exit", "");
 	_exit(EXIT_FAILURE);
 }
 
 #ifdef __SANITIZE_ADDRESS__
-static void watch(void)
+static void install_handlers(void)
 {
-	atexit(left); /* the sanitizer reports more about a crash */
-	(void)crashed;
+	atexit(on_exit_in_slot); /* the sanitizer reports more about a crash */
+	(void)on_crash;
 }
 #else
 /* Installs the handlers at the first turn. MPI has started by then, so they replace its handlers. */
-static void watch(void)
+static void install_handlers(void)
 {
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
 	static char stack[64 << 10]; /* the crash may be a stack overflow */
 	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
-	struct sigaction a = { .sa_sigaction = crashed,
+	struct sigaction a = { .sa_sigaction = on_crash,
 			       .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_ONSTACK) };
 
 	sigaltstack(&alt, NULL);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		sigaction(signals[i], &a, NULL);
-	atexit(left);
+	atexit(on_exit_in_slot);
 }
 #endif
 
@@ -134,11 +134,11 @@ void hd_turn_kernel(const char *section, const char *name)
 	kernel = name;
 }
 
-static int watched;
+static int handlers_installed;
 
 void hd_turn_handled(void)
 {
-	watched = 1;
+	handlers_installed = 1;
 }
 
 static void note(const char *kind, const char *section, const char *plugin, const char *slot)
@@ -154,9 +154,9 @@ static void note(const char *kind, const char *section, const char *plugin, cons
 
 void hd_turn_note(const char *kind, const char *section, const char *plugin, const char *slot)
 {
-	if (slot && !watched)
-		watch();
-	watched |= slot != NULL;
+	if (slot && !handlers_installed)
+		install_handlers();
+	handlers_installed |= slot != NULL;
 	pthread_mutex_lock(&noting);
 	note(kind, section, plugin, slot);
 	pthread_mutex_unlock(&noting);

@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 /* -- the ops: attention and its backward, sharded along seq -------------------------------------------------------- */
-static const struct hd_op *engines(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n)
+static const struct hd_op *engine_op(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n)
 {
 	return s->g->op(p, n->nin > 3 ? "attention_d" : "attention");
 }
@@ -38,7 +38,7 @@ static int ring_place(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 					.level = -1 };
 
 	if (axis != s->axis)
-		return engines(s, p, n)->place(NULL, p, n, axis, have, need, out);
+		return engine_op(s, p, n)->place(NULL, p, n, axis, have, need, out);
 	for (uint32_t i = 0; i < n->nin; i++)
 		need[i] = piece;
 	for (uint32_t k = 0; k < n->nout; k++)
@@ -162,7 +162,7 @@ static struct part attention(const struct cp_walk *w, struct hd_tensor *const *q
 }
 
 /* Merges the attention over two disjoint sets of keys. */
-static struct part put_together(const struct cp_walk *w, struct part a, struct part b)
+static struct part merge(const struct cp_walk *w, struct part a, struct part b)
 {
 	struct hd_tensor *o[] = { a.o, b.o, a.lse, b.lse }, *lse[] = { a.lse, b.lse };
 
@@ -176,7 +176,7 @@ static struct part add_share(const struct cp_walk *w, int64_t turn, const struct
 	struct hd_tensor *ins[] = { cp_take(w, qkv[0], x->queries), cp_take(w, qkv[1], x->keys),
 				    cp_take(w, qkv[2], x->keys) };
 	struct part old = { cp_take(w, all.o, x->queries), cp_take(w, all.lse, x->queries) };
-	struct part sum = put_together(w, old, attention(w, ins, turn));
+	struct part sum = merge(w, old, attention(w, ins, turn));
 
 	return (struct part){ cp_put(w, all.o, x->queries, sum.o), cp_put(w, all.lse, x->queries, sum.lse) };
 }
@@ -269,8 +269,9 @@ static void add_turn_d(const struct cp_walk *w, int64_t turn, struct hd_tensor *
 		d[k] = sums[k];
 }
 
-/* Sends the gradients of keys, which are `turns` - 1 members away from home, to the member that owns the keys. */
-static struct hd_tensor *home(const struct cp_walk *w, struct hd_tensor *x)
+/* Sends the gradients of keys, which are `turns` - 1 members away from their owner, to the member that owns the
+ * keys. */
+static struct hd_tensor *send_to_owner(const struct cp_walk *w, struct hd_tensor *x)
 {
 	return hd_comm(w->s->g, w->p, HD_COMM_SHIFT, w->s->members, x, NULL, w->members - w->turns + 1);
 }
@@ -295,7 +296,7 @@ static void backward(const struct cp_walk *w)
 	}
 	for (int i = 0; i < 3; i++) {
 		if (i != Q && w->turns > 1)
-			d[i] = home(w, d[i]);
+			d[i] = send_to_owner(w, d[i]);
 		if (d[i] && d[i]->dtype != w->n->outs[i]->dtype)
 			d[i] = w->s->g->cast(w->p, d[i], w->n->outs[i]->dtype);
 		w->s->g->replace(w->p, w->n->outs[i], d[i]);

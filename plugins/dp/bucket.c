@@ -37,7 +37,7 @@ static struct hd_tensor *operand(const struct hd_strategy *s, const struct hd_no
 
 /* Returns a code for the placement of a tensor along an axis other than that of the movement. Tensors in one bucket
  * must have equal codes. */
-static int64_t kept_as(const struct hd_place *at)
+static int64_t placement_code(const struct hd_place *at)
 {
 	if (at->role == HD_ROLE_SPARE)
 		return at->kind == HD_PLACE_PINNED ? 3 + at->index : 2;
@@ -74,7 +74,7 @@ static int moves_with(const struct hd_strategy *s, struct hd_plan *p, const stru
 	const struct hd_axis *a = NULL;
 
 	while ((a = s->h->axis_next(p, a)))
-		if (kept_as(s->g->place(p, x, a)) != kept_as(s->g->place(p, y, a)))
+		if (placement_code(s->g->place(p, x, a)) != placement_code(s->g->place(p, y, a)))
 			return 0;
 	return m->reshard->have.kind == HD_PLACE_PARTIAL || distance(x) == distance(y);
 }

@@ -45,7 +45,7 @@ static const struct hd_dim *cut_along(const struct hd_strategy *s, const struct 
 }
 
 /* Stores everything that belongs to the parameter w and that its update reads in place `to`. */
-static void put(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, const struct hd_place *to)
+static void store_on(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, const struct hd_place *to)
 {
 	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
 
@@ -55,7 +55,7 @@ static void put(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor
 				hd_storage(s->g, p, t, s->dp, to);
 }
 
-static int64_t least(const struct hd_strategy *s, const int64_t *load)
+static int64_t least_loaded(const struct hd_strategy *s, const int64_t *load)
 {
 	int64_t to = 0;
 
@@ -80,10 +80,10 @@ static void deal_largest(struct hd_strategy *s, struct hd_plan *p, struct deal *
 			.kind = HD_PLACE_SHARD, .role = HD_ROLE_SPARE, .level = INT32_MAX, .dim = cut_along(s, d->w[at])
 		};
 	else
-		to.index = (int32_t)least(s, load);
+		to.index = (int32_t)least_loaded(s, load);
 	for (int64_t j = 0; j < s->servers; j++)
 		load[j] += to.kind == HD_PLACE_SHARD ? bytes / s->servers : j == to.index ? bytes : 0;
-	put(s, p, d->w[at]->of, &to);
+	store_on(s, p, d->w[at]->of, &to);
 	d->n--;
 	d->w[at] = d->w[d->n];
 	d->stage[at] = d->stage[d->n];
@@ -151,8 +151,8 @@ static const struct hd_group *with_servers(const struct hd_strategy *s, struct h
 	return s->h->group(p, &x);
 }
 
-static struct hd_tensor *served(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, struct hd_tensor *flat,
-				uint32_t wire)
+static struct hd_tensor *push_or_pull(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, struct hd_tensor *flat,
+				      uint32_t wire)
 {
 	struct hd_comm_args a = { .size = sizeof(a), .group = with_servers(s, p), .x = flat, .kind = kind };
 
@@ -183,7 +183,7 @@ static int push(struct hd_strategy *s, struct hd_plan *p, const struct hd_group 
 		like[i] = s->server < 0 ? s->g->chunk(p, b->x[i], dims[i], s->servers, &(struct hd_pos){ 0 }) : b->x[i];
 	}
 	b->flat = s->server < 0 ? s->g->pack_pieces(p, b->x, dims, b->n, s->servers) : s->g->pack(p, b->x, b->n, 1);
-	s->g->unpack(p, served(s, p, HD_COMM_PUSH, b->flat, s->wire), like, b->n, b->x + b->n);
+	s->g->unpack(p, push_or_pull(s, p, HD_COMM_PUSH, b->flat, s->wire), like, b->n, b->x + b->n);
 	replace_all(s, p, b);
 	return s->h->status(p);
 }
@@ -198,7 +198,7 @@ static int pull(struct hd_strategy *s, struct hd_plan *p, const struct hd_group 
 	hd_cursor(s->g, p, b->at, g);
 	for (uint32_t i = 0; i < b->n; i++)
 		dims[i] = b->in[i]->reshard->have.dim;
-	flat = served(s, p, HD_COMM_PULL, s->g->pack(p, b->x, b->n, 1), HD_DTYPE_F32);
+	flat = push_or_pull(s, p, HD_COMM_PULL, s->g->pack(p, b->x, b->n, 1), HD_DTYPE_F32);
 	if (s->server < 0)
 		s->g->unpack_pieces(p, flat, b->x, dims, b->n, s->servers, b->x + b->n);
 	else

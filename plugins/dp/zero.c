@@ -28,8 +28,8 @@ static int64_t pieces_along(const struct hd_strategy *s, struct hd_plan *p, cons
 
 /* Returns the length of dim i of t on a rank, after the cuts of the other axes. t belongs to parameter w, but another
  * section may have cut t alone. Sets *alone if no axis cuts the dim. */
-static int64_t left(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
-		    const struct hd_tensor *w, uint32_t i, int *alone)
+static int64_t length_left(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
+			   const struct hd_tensor *w, uint32_t i, int *alone)
 {
 	int64_t length = w->local[i];
 
@@ -53,14 +53,14 @@ static double padding(int64_t length, int64_t n)
 /* Chooses the dim along which to cut t, which belongs to w, in n pieces. The first choice is a dim that n divides and
  * no other axis cuts. The second is one inside the pieces of other axes, and the last is the dim with the least
  * padding. Returns 0 if t has no dims. */
-static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, const struct hd_tensor *w,
-		 int64_t n, struct hd_place *to)
+static int choose_dim(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
+		      const struct hd_tensor *w, int64_t n, struct hd_place *to)
 {
 	double least = 0, now;
 	int found = 0, alone;
 
 	for (uint32_t i = w->ndim; i-- > 0;) {
-		now = padding(left(s, p, t, w, i, &alone), n);
+		now = padding(length_left(s, p, t, w, i, &alone), n);
 		if (found && (now > least || (now == least && !alone)))
 			continue;
 		*to = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = w->dims[i], .level = alone ? 0 : INT32_MAX };
@@ -77,25 +77,25 @@ static int divides(const struct hd_strategy *s, struct hd_plan *p, const struct 
 
 	for (uint32_t i = 0; i < w->ndim; i++)
 		if (w->dims[i] == to->dim)
-			return left(s, p, t, w, i, &alone) % n == 0;
+			return length_left(s, p, t, w, i, &alone) % n == 0;
 	return 0;
 }
 
 /* Chooses where to cut t. With zero = 3 the parameter decides, because programs that only evaluate must agree. With
  * zero = 2 the parameter decides too, so that gradients and states are cut alike, whatever another section cuts of
  * them. The exception is a t whose pieces on a rank n does not divide. */
-static int piece_of(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
-		    const struct hd_tensor *w, struct hd_place *to)
+static int choose_dim_for(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t,
+			  const struct hd_tensor *w, struct hd_place *to)
 {
 	if (s->zero == 1)
-		return piece(s, p, t, w, s->zero_size, to);
-	if (!piece(s, p, w, w, s->zero_size, to))
+		return choose_dim(s, p, t, w, s->zero_size, to);
+	if (!choose_dim(s, p, w, w, s->zero_size, to))
 		return 0;
-	return s->zero == 3 || divides(s, p, t, w, to, s->zero_size) || piece(s, p, t, w, s->zero_size, to);
+	return s->zero == 3 || divides(s, p, t, w, to, s->zero_size) || choose_dim(s, p, t, w, s->zero_size, to);
 }
 
 /* Returns the lowest value of `zero` that shards this tensor. */
-static int64_t since(const struct hd_tensor *t)
+static int64_t lowest_zero(const struct hd_tensor *t)
 {
 	switch (t->what) {
 	case HD_TENSOR_STATE:
@@ -117,7 +117,7 @@ static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, c
 	for (int k = 0; k < n; k++)
 		if (s->g->place(p, w, axes[k])->kind != HD_PLACE_REPLICATED)
 			return;
-	if (!n || !piece_of(s, p, t, w, &to))
+	if (!n || !choose_dim_for(s, p, t, w, &to))
 		return;
 	if (n > 1 && to.level)
 		to.level--;
@@ -155,7 +155,7 @@ int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 		return s->h->status(p);
 	for (int i = 0; i < 4; i++)
 		for (struct hd_tensor *t = NULL; (t = s->g->leaf_next(p, t, what[i]));)
-			if (since(t) <= s->zero)
+			if (lowest_zero(t) <= s->zero)
 				cut(s, p, t, t->of ? t->of : t);
 	return s->h->status(p);
 }

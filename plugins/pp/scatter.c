@@ -38,7 +38,7 @@ static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 }
 
 /* Sends the tensor of reshard n in pieces, and returns the number of axes along which it is cut. */
-static uint32_t in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
+static uint32_t send_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
 {
 	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
 	const struct hd_axis *by[HD_MAX_AXES];
@@ -77,7 +77,7 @@ int pp_lower(struct hd_strategy *s, struct hd_plan *p)
 	while ((n = s->g->node_next(p, n, &crossings)))
 		if (n->reshard->have.kind == HD_PLACE_PINNED && n->reshard->need.kind == HD_PLACE_PINNED &&
 		    n->ins[0]->what == HD_TENSOR_ACT)
-			cuts += in_pieces(s, p, n);
+			cuts += send_in_pieces(s, p, n);
 	if (!cuts && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
 		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
 			  "scatter_gather = yes does nothing without an axis that replicates what crosses stages");

@@ -80,12 +80,12 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-static int homes(struct hd_strategy *s, struct hd_plan *p)
+static int store_weights(struct hd_strategy *s, struct hd_plan *p)
 {
 	struct hd_tensor *t = NULL;
 
 	while ((t = s->g->leaf_next(p, t, HD_TENSOR_PARAM)))
-		tp_home_in_pieces(s, p, t, s->axis[TP_ROW]);
+		tp_store_sharded(s, p, t, s->axis[TP_ROW]);
 	return s->h->status(p);
 }
 
@@ -93,11 +93,11 @@ const struct tp_form tp_form_2d = { .name = "2d",
 				    .mesh = mesh_2d,
 				    .rewrite = tp_summa_rewrite,
 				    .rules = rules,
-				    .storage = homes,
+				    .storage = store_weights,
 				    .lower = tp_summa_lower };
 const struct tp_form tp_form_25d = { .name = "2.5d",
 				     .mesh = mesh_25d,
 				     .rewrite = tp_summa_rewrite,
 				     .rules = rules,
-				     .storage = homes,
+				     .storage = store_weights,
 				     .lower = tp_summa_lower };

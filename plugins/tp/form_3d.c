@@ -34,14 +34,14 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
-	static const char *const made[] = { "heads", "kv_heads", "mlp" };
+	static const char *const inner[] = { "heads", "kv_heads", "mlp" };
 	/* Kinds of nodes in the loss, whose rows output already shards. The rows of a router's choice are sharded by
 	 * input (route). */
 	static const char *const whole_on_input[] = { "sum", "fill" };
 
 	hd_rule(s->h, p, "vocab", s->axis[INPUT], NULL, HD_RULE_PAD);
-	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
-		hd_rule(s->h, p, made[i], s->axis[INPUT], NULL, 0);
+	for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
+		hd_rule(s->h, p, inner[i], s->axis[INPUT], NULL, 0);
 	tp_rules_of_experts(s, p, s->axis[INPUT]);
 	for (size_t i = 0; i < sizeof(whole_on_input) / sizeof(whole_on_input[0]); i++)
 		hd_rule(s->h, p, "batch", s->axis[INPUT], whole_on_input[i], HD_RULE_KEEP_REPLICATED);
@@ -54,7 +54,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-static int homes(struct hd_strategy *s, struct hd_plan *p)
+static int store_weights(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const char *const kinds[] = { "einsum", "embedding", "position" };
 
@@ -64,9 +64,9 @@ static int homes(struct hd_strategy *s, struct hd_plan *p)
 
 		while ((n = s->g->node_next(p, n, &readers)))
 			if (n->nin > 1 && n->ins[1]->what == HD_TENSOR_PARAM && !n->ins[1]->node)
-				tp_home_in_pieces(s, p, n->ins[1], s->axis[WEIGHT]);
+				tp_store_sharded(s, p, n->ins[1], s->axis[WEIGHT]);
 	}
 	return s->h->status(p);
 }
 
-const struct tp_form tp_form_3d = { .name = "3d", .mesh = mesh, .rules = rules, .storage = homes };
+const struct tp_form tp_form_3d = { .name = "3d", .mesh = mesh, .rules = rules, .storage = store_weights };

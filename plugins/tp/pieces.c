@@ -75,7 +75,7 @@ static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 
 /* The new axis is the innermost of those that cut the dim, so that the dim can be gathered along it alone. If no dim
  * can be cut once more, the parameter stays replicated, which only costs memory. */
-int tp_home_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis)
+int tp_store_sharded(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis)
 {
 	for (uint32_t i = 0; i < param->ndim && s->g->place(p, param, axis)->kind == HD_PLACE_REPLICATED; i++) {
 		const struct hd_place in_pieces = { .kind = HD_PLACE_SHARD, .dim = param->dims[i], .level = 1 };

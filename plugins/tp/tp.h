@@ -36,7 +36,7 @@ void tp_rules_of_experts(struct hd_strategy *s, struct hd_plan *p, const struct 
 /* Like tp_divides, for all dims that a model's products read and write. */
 int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why);
 /* Stores a parameter that is replicated along this axis in pieces along it; readers gather it. */
-int tp_home_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis);
+int tp_store_sharded(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis);
 int tp_has(const struct hd_tensor *t, const struct hd_dim *d);
 
 #endif
