@@ -7,7 +7,7 @@
 #include "kernels/check.h"
 
 /* Checks a kernel whose operands all have the same dims. n[0]: elements. */
-static inline int hd_prepare_alike(const struct hd_check *c, struct hd_prep *p, uint32_t nin, uint32_t nout)
+static inline int hd_prepare_same_dims(const struct hd_check *c, struct hd_prep *p, uint32_t nin, uint32_t nout)
 {
 	HD_TRY(hd_check_counts(c, nin, nin, nout, nout));
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
@@ -42,7 +42,7 @@ static inline int hd_prepare_gate(const struct hd_check *c, struct hd_prep *p, u
 {
 	p->n[1] = hd_attr_int(c->d->attr, "gelu", 0);
 	HD_TRY(hd_check_range(c, "gelu", (double)p->n[1], 0, 2));
-	return hd_prepare_alike(c, p, nin, nout);
+	return hd_prepare_same_dims(c, p, nin, nout);
 }
 
 static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)

@@ -145,7 +145,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	const struct hd_attention *t = &s->t;
 	int64_t heads = t->batch * t->kv_heads, threads = threads_of(s),
 		most = (t->seq + HD_ATT_PIECE - 1) / HD_ATT_PIECE;
-	int64_t pieces = heads ? hd_att_least(most, (4 * threads + heads - 1) / heads) : 0;
+	int64_t pieces = heads ? hd_att_min(most, (4 * threads + heads - 1) / heads) : 0;
 	int64_t each = pieces ? (most + pieces - 1) / pieces * HD_ATT_PIECE : 0;
 
 	(void)r;
@@ -153,7 +153,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t i = 0; i < heads * pieces; i++) {
 		int64_t head = i / pieces, from = (pieces - 1 - i % pieces) * each; /* the one with most keys first */
 		struct hd_att_task task = { head / t->kv_heads, head % t->kv_heads, from,
-					    hd_att_least(from + each, t->seq) };
+					    hd_att_min(from + each, t->seq) };
 
 		if (from < t->seq)
 			s->isa->forward(t, own(s), out, in, &task);

@@ -40,7 +40,7 @@ static inline int64_t hd_att_padded(const struct hd_attention *t)
 	return (t->dim + HD_ATT_WIDEST - 1) / HD_ATT_WIDEST * HD_ATT_WIDEST;
 }
 
-static inline int64_t hd_att_least(int64_t a, int64_t b)
+static inline int64_t hd_att_min(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -67,7 +67,7 @@ static inline int64_t hd_att_seen(const struct hd_attention *t, int64_t q, int64
 }
 
 /* Returns how many of those keys the query no longer sees, because they are before its window. */
-static inline int64_t hd_att_passed(const struct hd_attention *t, int64_t q, int64_t k0, int64_t n)
+static inline int64_t hd_att_before_window(const struct hd_attention *t, int64_t q, int64_t k0, int64_t n)
 {
 	int64_t passed = q - k0 + 1 - t->window;
 

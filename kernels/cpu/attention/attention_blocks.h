@@ -347,8 +347,8 @@ static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64
 
 struct pair { /* a block of queries against a block of keys */
 	int nq, nk, tiles_q, tiles_k;
-	int seen[BLOCK];   /* per query: how many of the keys it may see by the causal mask; never decreases */
-	int passed[BLOCK]; /* per query: how many of the first ones are before its window; never decreases */
+	int seen[BLOCK];  /* per query: how many of the keys it may see by the causal mask; never decreases */
+	int begin[BLOCK]; /* per query: how many of the first ones are before its window; never decreases */
 	struct att_span scores[TILES], by_key[TILES], by_query[TILES];
 };
 
@@ -358,26 +358,26 @@ static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int
 
 	p->nq = (int)(t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK);
 	p->nk = (int)(t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK);
-	if (!hd_att_seen(t, q + p->nq - 1, k, p->nk) || hd_att_passed(t, q, k, p->nk) == p->nk)
+	if (!hd_att_seen(t, q + p->nq - 1, k, p->nk) || hd_att_before_window(t, q, k, p->nk) == p->nk)
 		return 0;
 	p->tiles_q = (p->nq + HD_MR - 1) / HD_MR;
 	p->tiles_k = (p->nk + HD_MR - 1) / HD_MR;
 	for (int r = 0; r < BLOCK; r++) {
 		p->seen[r] = (int)hd_att_seen(t, q + r, k, p->nk);
-		p->passed[r] = (int)hd_att_passed(t, q + r, k, p->nk);
+		p->begin[r] = (int)hd_att_before_window(t, q + r, k, p->nk);
 	}
 	for (int a = 0; a < p->tiles_q; a++) {
 		int most = p->seen[a * HD_MR + HD_MR - 1];
 
 		p->scores[a] = (struct att_span){ 0, (int)t->dim, most };
-		p->by_key[a] = (struct att_span){ p->passed[a * HD_MR], most, (int)hd_att_padded(t) };
+		p->by_key[a] = (struct att_span){ p->begin[a * HD_MR], most, (int)hd_att_padded(t) };
 	}
 	for (int a = 0; a < p->tiles_k; a++) {
 		int r = 0, end = p->nq;
 
 		while (r < p->nq && p->seen[r] <= a * HD_MR)
 			r++;
-		while (end > r && p->passed[end - 1] >= (a + 1) * HD_MR)
+		while (end > r && p->begin[end - 1] >= (a + 1) * HD_MR)
 			end--;
 		p->by_query[a] = (struct att_span){ r, end, (int)hd_att_padded(t) };
 	}
@@ -392,17 +392,17 @@ struct att_rows {
 	V max[BLOCK / HD_VL];
 };
 
-INLINE VS is_seen(int c, int passed, int seen)
+INLINE VS is_seen(int c, int begin, int seen)
 {
-	return (iota() + c < seen) & (iota() + c >= passed);
+	return (iota() + c < seen) & (iota() + c >= begin);
 }
 
 /* Returns HD_VL scores from column c on, -INFINITY where they are masked. */
-INLINE V visible(const float *s, int c, int passed, int seen, const int masked)
+INLINE V visible(const float *s, int c, int begin, int seen, const int masked)
 {
 	if (!masked)
 		return load(s + c);
-	return choose(is_seen(c, passed, seen), load(s + c), (V){ 0 } - INFINITY);
+	return choose(is_seen(c, begin, seen), load(s + c), (V){ 0 } - INFINITY);
 }
 
 static __attribute__((noinline)) void cap_scores(const struct hd_attention *t, float *s, int rows)
@@ -414,14 +414,14 @@ static __attribute__((noinline)) void cap_scores(const struct hd_attention *t, f
 }
 
 /* Replaces the scores s of one row with exp(s - max), and multiplies by `by` what was summed before. */
-INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by, int passed,
+INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by, int begin,
 			int seen, const int masked)
 {
 	V total = *sum * by;
 
 #pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
-		V x = vexp(visible(s, c, passed, seen, masked) - max);
+		V x = vexp(visible(s, c, begin, seen, masked) - max);
 
 		store(s + c, x);
 		total += x;
@@ -433,16 +433,16 @@ INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum
 
 /* Processes HD_VL rows at once, so that their maxima come out as one vector. A maximum per row would wait for its own
  * lanes. */
-INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *passed,
+INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *begin,
 			 const int *seen, const int masked)
 {
 	V x[HD_VL], now, by;
 
 #pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++) {
-		x[i] = visible(s + i * BLOCK, 0, passed[i], seen[i], masked);
+		x[i] = visible(s + i * BLOCK, 0, begin[i], seen[i], masked);
 		for (int c = HD_VL; c < BLOCK; c += HD_VL)
-			x[i] = vmax(x[i], visible(s + i * BLOCK, c, passed[i], seen[i], masked));
+			x[i] = vmax(x[i], visible(s + i * BLOCK, c, begin[i], seen[i], masked));
 	}
 	now = vmax(maxima(x), *max);
 	by = vexp(*max - now);
@@ -450,7 +450,7 @@ INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s,
 	if (masked) /* nothing seen yet: all terms become 0 */
 		now = choose(now > -INFINITY, now, (V){ 0 });
 	for (int i = 0; i < HD_VL; i++)
-		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], passed[i], seen[i],
+		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], begin[i], seen[i],
 			    masked);
 }
 
@@ -459,12 +459,12 @@ static void softmax(const struct hd_attention *t, struct att_rows *st, float *s,
 	if (t->softcap > 0)
 		cap_scores(t, s, p->nq);
 	for (int g = 0; g * HD_VL < p->nq; g++, s += HD_VL * BLOCK, o += HD_VL * hd_att_padded(t)) {
-		const int *passed = p->passed + g * HD_VL, *seen = p->seen + g * HD_VL;
+		const int *begin = p->begin + g * HD_VL, *seen = p->seen + g * HD_VL;
 
-		if (seen[0] == BLOCK && !passed[HD_VL - 1])
-			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, passed, seen, 0);
+		if (seen[0] == BLOCK && !begin[HD_VL - 1])
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, begin, seen, 0);
 		else
-			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, passed, seen, 1);
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, begin, seen, 1);
 	}
 }
 
@@ -482,7 +482,7 @@ static void finish(const struct hd_attention *t, const struct att_rows *st, void
 /* Returns the block of keys in which the window of query block i begins. */
 static int64_t first_block(const struct hd_attention *t, int64_t i)
 {
-	return hd_att_passed(t, t->q0 + i * BLOCK, t->k0, t->keys) / BLOCK;
+	return hd_att_before_window(t, t->q0 + i * BLOCK, t->k0, t->keys) / BLOCK;
 }
 
 #include "kernels/cpu/attention/attention_spans.h"

@@ -44,8 +44,8 @@ static void open_keys(const struct hd_attention *t, struct att_keys *x, void *co
 	if (x->first == first)
 		return;
 	x->first = first;
-	for (int64_t j = first > x->from ? first : x->from; j < hd_att_least(first + SPAN, x->to); j++) {
-		int64_t n = hd_att_least(BLOCK, t->keys - j * BLOCK), at = base + j * BLOCK * step;
+	for (int64_t j = first > x->from ? first : x->from; j < hd_att_min(first + SPAN, x->to); j++) {
+		int64_t n = hd_att_min(BLOCK, t->keys - j * BLOCK), at = base + j * BLOCK * step;
 
 		pack_columns(t, x->kt + (j - first) * panel, element(t, in[1], at), step, n);
 		pack_rows(t, x->v + (j - first) * panel, element(t, in[2], at), step, n, 1);
@@ -68,7 +68,7 @@ static void open_queries(const struct hd_attention *t, const struct att_queries 
 		int64_t block = x->first + i;
 
 		pack_rows(t, x->q + i * panel, element(t, in[0], query_at(t, b, h, block)), t->heads * t->dim,
-			  hd_att_least(BLOCK, t->seq - block * BLOCK), t->scale);
+			  hd_att_min(BLOCK, t->seq - block * BLOCK), t->scale);
 		for (int g = 0; g < BLOCK / HD_VL; g++)
 			x->rows[i].max[g] = (V){ 0 } - INFINITY;
 	}
@@ -77,7 +77,7 @@ static void open_queries(const struct hd_attention *t, const struct att_queries 
 /* Processes block i of queries against the packed keys. */
 static void meet(const struct hd_attention *t, const struct att_queries *x, const struct att_keys *y, int64_t i)
 {
-	int64_t w = hd_att_padded(t), panel = BLOCK * w, end = hd_att_least(y->first + SPAN, hd_att_blocks(t->keys));
+	int64_t w = hd_att_padded(t), panel = BLOCK * w, end = hd_att_min(y->first + SPAN, hd_att_blocks(t->keys));
 	int64_t from = first_block(t, i);
 	float *q = x->q + (i - x->first) * panel, *o = x->o + (i - x->first) * panel;
 	struct pair p;
@@ -93,7 +93,7 @@ static void meet(const struct hd_attention *t, const struct att_queries *x, cons
 static void forward_span(const struct hd_attention *t, const struct att_queries *x, struct att_keys *y,
 			 void *const *out, void *const *in, const struct hd_att_task *task, int64_t h)
 {
-	int64_t last = hd_att_least(x->end * BLOCK, t->seq) - 1, panel = BLOCK * hd_att_padded(t);
+	int64_t last = hd_att_min(x->end * BLOCK, t->seq) - 1, panel = BLOCK * hd_att_padded(t);
 	int64_t seen = hd_att_blocks(hd_att_seen(t, t->q0 + last, t->k0, t->keys));
 
 	open_queries(t, x, in, task->b, h);
@@ -105,14 +105,14 @@ static void forward_span(const struct hd_attention *t, const struct att_queries 
 	for (int64_t i = x->first; i < x->end; i++)
 		finish(t, &x->rows[i - x->first], out[0], query_at(t, task->b, h, i),
 		       (float *)out[1] + (task->b * t->heads + h) * t->seq + i * BLOCK, x->o + (i - x->first) * panel,
-		       hd_att_least(BLOCK, t->seq - i * BLOCK));
+		       hd_att_min(BLOCK, t->seq - i * BLOCK));
 }
 
 /* Lays out the scratch of a forward task. Returns its size in floats. */
 static int64_t forward_set(const struct hd_attention *t, struct att_keys *y, struct att_queries *x, float *scratch)
 {
-	int64_t panel = BLOCK * hd_att_padded(t), keys = hd_att_least(SPAN, hd_att_blocks(t->keys));
-	int64_t queries = hd_att_least(SPAN, hd_att_blocks(t->seq));
+	int64_t panel = BLOCK * hd_att_padded(t), keys = hd_att_min(SPAN, hd_att_blocks(t->keys));
+	int64_t queries = hd_att_min(SPAN, hd_att_blocks(t->seq));
 	float *at = scratch;
 
 	y->kt = att_room(&at, keys * panel);
@@ -138,7 +138,7 @@ static void forward(const struct hd_attention *t, float *scratch, void *const *o
 	for (int64_t h = 0; h < t->heads; h++)
 		for (int64_t i = task->from / BLOCK; i < end && hd_att_reads(t, h, task); i += SPAN) {
 			x.first = i;
-			x.end = hd_att_least(i + SPAN, end);
+			x.end = hd_att_min(i + SPAN, end);
 			forward_span(t, &x, &y, out, in, task, h);
 		}
 }
@@ -171,7 +171,7 @@ static int keeps_keys(const struct hd_attention *t)
 static int64_t panels_set(const struct hd_attention *t, struct panels *x, float *scratch)
 {
 	int64_t keys = hd_att_blocks(t->keys), seq = hd_att_blocks(t->seq), panel = BLOCK * hd_att_padded(t);
-	int64_t nk = hd_att_least(SPAN, keys), nq = hd_att_least(SPAN, seq);
+	int64_t nk = hd_att_min(SPAN, keys), nq = hd_att_min(SPAN, seq);
 	float *at = scratch, **of_keys[] = { &x->k, &x->kt, &x->vt, &x->dk, &x->dv };
 	float **of_queries[] = { &x->q, &x->d_o, &x->dq };
 
@@ -209,12 +209,13 @@ struct att_range {
 
 static struct att_range range_of(int64_t base, int64_t step, int64_t rows, int64_t first)
 {
-	return (struct att_range){ base, step, rows, first, hd_att_least(SPAN, hd_att_blocks(rows) - first) };
+	return (struct att_range){ base, step, rows, first, hd_att_min(SPAN, hd_att_blocks(rows) - first) };
 }
 
 /* Loads the sums of range r from where they were kept: `kept`, which has room for all blocks, or the result where kept
  * is NULL. */
-static void bring(const struct hd_attention *t, float *to, const float *kept, const void *result, struct att_range r)
+static void load_sums(const struct hd_attention *t, float *to, const float *kept, const void *result,
+		      struct att_range r)
 {
 	int64_t panel = BLOCK * hd_att_padded(t);
 
@@ -222,13 +223,13 @@ static void bring(const struct hd_attention *t, float *to, const float *kept, co
 		memcpy(to, kept + r.first * panel, (size_t)(r.n * panel) * sizeof(*to));
 	for (int64_t i = r.first; !kept && i < r.first + r.n; i++)
 		pack_rows(t, to + (i - r.first) * panel, element(t, result, r.base + i * BLOCK * r.step), r.step,
-			  hd_att_least(BLOCK, r.rows - i * BLOCK), 1);
+			  hd_att_min(BLOCK, r.rows - i * BLOCK), 1);
 }
 
 /* Stores the sums of range r there. With `done` nothing will be added to them, and they become the result, times
  * `factor`. */
-static void put_away(const struct hd_attention *t, void *result, float *kept, const float *from, struct att_range r,
-		     float factor, int done)
+static void store_sums(const struct hd_attention *t, void *result, float *kept, const float *from, struct att_range r,
+		       float factor, int done)
 {
 	int64_t panel = BLOCK * hd_att_padded(t);
 
@@ -236,7 +237,7 @@ static void put_away(const struct hd_attention *t, void *result, float *kept, co
 		memcpy(kept + r.first * panel, from, (size_t)(r.n * panel) * sizeof(*from));
 	else
 		unpack_rows(t, result, r.base + r.first * BLOCK * r.step, r.step, from,
-			    hd_att_least(r.n * BLOCK, r.rows - r.first * BLOCK), done ? factor : 1);
+			    hd_att_min(r.n * BLOCK, r.rows - r.first * BLOCK), done ? factor : 1);
 }
 
 /* ---- spans ----------------------------------------------------------------------------------- */
@@ -258,8 +259,8 @@ static void close_keys(const struct hd_attention *t, struct panels *x, void *con
 
 	if (x->keys < 0)
 		return;
-	put_away(t, out[1], x->kept_dk, x->dk, r, 1, 0);
-	put_away(t, out[2], x->kept_dv, x->dv, r, 1, 0);
+	store_sums(t, out[1], x->kept_dk, x->dk, r, 1, 0);
+	store_sums(t, out[2], x->kept_dv, x->dv, r, 1, 0);
 	x->keys = -1;
 }
 
@@ -274,7 +275,7 @@ static void open_keys_d(const struct hd_attention *t, struct panels *x, void *co
 	close_keys(t, x, out, task);
 	x->keys = first;
 	for (int64_t j = 0; j < r.n; j++) {
-		int64_t n = hd_att_least(BLOCK, t->keys - (first + j) * BLOCK);
+		int64_t n = hd_att_min(BLOCK, t->keys - (first + j) * BLOCK);
 		int64_t at = r.base + (first + j) * BLOCK * r.step;
 
 		pack_rows(t, x->k + j * panel, element(t, in[1], at), r.step, n, 1);
@@ -282,8 +283,8 @@ static void open_keys_d(const struct hd_attention *t, struct panels *x, void *co
 		pack_columns(t, x->vt + j * panel, element(t, in[2], at), r.step, n);
 	}
 	if (x->heads) {
-		bring(t, x->dk, x->kept_dk, out[1], r);
-		bring(t, x->dv, x->kept_dv, out[2], r);
+		load_sums(t, x->dk, x->kept_dk, out[1], r);
+		load_sums(t, x->dv, x->kept_dv, out[2], r);
 		return;
 	}
 	memset(x->dk, 0, (size_t)(r.n * panel) * sizeof(*x->dk));
@@ -298,7 +299,7 @@ static void open_queries_d(const struct hd_attention *t, struct panels *x, void 
 
 	x->queries = first;
 	for (int64_t i = 0; i < r.n; i++) {
-		int64_t row = (first + i) * BLOCK, n = hd_att_least(BLOCK, t->seq - row), at = r.base + row * r.step;
+		int64_t row = (first + i) * BLOCK, n = hd_att_min(BLOCK, t->seq - row), at = r.base + row * r.step;
 		const float *from = (const float *)in[4] + (task->b * t->heads + h) * t->seq + row;
 
 		pack_rows(t, x->q + i * panel, element(t, in[0], at), r.step, n, t->scale);
@@ -314,7 +315,7 @@ static void open_queries_d(const struct hd_attention *t, struct panels *x, void 
 }
 
 /* In one row, turns the scores s into probabilities and dp into ds. part: 1 / softcap, or 0. */
-INLINE void row_d(float *s, float *dp, float lse, float delta, float part, int passed, int seen, const int masked)
+INLINE void row_d(float *s, float *dp, float lse, float delta, float part, int begin, int seen, const int masked)
 {
 #pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
@@ -323,7 +324,7 @@ INLINE void row_d(float *s, float *dp, float lse, float delta, float part, int p
 
 		d *= 1.0f - of * of;
 		if (masked) {
-			VS in = is_seen(c, passed, seen);
+			VS in = is_seen(c, begin, seen);
 
 			x = (V)((VI)x & (VI)in);
 			d = (V)((VI)d & (VI)in);
@@ -341,10 +342,10 @@ static void probabilities(const struct hd_attention *t, float *s, float *dp, con
 	if (t->softcap > 0)
 		cap_scores(t, s, p->tiles_q * HD_MR);
 	for (int r = 0; r < p->tiles_q * HD_MR; r++, s += BLOCK, dp += BLOCK) {
-		if (p->seen[r] == BLOCK && !p->passed[r])
+		if (p->seen[r] == BLOCK && !p->begin[r])
 			row_d(s, dp, lse[r], delta[r], part, 0, BLOCK, 0);
 		else
-			row_d(s, dp, lse[r], delta[r], part, p->passed[r], p->seen[r], 1);
+			row_d(s, dp, lse[r], delta[r], part, p->begin[r], p->seen[r], 1);
 	}
 }
 
@@ -375,9 +376,8 @@ static void queries_d(const struct hd_attention *t, struct panels *x, void *cons
 		      const struct hd_att_task *task, int64_t h, int64_t first)
 {
 	struct att_range r = queries_of(t, task, h, first);
-	int64_t last = hd_att_least((first + r.n) * BLOCK, t->seq) - 1, all = hd_att_blocks(t->keys);
-	int64_t begin = hd_att_least(first_block(t, first), all - 1) / SPAN * SPAN,
-		nk = hd_att_least(SPAN, all - x->keys);
+	int64_t last = hd_att_min((first + r.n) * BLOCK, t->seq) - 1, all = hd_att_blocks(t->keys);
+	int64_t begin = hd_att_min(first_block(t, first), all - 1) / SPAN * SPAN, nk = hd_att_min(SPAN, all - x->keys);
 	int64_t seen = hd_att_blocks(hd_att_seen(t, t->q0 + last, t->k0, t->keys));
 	int64_t end = seen > begin ? (seen - 1) / SPAN * SPAN : begin;
 
@@ -385,11 +385,11 @@ static void queries_d(const struct hd_attention *t, struct panels *x, void *cons
 		return;
 	open_queries_d(t, x, in, task, h, first);
 	if (x->keys > begin)
-		bring(t, x->dq, x->kept_dq, out[0], r);
+		load_sums(t, x->dq, x->kept_dq, out[0], r);
 	else
 		memset(x->dq, 0, (size_t)(r.n * BLOCK * hd_att_padded(t)) * sizeof(*x->dq));
 	spans_d(t, x, nk, r.n);
-	put_away(t, out[0], x->kept_dq, x->dq, r, t->scale, x->keys == end);
+	store_sums(t, out[0], x->kept_dq, x->dq, r, t->scale, x->keys == end);
 }
 
 static void backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
@@ -418,7 +418,7 @@ static void backward(const struct hd_attention *t, float *scratch, void *const *
 	for (int64_t j = 0; x.kept_dk && j < nkb; j += SPAN) {
 		struct att_range r = keys_of(t, task, j);
 
-		put_away(t, out[1], NULL, x.kept_dk + j * BLOCK * hd_att_padded(t), r, 1, 1);
-		put_away(t, out[2], NULL, x.kept_dv + j * BLOCK * hd_att_padded(t), r, 1, 1);
+		store_sums(t, out[1], NULL, x.kept_dk + j * BLOCK * hd_att_padded(t), r, 1, 1);
+		store_sums(t, out[2], NULL, x.kept_dv + j * BLOCK * hd_att_padded(t), r, 1, 1);
 	}
 }

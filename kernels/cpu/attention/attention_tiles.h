@@ -304,7 +304,7 @@ INLINE void pack_block(const struct att_forms *f, const struct att_operand *r, i
 /* Prefetches 32 rows from row i on into L2 while the rows before them are packed. Their cache lines are far apart. */
 INLINE void prefetch(const struct att_operand *r, int64_t i)
 {
-	int64_t end = hd_att_least(i + ROWS, r->n);
+	int64_t end = hd_att_min(i + ROWS, r->n);
 
 	for (; i < end; i++)
 		for (int64_t d = 0; d < r->dim; d += 32)

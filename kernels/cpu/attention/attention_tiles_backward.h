@@ -41,8 +41,8 @@ static int cross_set(const struct hd_attention *t, struct att_cross *x, int64_t 
 {
 	int64_t apart = t->k0 + j * ROWS - t->q0 - i * ROWS;
 
-	x->n = hd_att_least(ROWS, t->seq - i * ROWS);
-	x->keys = hd_att_least(ROWS, t->keys - j * ROWS);
+	x->n = hd_att_min(ROWS, t->seq - i * ROWS);
+	x->keys = hd_att_min(ROWS, t->keys - j * ROWS);
 	x->from = t->causal ? apart : -2 * ROWS;
 	x->to = t->window ? apart + t->window : 4 * ROWS;
 	return x->from < x->n && x->to + x->keys - 1 > 0;
@@ -306,9 +306,9 @@ static void head_d(const struct att_backward *f, uint16_t *dq)
 	for (int64_t j = 0; j < f->keys; j += CHUNK)
 		for (int64_t i = 0; i < f->queries; i += CHUNK)
 			chunks(f, &(struct att_chunks){ .i0 = i,
-							.ni = hd_att_least(CHUNK, f->queries - i),
+							.ni = hd_att_min(CHUNK, f->queries - i),
 							.j0 = j,
-							.nj = hd_att_least(CHUNK, f->keys - j) });
+							.nj = hd_att_min(CHUNK, f->keys - j) });
 	fill_rest(f, f->dq, f->q_begun, f->queries);
 	for (int64_t i = 0; i < f->queries; i++)
 		for (int64_t k = 0; k < f->parts; k++) {

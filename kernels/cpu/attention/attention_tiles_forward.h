@@ -39,9 +39,9 @@ struct att_view {
 static int view_set(const struct hd_attention *t, struct att_view *w, int64_t q, int64_t n, int64_t k, int64_t keys)
 {
 	for (int64_t i = 0; i < ROWS; i++) {
-		int64_t at = t->q0 + q + hd_att_least(i, n - 1);
+		int64_t at = t->q0 + q + hd_att_min(i, n - 1);
 
-		w->from[i] = hd_att_passed(t, at, t->k0 + k, keys);
+		w->from[i] = hd_att_before_window(t, at, t->k0 + k, keys);
 		w->to[i] = hd_att_seen(t, at, t->k0 + k, keys);
 	}
 	w->first = w->from[0] / ROWS;
@@ -176,7 +176,7 @@ static void meet(const struct att_forward *f, int64_t q, int64_t i, int64_t k)
 	float *o = f->o + i * 4 * f->parts * WORD;
 	struct att_view w;
 
-	if (!view_set(f->t, &w, q + i * ROWS, x->n, k, hd_att_least(CHUNK * ROWS, f->k1 - k)))
+	if (!view_set(f->t, &w, q + i * ROWS, x->n, k, hd_att_min(CHUNK * ROWS, f->k1 - k)))
 		return;
 	scores(f, f->q + i * 2 * f->parts * HALF, f->k + (k - f->k0) / 16 * f->parts * HALF, &w);
 	softmax(f, x, o, &w, 0);
@@ -226,14 +226,14 @@ static void chunk(const struct att_forward *f, uint16_t *o, float *lse, const ui
 {
 	const struct hd_attention *t = f->t;
 	int64_t step = t->heads * t->dim, blocks = (n + ROWS - 1) / ROWS;
-	int64_t k = f->k0 + hd_att_passed(t, t->q0 + q, t->k0 + f->k0, f->k1 - f->k0) / ROWS * ROWS;
+	int64_t k = f->k0 + hd_att_before_window(t, t->q0 + q, t->k0 + f->k0, f->k1 - f->k0) / ROWS * ROWS;
 	int64_t end = f->k0 + hd_att_seen(t, t->q0 + q + n - 1, t->k0 + f->k0, f->k1 - f->k0);
 
 	pack(&(struct att_forms){ .rows = f->q }, &(struct att_operand){ x, step, n, t->dim });
 	for (int64_t i = 0; i < blocks; i++) {
 		struct att_block *b = &f->block[i];
 
-		*b = (struct att_block){ .n = (int32_t)hd_att_least(ROWS, n - i * ROWS), .fresh = 1 };
+		*b = (struct att_block){ .n = (int32_t)hd_att_min(ROWS, n - i * ROWS), .fresh = 1 };
 		for (int r = 0; r < ROWS; r++)
 			b->max[r] = -INFINITY;
 	}
@@ -277,7 +277,7 @@ static void forward(const struct hd_attention *t, float *scratch, void *const *o
 	struct att_operand keys;
 
 	forward_set(t, &f, scratch);
-	f.k0 = hd_att_passed(t, t->q0 + from, t->k0, t->keys) / ROWS * ROWS;
+	f.k0 = hd_att_before_window(t, t->q0 + from, t->k0, t->keys) / ROWS * ROWS;
 	f.k1 = hd_att_seen(t, t->q0 + to - 1, t->k0, t->keys);
 	at = ((task->b * t->keys + f.k0) * t->kv_heads + task->kv) * t->dim;
 	keys = (struct att_operand){ (const uint16_t *)in[1] + at, t->kv_heads * t->dim, f.k1 - f.k0, t->dim };
@@ -289,7 +289,7 @@ static void forward(const struct hd_attention *t, float *scratch, void *const *o
 		for (int64_t q = from; q < to && hd_att_reads(t, h, task); q += CHUNK * ROWS) {
 			at = ((task->b * t->seq + q) * t->heads + h) * t->dim;
 			chunk(&f, (uint16_t *)out[0] + at, (float *)out[1] + (task->b * t->heads + h) * t->seq + q,
-			      (const uint16_t *)in[0] + at, q, hd_att_least(CHUNK * ROWS, to - q));
+			      (const uint16_t *)in[0] + at, q, hd_att_min(CHUNK * ROWS, to - q));
 		}
 	end_tiles();
 }

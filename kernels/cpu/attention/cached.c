@@ -168,7 +168,7 @@ static const void *queries_at(const struct cached *c, const struct queries *a, c
 		return (const float *)q + at;
 	if (c->pairs)
 		return (const uint16_t *)q + at;
-	hd_raise(tmp, (const uint16_t *)q + at, a->n * t->dim);
+	hd_bf16_to_f32(tmp, (const uint16_t *)q + at, a->n * t->dim);
 	return tmp;
 }
 

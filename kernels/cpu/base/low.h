@@ -19,7 +19,7 @@ void hd_store_bf16(uint16_t *low, const float *x, int64_t n);
  * first. */
 void hd_store_bf16_past(uint16_t *low, const float *x, int64_t n);
 
-HD_CLONES __attribute__((unused)) static void hd_raise(float *y, const uint16_t *x, int64_t n)
+HD_CLONES __attribute__((unused)) static void hd_bf16_to_f32(float *y, const uint16_t *x, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
@@ -31,7 +31,7 @@ __attribute__((unused)) static const float *hd_read(const void *x, int64_t dtype
 {
 	if (dtype != HD_DTYPE_BF16)
 		return (const float *)x + at;
-	hd_raise(tmp, (const uint16_t *)x + at, n);
+	hd_bf16_to_f32(tmp, (const uint16_t *)x + at, n);
 	return tmp;
 }
 

@@ -74,9 +74,9 @@ int hd_scratch_take(struct hd_prep *p, int64_t bytes, const char *kernel, struct
 	return HD_OK;
 }
 
-int64_t hd_scratch_by(const struct hd_kernel_desc *d,
-		      int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err),
-		      int64_t (*bytes_of)(const struct hd_prep *p))
+int64_t hd_scratch_of_shape(const struct hd_kernel_desc *d,
+			    int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err),
+			    int64_t (*bytes_of)(const struct hd_prep *p))
 {
 	struct hd_err ignored = { 0 };
 	struct hd_prep p = { .state = NULL };

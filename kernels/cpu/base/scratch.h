@@ -25,8 +25,8 @@ void hd_scratch_table(int64_t bytes);
 int hd_scratch_take(struct hd_prep *p, int64_t bytes, const char *kernel, struct hd_err *err);
 /* Returns the scratch of a launch: `prepare` writes its shapes to p->n, and bytes_of reads them. 0: prepare would
  * refuse it. */
-int64_t hd_scratch_by(const struct hd_kernel_desc *d,
-		      int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err),
-		      int64_t (*bytes_of)(const struct hd_prep *p));
+int64_t hd_scratch_of_shape(const struct hd_kernel_desc *d,
+			    int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err),
+			    int64_t (*bytes_of)(const struct hd_prep *p));
 
 #endif

@@ -139,7 +139,7 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 	else if (xtype == HD_DTYPE_F64)
 		from_f64(to, (const double *)x + from, n);
 	else if (xtype == HD_DTYPE_BF16)
-		hd_raise(to, (const uint16_t *)x + from, n);
+		hd_bf16_to_f32(to, (const uint16_t *)x + from, n);
 	else if (xtype == HD_DTYPE_F16)
 		from_f16(to, (const uint16_t *)x + from, n);
 	else if (xtype == HD_DTYPE_U8)

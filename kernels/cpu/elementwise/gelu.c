@@ -22,9 +22,9 @@
 #define FAR 9.98f
 #define INLINE static inline __attribute__((always_inline))
 
-HD_PREPARE_LOW(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
-HD_PREPARE_LOW(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
-HD_PREPARE_LOW(prepare_slope, "gelu_slope", "t", "t", hd_prepare_alike(c, p, 1, 2))
+HD_PREPARE_LOW(prepare, "gelu", "t", "t", hd_prepare_same_dims(c, p, 1, 1))
+HD_PREPARE_LOW(prepare_d, "gelu_d", "t", "t", hd_prepare_same_dims(c, p, 2, 1))
+HD_PREPARE_LOW(prepare_slope, "gelu_slope", "t", "t", hd_prepare_same_dims(c, p, 1, 2))
 HD_PREPARE_LOW(slope_d_shape, "gelu_slope_d", "t", "tf", hd_prepare_slope_d(c, p))
 
 static struct hd_column_sums sums_of(const struct hd_prep *p)
@@ -42,7 +42,7 @@ static int64_t bytes_of(const struct hd_prep *p)
 static int64_t scratch(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, slope_d_shape, bytes_of);
+	return hd_scratch_of_shape(d, slope_d_shape, bytes_of);
 }
 
 static int prepare_slope_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)

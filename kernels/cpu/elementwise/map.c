@@ -195,7 +195,7 @@ static void read_row(float *y, const void *x, uint32_t dtype, int64_t at, int64_
 		for (int i = 0; i < n; i++)
 			y[i] = (float)xd[at + i * stride];
 	else if (dtype == HD_DTYPE_BF16 && stride == 1)
-		hd_raise(y, (const uint16_t *)x + at, n);
+		hd_bf16_to_f32(y, (const uint16_t *)x + at, n);
 	else if (dtype == HD_DTYPE_BF16)
 		for (int i = 0; i < n; i++)
 			y[i] = hd_of_bf16(((const uint16_t *)x)[at + i * stride]);

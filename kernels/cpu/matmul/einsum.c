@@ -314,7 +314,7 @@ static void raise_all(float *y, const uint16_t *x, int64_t n)
 {
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
-		hd_raise(y + i, x + i, hd_min(HD_CHUNK, n - i));
+		hd_bf16_to_f32(y + i, x + i, hd_min(HD_CHUNK, n - i));
 }
 
 static void lower_all(uint16_t *y, const float *x, int64_t n)

@@ -27,7 +27,7 @@ static int64_t bytes_of(const struct hd_prep *p)
 static int64_t scratch(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, prepare_shared, bytes_of);
+	return hd_scratch_of_shape(d, prepare_shared, bytes_of);
 }
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
@@ -65,7 +65,7 @@ static void raise_rows(float *y, const uint16_t *x, int64_t rows, int64_t cols, 
 {
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i++)
-		hd_raise(y + i * cols, x + i * step, cols);
+		hd_bf16_to_f32(y + i * cols, x + i * step, cols);
 }
 
 /* Does the same as rows_product, for bf16. A block of columns of w stays in scratch while the rows pass. */

@@ -65,7 +65,7 @@ int hd_mm_build(struct hd_mm_primitive *p, const_dnnl_primitive_desc_t pd, int s
 int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want);
 /* Returns the bytes of the scratchpad of the implementation that it would find if the limit were `most`, or -1 for
  * none. */
-int64_t hd_mm_wants(const struct hd_mm_shape *s, int sum, const char *want, size_t most);
+int64_t hd_mm_scratch_needed(const struct hd_mm_shape *s, int sum, const char *want, size_t most);
 void hd_mm_drop(struct hd_mm_primitive *p);
 int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
 		  const void *m, const void *bias);

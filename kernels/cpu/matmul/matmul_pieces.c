@@ -244,9 +244,9 @@ struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
 
 int hd_mm_shrink_scratch(struct hd_mm_shape *s, int sum, const char *want)
 {
-	if (hd_mm_wants(s, sum, want, SIZE_MAX) < 0)
+	if (hd_mm_scratch_needed(s, sum, want, SIZE_MAX) < 0)
 		return 0;
-	while (hd_mm_wants(s, sum, want, hd_mm_limit(s, sum)) < 0) {
+	while (hd_mm_scratch_needed(s, sum, want, hd_mm_limit(s, sum)) < 0) {
 		int d = next_cut(s->n, s->ndim);
 
 		if (d < 0)
@@ -268,9 +268,9 @@ struct hd_mm_pieces *hd_mm_pieces_of_scratch(const struct hd_mm_shape *s, int su
 /* Returns the bytes that build would take for pieces of these extents, or -1 if it would fail. */
 static int64_t wanted(const struct hd_mm_shape *s, int sum, const char *want)
 {
-	int64_t bytes = hd_mm_wants(s, sum, want, hd_mm_limit(s, sum));
+	int64_t bytes = hd_mm_scratch_needed(s, sum, want, hd_mm_limit(s, sum));
 
-	return bytes < 0 && !want ? hd_mm_wants(s, sum, HD_MM_PLAIN_LOOPS, hd_mm_limit(s, sum)) : bytes;
+	return bytes < 0 && !want ? hd_mm_scratch_needed(s, sum, HD_MM_PLAIN_LOOPS, hd_mm_limit(s, sum)) : bytes;
 }
 
 /* Returns the most scratch of any kind of piece, or -1. Along each dim that is cut, a piece has the full extent or is

@@ -108,7 +108,7 @@ static int fits(const_dnnl_primitive_desc_t pd, const char *want, size_t most)
 	return !strcmp(want, HD_MM_PLAIN_LOOPS) ? strstr(name, want) != NULL : !strcmp(want, name);
 }
 
-int64_t hd_mm_wants(const struct hd_mm_shape *s, int sum, const char *want, size_t most)
+int64_t hd_mm_scratch_needed(const struct hd_mm_shape *s, int sum, const char *want, size_t most)
 {
 	dnnl_primitive_desc_t pd;
 	struct hd_mm_offers o;

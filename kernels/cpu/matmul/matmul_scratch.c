@@ -87,7 +87,7 @@ static int64_t timed(const struct hd_mm_shape *s, int sum, int threads)
 	most = larger(most, hd_mm_own_bytes(s, HD_MM_THIN, threads));
 	if (hd_mm_can_swap(s))
 		most = larger(most, of_offers(s, sum, 1));
-	if (hd_mm_wants(s, sum, NULL, hd_mm_limit(s, sum)) < 0)
+	if (hd_mm_scratch_needed(s, sum, NULL, hd_mm_limit(s, sum)) < 0)
 		most = larger(most, hd_mm_pieces_of_scratch_bytes(s, sum, NULL));
 	return most;
 }

@@ -31,7 +31,7 @@ static size_t span(const struct hd_mm_shape *s, int o)
 	return (size_t)(last + 1) * HD_BITS(s->dtype[o]) / 8;
 }
 
-static int touch(struct arena *a, const struct hd_mm_shape *s)
+static int allocate_sets(struct arena *a, const struct hd_mm_shape *s)
 {
 	size_t set = 1;
 	int ok = 1;
@@ -81,7 +81,7 @@ static double time_once(struct rival *r, struct arena *a)
 	return hd_seconds() - t;
 }
 
-static void leave(struct rival *r, int n)
+static void drop_rivals(struct rival *r, int n)
 {
 	for (int i = 0; i < n; i++) {
 		hd_mm_drop(&r[i].p);
@@ -106,7 +106,7 @@ static int is_beaten(uint32_t dtype, const char *name)
 	return 0;
 }
 
-static void beat(uint32_t dtype, const char *name)
+static void mark_beaten(uint32_t dtype, const char *name)
 {
 	char *names = beaten[dtype == HD_DTYPE_BF16];
 	size_t used = strlen(names);
@@ -116,7 +116,7 @@ static void beat(uint32_t dtype, const char *name)
 }
 
 /* oneDNN first offers what it finds in its cache, and later offers it again in the regular order. */
-static int is_entered(const struct rival *r, int n, const char *value)
+static int is_added(const struct rival *r, int n, const char *value)
 {
 	while (n > 0 && strcmp(r[n - 1].value, value))
 		n--;
@@ -131,7 +131,8 @@ static int is_worthy(uint32_t dtype, const_dnnl_primitive_desc_t pd, size_t limi
 	return !strstr(name, HD_MM_PLAIN_LOOPS) && (all_names || !is_beaten(dtype, name)) && hd_mm_scratch(pd) <= limit;
 }
 
-static int enter(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum, int swap, int all_names)
+static int add_rivals(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum, int swap,
+		      int all_names)
 {
 	size_t limit = hd_mm_limit(s, sum);
 	dnnl_primitive_desc_t pd;
@@ -143,7 +144,7 @@ static int enter(struct rival *r, int n, struct arena *a, const struct hd_mm_sha
 		return n;
 	while ((pd = hd_mm_offers_next(&o, &begun))) {
 		snprintf(value, sizeof(value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
-		if (n < MAX_RIVALS && is_worthy(s->dtype[HD_MM_A], pd, limit, all_names) && !is_entered(r, n, value) &&
+		if (n < MAX_RIVALS && is_worthy(s->dtype[HD_MM_A], pd, limit, all_names) && !is_added(r, n, value) &&
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			strcpy(r[n].value, value);
 			r[n].best = 1e9;
@@ -157,7 +158,7 @@ static int enter(struct rival *r, int n, struct arena *a, const struct hd_mm_sha
 	return n;
 }
 
-static int enter_own(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum)
+static int add_own_rivals(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum)
 {
 	static const char *const names[] = { HD_MM_TILES, HD_MM_THIN };
 
@@ -230,7 +231,7 @@ static int fastest(struct rival *r, int n, struct arena *a, double budget)
 }
 
 /* Times r once more. Returns its best rate in FLOP/s. */
-static double again(struct rival *r, struct arena *a, const struct hd_mm_shape *s)
+static double time_again(struct rival *r, struct arena *a, const struct hd_mm_shape *s)
 {
 	r->best = fmin(r->best, time_once(r, a));
 	return hd_mm_flops(s) / r->best;
@@ -242,7 +243,7 @@ static int is_hopeless(struct rival *r, struct arena *a, const struct hd_mm_shap
 	double rate = hd_mm_flops(s) / r->best;
 
 	for (int tries = 0; tries < 3 && rate < best / HOPELESS; tries++)
-		rate = again(r, a, s);
+		rate = time_again(r, a, s);
 	return rate < best / HOPELESS;
 }
 
@@ -269,15 +270,15 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 	double begun = own_seconds();
 	int n, timed = 0;
 
-	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
+	if (hd_mm_open(NULL) < 0 || !allocate_sets(&a, &s))
 		return best;
-	n = enter_own(r, enter(r, 0, &a, &s, 0, 0, 0), &a, &s, 0);
+	n = add_own_rivals(r, add_rivals(r, 0, &a, &s, 0, 0, 0), &a, &s, 0);
 	for (; timed < 2 * n && own_seconds() - begun < PATIENT; timed++)
-		best = fmax(best, again(&r[timed / 2], &a, &s));
+		best = fmax(best, time_again(&r[timed / 2], &a, &s));
 	for (int i = 0; i < timed / 2; i++)
 		if (is_hopeless(&r[i], &a, &s, best))
-			beat(dtype, r[i].value + 3);
-	leave(r, n);
+			mark_beaten(dtype, r[i].value + 3);
+	drop_rivals(r, n);
 	release(&a);
 	return best;
 }
@@ -309,20 +310,20 @@ static void measure(const char *key, size_t len, struct arena *a)
 		return;
 	hd_mm_shrink(&s, LONGEST * rough_rate(s.dtype[HD_MM_A]));
 	hd_mm_shrink_scratch(&s, sum, NULL);
-	if (!touch(a, &s))
+	if (!allocate_sets(a, &s))
 		return;
 	for (int all_names = 0; all_names < 2 && !n; all_names++) {
-		n = enter(r, n, a, &s, sum, 0, all_names);
+		n = add_rivals(r, n, a, &s, sum, 0, all_names);
 		if (hd_mm_can_swap(&s))
-			n = enter(r, n, a, &s, sum, 1, all_names);
-		n = enter_own(r, n, a, &s, sum);
+			n = add_rivals(r, n, a, &s, sum, 1, all_names);
+		n = add_own_rivals(r, n, a, &s, sum);
 	}
 	if (n) {
 		const char *value = r[fastest(r, n, a, 0.05)].value;
 
 		hd_mm_pick_add(key, len, value, strlen(value));
 	}
-	leave(r, n);
+	drop_rivals(r, n);
 }
 
 char *hd_mm_time(const char *wanted)

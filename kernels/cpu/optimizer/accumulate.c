@@ -5,7 +5,7 @@
 #include "kernels/cpu/base/low.h"
 #include "kernels/prepare/elementwise.h"
 
-HD_PREPARE_LOW(prepare, "accumulate", "t", "u", hd_prepare_alike(c, p, 1, 1))
+HD_PREPARE_LOW(prepare, "accumulate", "t", "u", hd_prepare_same_dims(c, p, 1, 1))
 
 HD_CLONES static void add_to(float *y, const float *x, int64_t n)
 {

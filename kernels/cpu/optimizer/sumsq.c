@@ -21,7 +21,7 @@ static int64_t bytes_of(const struct hd_prep *p) /* a sum per piece */
 static int64_t scratch(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, prepare_shape, bytes_of);
+	return hd_scratch_of_shape(d, prepare_shape, bytes_of);
 }
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)

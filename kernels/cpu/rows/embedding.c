@@ -20,7 +20,7 @@ static void take(void *x, int64_t xtype, int64_t to, const void *w, int64_t wtyp
 	else if (xtype == HD_DTYPE_BF16)
 		hd_store_bf16((uint16_t *)x + to, (const float *)w + from, n);
 	else
-		hd_raise((float *)x + to, (const uint16_t *)w + from, n);
+		hd_bf16_to_f32((float *)x + to, (const uint16_t *)w + from, n);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

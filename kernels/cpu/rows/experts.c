@@ -51,13 +51,13 @@ static int prepare_route_d(const struct hd_kernel_desc *d, struct hd_prep *p, st
 static int64_t scratch_route(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, route_shape, bytes_of);
+	return hd_scratch_of_shape(d, route_shape, bytes_of);
 }
 
 static int64_t scratch_route_d(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, route_d_shape, bytes_of);
+	return hd_scratch_of_shape(d, route_d_shape, bytes_of);
 }
 
 HD_PREPARE(prepare_route_bias, "route_bias", HD_DTYPE_F32, hd_prepare_route_bias(c, p))
@@ -122,7 +122,7 @@ static float top_two(const float *t, int64_t n)
 
 /* Computes s + bias of each expert in t, where s is the sigmoid of its logit. Experts that the token may not choose
  * get -infinity. */
-static void likes_of(const struct hd_prep *p, const float *z, const float *bias, float *t)
+static void choice_scores(const struct hd_prep *p, const float *z, const float *bias, float *t)
 {
 	int64_t groups = p->n[13], n = p->n[2] / groups, may = (int64_t)p->f[3];
 	int32_t best[HD_ROUTE_MAX_GROUPS];
@@ -164,7 +164,7 @@ static void each_token(const struct hd_prep *p, const float *z, const float *bia
 	double lse = (double)max + log((double)sum);
 
 	if (bias)
-		likes_of(p, z, bias, t);
+		choice_scores(p, z, bias, t);
 	choose(bias ? t : z, E, k, slots);
 	for (int64_t j = 0; j < k; j++) {
 		chosen[j] = -1 - slots[j];
@@ -377,7 +377,7 @@ HD_CLONES static float dot(const float *x, const float *y, int64_t n)
 }
 
 /* Writes row `from` of x, times the gate if there is one, to row `to` of d. */
-static void bring(const struct hd_prep *p, void *d, int64_t to, const void *x, int64_t from, const float *gate)
+static void copy_row(const struct hd_prep *p, void *d, int64_t to, const void *x, int64_t from, const float *gate)
 {
 	int64_t cols = p->n[3], t = p->n[14], step = hd_vector_step(t);
 
@@ -405,7 +405,7 @@ static void dispatch_rows(const struct hd_prep *p, void *const *out, void *const
 #pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
 	for (int64_t i = 0; i < n; i++)
 		if (slots[i] >= 0)
-			bring(p, out[0], row_of(p, i, slots[i]), in[0], i / k, gates ? gates + i : NULL);
+			copy_row(p, out[0], row_of(p, i, slots[i]), in[0], i / k, gates ? gates + i : NULL);
 }
 
 static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -429,7 +429,7 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 		if (of[i] < 0)
 			memset((char *)out[0] + i * cols * width, 0, (size_t)(cols * width));
 		else
-			bring(p, out[0], i, in[0], of[i] / k, gates ? gates + of[i] : NULL);
+			copy_row(p, out[0], i, in[0], of[i] / k, gates ? gates + of[i] : NULL);
 	}
 }
 

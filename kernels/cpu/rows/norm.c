@@ -52,7 +52,7 @@ static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct h
 static int64_t scratch_d(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, prepare_d_shared, bytes_d);
+	return hd_scratch_of_shape(d, prepare_d_shared, bytes_d);
 }
 
 static int prepare_d_add(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
@@ -65,7 +65,7 @@ static int prepare_d_add(const struct hd_kernel_desc *d, struct hd_prep *p, stru
 static int64_t scratch_d_add(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, prepare_d_add_shared, bytes_d);
+	return hd_scratch_of_shape(d, prepare_d_add_shared, bytes_d);
 }
 
 static struct hd_column_sums sums_dw(const struct hd_prep *p)
@@ -90,7 +90,7 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 static int64_t scratch_dw(const struct hd_kernel_desc *d, int threads)
 {
 	(void)threads;
-	return hd_scratch_by(d, prepare_dw_shared, bytes_dw);
+	return hd_scratch_of_shape(d, prepare_dw_shared, bytes_dw);
 }
 
 #define INLINE HD_INLINE

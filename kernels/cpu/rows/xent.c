@@ -15,7 +15,7 @@
 #include "kernels/prepare/xent.h"
 
 HD_PREPARE_LOW(prepare, "xent", "t*", "f", hd_prepare_xent(c, p))
-HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F32, hd_prepare_alike(c, p, 3, 1))
+HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F32, hd_prepare_same_dims(c, p, 3, 1))
 HD_PREPARE_LOW(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 HD_PREPARE_LOW(prepare_both_shared, "xent_both", "t*", "tf", hd_prepare_xent_both(c, p))
 
@@ -73,7 +73,7 @@ static int is_low(const struct hd_prep *p)
 }
 
 /* Prefetches n logits from `at` on into L2: the next row arrives while exponentials of this one are computed. */
-static void bring(const struct hd_prep *p, const void *logits, int64_t at, int64_t n)
+static void prefetch_logits(const struct hd_prep *p, const void *logits, int64_t at, int64_t n)
 {
 	const char *from = hd_at(logits, p->n[14], at);
 
@@ -92,7 +92,7 @@ static void statistics(const struct hd_prep *p, const void *logits, int64_t i, f
 		int64_t n = hd_min(HD_PIECE, p->n[2] - j);
 
 		if (i + 1 < p->n[0])
-			bring(p, logits, (i + 1) * p->n[1] + j, n);
+			prefetch_logits(p, logits, (i + 1) * p->n[1] + j, n);
 		sum += exponentials(e ? e + j : here, logits, is_low(p), i * p->n[1] + j, *max, n);
 	}
 	*row_sum = *max == -INFINITY ? 0 : (float)sum; /* exp(-inf + inf) is NaN */
@@ -199,7 +199,7 @@ static int prepare_both(const struct hd_kernel_desc *d, struct hd_prep *p, struc
 
 static int64_t scratch_both(const struct hd_kernel_desc *d, int threads)
 {
-	return threads * hd_scratch_by(d, prepare_both_shared, bytes_of_row);
+	return threads * hd_scratch_of_shape(d, prepare_both_shared, bytes_of_row);
 }
 
 static void run_both(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

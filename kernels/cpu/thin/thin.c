@@ -225,7 +225,7 @@ static const float *rows_of(const struct hd_thin *t, float *to, const void *a)
 		return a;
 	for (int64_t i = 0; i < t->m; i++)
 		if (t->low && t->a_k == 1)
-			hd_raise(to + i * t->k, (const uint16_t *)a + i * t->a_m, t->k);
+			hd_bf16_to_f32(to + i * t->k, (const uint16_t *)a + i * t->a_m, t->k);
 		else
 			for (int64_t k = 0; k < t->k; k++)
 				to[i * t->k + k] = hd_get(a, t->low, i * t->a_m + k * t->a_k);

@@ -171,7 +171,7 @@ static struct amx_piece piece_at(const struct amx_run *r, int64_t v, int64_t end
 }
 
 /* Returns where the next piece begins. */
-static int64_t behind(const struct amx_piece *p)
+static int64_t next_piece(const struct amx_piece *p)
 {
 	return p->from + hd_amx_pieces(p->n, SIDE) * SIDE;
 }
@@ -184,7 +184,7 @@ static const uint16_t *b_at(const struct amx_run *r, const struct amx_share *h, 
 }
 
 /* Returns whether c is written past the caches, which takes complete lines of 64 bytes. */
-static int goes_past(const struct hd_amx *x, const struct hd_amx_operands *o)
+static int bypasses_cache(const struct hd_amx *x, const struct hd_amx_operands *o)
 {
 	int low = x->s.dtype[HD_MM_C] == HD_DTYPE_BF16;
 	int64_t size = low ? 2 : 4, bytes = x->size.m * x->s.n[x->s.ndim - 2] * size;
@@ -209,7 +209,7 @@ static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_share 
 				    .bias = p->o->bias ? (const char *)p->o->bias + bias * (bias_low ? 2 : 4) : NULL,
 				    .low = low,
 				    .bias_low = bias_low,
-				    .past = goes_past(x, p->o),
+				    .past = bypasses_cache(x, p->o),
 				    .rows = hd_min(SIDE, row_end - row),
 				    .cols = p->n };
 }
@@ -289,7 +289,7 @@ static void pack_block(const struct amx_run *r, const struct amx_share *h, const
 	int64_t deep = hd_amx_up(t->k_end - t->k, SIDE);
 	struct amx_piece p;
 
-	for (int64_t v = t->col; v < t->col_end; v = behind(&p)) {
+	for (int64_t v = t->col; v < t->col_end; v = next_piece(&p)) {
 		p = piece_at(r, v, t->col_end);
 		pack_panels(&(struct amx_pack){ .to = h->block + (v - t->col) * deep,
 						.to_step = deep * SIDE,
@@ -336,7 +336,7 @@ static void use_panel(const struct amx_run *r, const struct amx_share *h, const 
 	float *sums = h->sums + (row - (x->blocks.chunks > 1 ? t->row : p->row)) * x->blocks.cols;
 	struct amx_piece piece;
 
-	for (int64_t v = t->col; v < t->col_end; v = behind(&piece)) {
+	for (int64_t v = t->col; v < t->col_end; v = next_piece(&piece)) {
 		struct hd_amx_out out;
 
 		piece = piece_at(r, v, t->col_end);

@@ -9,8 +9,8 @@ extern "C" {
 #define TWO_ROOT_2_PI 1.5957691216f
 #define CUBIC 0.044715f
 
-HD_CUDA_PREPARE_TYPES(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
-HD_CUDA_PREPARE_TYPES(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
+HD_CUDA_PREPARE_TYPES(prepare, "gelu", "t", "t", hd_prepare_same_dims(c, p, 1, 1))
+HD_CUDA_PREPARE_TYPES(prepare_d, "gelu_d", "t", "t", hd_prepare_same_dims(c, p, 2, 1))
 
 HD_DEV float sigmoid(float x)
 {

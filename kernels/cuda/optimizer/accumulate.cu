@@ -6,7 +6,7 @@ extern "C" {
 #include "kernels/prepare/elementwise.h"
 }
 
-HD_CUDA_PREPARE_TYPES(prepare, "accumulate", "t", "u", hd_prepare_alike(c, p, 1, 1))
+HD_CUDA_PREPARE_TYPES(prepare, "accumulate", "t", "u", hd_prepare_same_dims(c, p, 1, 1))
 
 template <class Y, class X> struct accumulate {
 	Y *y;

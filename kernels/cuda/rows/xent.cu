@@ -26,7 +26,7 @@ extern "C" {
 #define HELD (14 * ROUND)           /* maximum bytes of a row, on a GPU where a block may have 227 KB */
 
 HD_CUDA_PREPARE_TYPES(prepare, "xent", "t*", "f", hd_prepare_xent(c, p))
-HD_CUDA_PREPARE_TYPES(prepare_combine, "xent_combine", "f", "f", hd_prepare_alike(c, p, 3, 1))
+HD_CUDA_PREPARE_TYPES(prepare_combine, "xent_combine", "f", "f", hd_prepare_same_dims(c, p, 3, 1))
 HD_CUDA_PREPARE_TYPES(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_both_shared, "xent_both", "t*", "tf", hd_prepare_xent_both(c, p))
 

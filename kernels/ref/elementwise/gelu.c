@@ -10,9 +10,9 @@
 
 #define ROOT_2_PI 0.79788456080286535588
 
-HD_PREPARE(prepare, "gelu", HD_DTYPE_F64, hd_prepare_alike(c, p, 1, 1))
-HD_PREPARE(prepare_d, "gelu_d", HD_DTYPE_F64, hd_prepare_alike(c, p, 2, 1))
-HD_PREPARE(prepare_slope, "gelu_slope", HD_DTYPE_F64, hd_prepare_alike(c, p, 1, 2))
+HD_PREPARE(prepare, "gelu", HD_DTYPE_F64, hd_prepare_same_dims(c, p, 1, 1))
+HD_PREPARE(prepare_d, "gelu_d", HD_DTYPE_F64, hd_prepare_same_dims(c, p, 2, 1))
+HD_PREPARE(prepare_slope, "gelu_slope", HD_DTYPE_F64, hd_prepare_same_dims(c, p, 1, 2))
 HD_PREPARE(prepare_slope_d, "gelu_slope_d", HD_DTYPE_F64, hd_prepare_slope_d(c, p))
 
 static double gelu(double x)

@@ -4,7 +4,7 @@
 #include <config.h>
 #include "kernels/prepare/elementwise.h"
 
-HD_PREPARE(prepare, "accumulate", HD_DTYPE_F64, hd_prepare_alike(c, p, 1, 1))
+HD_PREPARE(prepare, "accumulate", HD_DTYPE_F64, hd_prepare_same_dims(c, p, 1, 1))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -66,7 +66,7 @@ static double sigmoid(double z)
 }
 
 /* Computes what experts are chosen by: z, or s + bias with -infinity in groups that the token may not choose from. */
-static void likes_of(const struct hd_prep *p, const double *z, const double *bias, double *t)
+static void choice_scores(const struct hd_prep *p, const double *z, const double *bias, double *t)
 {
 	int64_t E = p->n[2], groups = p->n[13], n = groups ? E / groups : E, best[HD_ROUTE_MAX_GROUPS];
 	double sum[HD_ROUTE_MAX_GROUPS];
@@ -127,7 +127,7 @@ static void one_group(const struct hd_prep *p, const struct hd_run *r, int64_t f
 			uint64_t token = (uint64_t)((r->sample0 + p->n[11]) * p->n[1] + i);
 			int wants;
 
-			likes_of(p, z + i * E, bias, t);
+			choice_scores(p, z + i * E, bias, t);
 			choose(t, E, k, chosen);
 			gates_of(p, z + i * E, chosen, g);
 			wants = j != 1 || !p->n[9] || !r->train || 2 * g[1] > hd_random_uniform(key, token);

@@ -15,7 +15,7 @@
 #include "kernels/prepare/xent.h"
 
 HD_PREPARE(prepare, "xent", HD_DTYPE_F64, hd_prepare_xent(c, p))
-HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F64, hd_prepare_alike(c, p, 3, 1))
+HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F64, hd_prepare_same_dims(c, p, 3, 1))
 HD_PREPARE(prepare_d, "xent_d", HD_DTYPE_F64, hd_prepare_xent_d(c, p))
 HD_PREPARE(prepare_both, "xent_both", HD_DTYPE_F64, hd_prepare_xent_both(c, p))
 
