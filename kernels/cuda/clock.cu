@@ -16,7 +16,7 @@ static cudaEvent_t event_of(int64_t mark)
 		here.marks = (cudaEvent_t *)realloc(here.marks, (size_t)here.room * sizeof(*here.marks));
 	}
 	for (; here.n <= mark; here.n++)
-		hd_cuda_keep(cudaEventCreate(&here.marks[here.n]), "an event");
+		hd_cuda_note_error(cudaEventCreate(&here.marks[here.n]), "an event");
 	return here.marks[mark];
 }
 
@@ -27,16 +27,16 @@ void hd_cuda_mark(int64_t mark)
 	cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 	unsigned how;
 
-	hd_cuda_keep(cudaStreamIsCapturing(queue, &status), "an event");
+	hd_cuda_note_error(cudaStreamIsCapturing(queue, &status), "an event");
 	how = status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault;
-	hd_cuda_keep(cudaEventRecordWithFlags(event_of(mark), queue, how), "an event");
+	hd_cuda_note_error(cudaEventRecordWithFlags(event_of(mark), queue, how), "an event");
 }
 
 double hd_cuda_between(int64_t from, int64_t to)
 {
 	float ms = 0;
 
-	hd_cuda_keep(cudaEventElapsedTime(&ms, event_of(from), event_of(to)), "the time between two events");
+	hd_cuda_note_error(cudaEventElapsedTime(&ms, event_of(from), event_of(to)), "the time between two events");
 	return 1e-3 * (double)ms;
 }
 

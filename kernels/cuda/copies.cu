@@ -28,7 +28,7 @@ static struct cuda_move *move_of(int64_t request)
 	}
 	m = &here.moves[request];
 	if (!m->made) {
-		hd_cuda_keep(cudaEventCreateWithFlags(&m->done, cudaEventDisableTiming), "an event");
+		hd_cuda_note_error(cudaEventCreateWithFlags(&m->done, cudaEventDisableTiming), "an event");
 		m->made = 1;
 	}
 	return m;
@@ -40,15 +40,16 @@ void hd_cuda_copy(void *to, const void *from, size_t bytes, int to_host, int64_t
 	cudaStream_t *s = &here.copies[to_host != 0];
 
 	if (!*s)
-		hd_cuda_keep(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "a stream for copies");
+		hd_cuda_note_error(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "a stream for copies");
 	if (!here.before)
-		hd_cuda_keep(cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming), "an event");
+		hd_cuda_note_error(cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming), "an event");
 	m->to_host = to_host;
-	hd_cuda_keep(cudaEventRecord(here.before, (cudaStream_t)hd_cuda_queue()), "an event");
-	hd_cuda_keep(cudaStreamWaitEvent(*s, here.before, 0), "an event");
-	hd_cuda_keep(cudaMemcpyAsync(to, from, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, *s),
-		     to_host ? "a gradient's copy to the host" : "a parameter's copy to the device");
-	hd_cuda_keep(cudaEventRecord(m->done, *s), "an event");
+	hd_cuda_note_error(cudaEventRecord(here.before, (cudaStream_t)hd_cuda_queue()), "an event");
+	hd_cuda_note_error(cudaStreamWaitEvent(*s, here.before, 0), "an event");
+	hd_cuda_note_error(cudaMemcpyAsync(to, from, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+					   *s),
+			   to_host ? "a gradient's copy to the host" : "a parameter's copy to the device");
+	hd_cuda_note_error(cudaEventRecord(m->done, *s), "an event");
 }
 
 void hd_cuda_copied(int64_t request)
@@ -56,10 +57,10 @@ void hd_cuda_copied(int64_t request)
 	struct cuda_move *m = move_of(request);
 
 	if (m->to_host)
-		hd_cuda_keep(cudaEventSynchronize(m->done), "a gradient's copy to the host");
+		hd_cuda_note_error(cudaEventSynchronize(m->done), "a gradient's copy to the host");
 	else
-		hd_cuda_keep(cudaStreamWaitEvent((cudaStream_t)hd_cuda_queue(), m->done, 0),
-			     "a parameter's copy to the device");
+		hd_cuda_note_error(cudaStreamWaitEvent((cudaStream_t)hd_cuda_queue(), m->done, 0),
+				   "a parameter's copy to the device");
 }
 
 void hd_cuda_copies_forget(void)

@@ -35,12 +35,12 @@ int hd_cuda_gpu(void)
 {
 	return here.device;
 }
-int hd_cuda_shared(void)
+int hd_cuda_ranks_per_gpu(void)
 {
 	return here.gpus ? (here.local_size + here.gpus - 1) / here.gpus : 1;
 }
 
-void hd_cuda_keep(cudaError_t e, const char *where)
+void hd_cuda_note_error(cudaError_t e, const char *where)
 {
 	if (e == cudaSuccess || here.failed != cudaSuccess)
 		return;
@@ -50,13 +50,13 @@ void hd_cuda_keep(cudaError_t e, const char *where)
 
 void hd_cuda_launched(const char *kernel)
 {
-	hd_cuda_keep(cudaPeekAtLastError(), kernel);
+	hd_cuda_note_error(cudaPeekAtLastError(), kernel);
 }
 
 /* -- memory -------------------------------------------------------------------------------------------------------- */
 static void wait_here(const char *where)
 {
-	hd_cuda_keep(cudaStreamSynchronize(here.queue), where);
+	hd_cuda_note_error(cudaStreamSynchronize(here.queue), where);
 }
 
 static void *device_alloc(size_t bytes, struct hd_err *err)
@@ -78,7 +78,7 @@ static void *device_alloc(size_t bytes, struct hd_err *err)
 #endif
 		return NULL;
 	}
-	hd_cuda_keep(cudaMemsetAsync(p, 0, bytes, here.queue), "clearing memory");
+	hd_cuda_note_error(cudaMemsetAsync(p, 0, bytes, here.queue), "clearing memory");
 	wait_here("clearing memory");
 	return p;
 }
@@ -141,19 +141,21 @@ static void unpin(void)
 
 static void put(void *device, const void *host, size_t bytes)
 {
-	hd_cuda_keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
+	hd_cuda_note_error(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue),
+			   "a copy to the device");
 	wait_here("a copy to the device");
 }
 
 static void load(void *device, const void *host, size_t bytes)
 {
-	hd_cuda_keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
+	hd_cuda_note_error(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue),
+			   "a copy to the device");
 }
 
 static void get(void *host, const void *device, size_t bytes)
 {
-	hd_cuda_keep(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, here.queue),
-		     "a copy from the device");
+	hd_cuda_note_error(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, here.queue),
+			   "a copy from the device");
 	wait_here("a copy from the device");
 }
 
@@ -161,7 +163,7 @@ static void get(void *host, const void *device, size_t bytes)
 void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes)
 {
 	if (bytes)
-		hd_cuda_keep(cudaMemsetAsync(p, byte, bytes, (cudaStream_t)r->queue), "clearing memory");
+		hd_cuda_note_error(cudaMemsetAsync(p, byte, bytes, (cudaStream_t)r->queue), "clearing memory");
 }
 
 void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes)
@@ -172,8 +174,8 @@ void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes)
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes)
 {
 	if (bytes && to != from)
-		hd_cuda_keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)r->queue),
-			     "a copy");
+		hd_cuda_note_error(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)r->queue),
+				   "a copy");
 }
 
 void hd_cuda_scratch_need(size_t bytes)
@@ -195,7 +197,7 @@ void *hd_cuda_scratch(void)
 		here.scratch = device_alloc(here.scratch_need, &err);
 		here.scratch_bytes = here.scratch ? here.scratch_need : 0;
 		if (!here.scratch)
-			hd_cuda_keep((cudaError_t)2, "the kernels' scratch memory");
+			hd_cuda_note_error((cudaError_t)2, "the kernels' scratch memory");
 	}
 	return here.scratch;
 }
@@ -478,7 +480,7 @@ static void *recorded(void)
 
 static int replay(void *recording)
 {
-	hd_cuda_keep(cudaGraphLaunch((cudaGraphExec_t)recording, here.queue), "a recorded unit");
+	hd_cuda_note_error(cudaGraphLaunch((cudaGraphExec_t)recording, here.queue), "a recorded unit");
 	return HD_OK;
 }
 

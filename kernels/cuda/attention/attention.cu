@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(hd_att t, T *o, float *
 	float *mine = tile + TILE * (t.dim + 1) + warp * t.dim, sum[MOST], max = -INFINITY, all = 0;
 	int64_t b = blockIdx.z, h = blockIdx.y, kv = t.kv_of(h), i = (int64_t)blockIdx.x * WARPS + warp;
 	int64_t seen = i < t.seq ? t.seen(i) : 0, last = hd_least(((int64_t)blockIdx.x + 1) * WARPS, t.seq) - 1;
-	int64_t from = t.passed((int64_t)blockIdx.x * WARPS) / TILE * TILE, passed = i < t.seq ? t.passed(i) : 0;
+	int64_t from = t.window_begin((int64_t)blockIdx.x * WARPS) / TILE * TILE,
+		window_begin = i < t.seq ? t.window_begin(i) : 0;
 
 	own_row(mine, q + t.q_at(b, i < t.seq ? i : 0, h), t.dim, i < t.seq);
 	for (int m = 0; m < MOST; m++)
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(hd_att t, T *o, float *
 		float s, high, p;
 
 		fill_rows(tile, k + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
-		s = j + lane < seen && j + lane >= passed
+		s = j + lane < seen && j + lane >= window_begin
 			    ? t.capped(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim))
 			    : -INFINITY;
 		fill_rows(tile, v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
@@ -89,9 +90,9 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(hd_att t, T *o, float *
 	if (i >= t.seq)
 		return;
 	for (int m = 0; m < MOST && lane + 32 * m < t.dim; m++)
-		from_float(o + t.q_at(b, i, h) + lane + 32 * m, seen > passed ? sum[m] / all : 0);
+		from_float(o + t.q_at(b, i, h) + lane + 32 * m, seen > window_begin ? sum[m] / all : 0);
 	if (lane == 0)
-		lse[t.row(b, h, i)] = seen > passed ? max + logf(all) : -INFINITY;
+		lse[t.row(b, h, i)] = seen > window_begin ? max + logf(all) : -INFINITY;
 }
 
 /* -- backward ------------------------------------------------------------------------------------------------------ */
@@ -150,7 +151,8 @@ template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(h
 	float *other = tile + TILE * (t.dim + 1), *mine = other + TILE * (t.dim + 1) + warp * 2 * t.dim, sum[MOST];
 	int64_t b = blockIdx.z, h = blockIdx.y, kv = t.kv_of(h), i = (int64_t)blockIdx.x * WARPS + warp;
 	int64_t seen = i < t.seq ? t.seen(i) : 0, last = hd_least(((int64_t)blockIdx.x + 1) * WARPS, t.seq) - 1;
-	int64_t from = t.passed((int64_t)blockIdx.x * WARPS) / TILE * TILE, passed = i < t.seq ? t.passed(i) : 0;
+	int64_t from = t.window_begin((int64_t)blockIdx.x * WARPS) / TILE * TILE,
+		window_begin = i < t.seq ? t.window_begin(i) : 0;
 	int64_t at = t.q_at(b, i < t.seq ? i : 0, h);
 	float lse = i < t.seq ? x.lse[t.row(b, h, i)] : 0, delta = i < t.seq ? x.delta[t.row(b, h, i)] : 0;
 
@@ -163,7 +165,7 @@ template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(h
 
 		fill_rows(tile, (const T *)x.k + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
 		fill_rows(other, (const T *)x.v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
-		if (j + lane < seen && j + lane >= passed) {
+		if (j + lane < seen && j + lane >= window_begin) {
 			s = t.capped(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim));
 			s = t.scale * expf(s - lse) * t.slope(s) *
 			    (dot(mine + t.dim, other + lane * (t.dim + 1), t.dim) - delta);
@@ -187,7 +189,7 @@ template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(
 	      dv[MOST];
 	int64_t b = blockIdx.z, kv = blockIdx.y, j = (int64_t)blockIdx.x * WARPS + warp;
 	int64_t at = t.k_at(b, j < t.keys ? j : 0, kv), from = t.first_query((int64_t)blockIdx.x * WARPS);
-	int64_t end = t.last_query(hd_least(((int64_t)blockIdx.x + 1) * WARPS, t.keys) - 1);
+	int64_t end = t.end_query(hd_least(((int64_t)blockIdx.x + 1) * WARPS, t.keys) - 1);
 
 	own_row(mine, (const T *)x.k + at, t.dim, j < t.keys);
 	own_row(mine + t.dim, (const T *)x.v + at, t.dim, j < t.keys);
@@ -199,7 +201,7 @@ template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(
 
 			fill_rows(tile, (const T *)x.q + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
 			fill_rows(other, (const T *)x.d_o + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
-			if (i + lane < t.seq && j < t.keys && j < t.seen(i + lane) && j >= t.passed(i + lane)) {
+			if (i + lane < t.seq && j < t.keys && j < t.seen(i + lane) && j >= t.window_begin(i + lane)) {
 				float s = t.capped(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim));
 
 				p = expf(s - x.lse[t.row(b, h, i + lane)]);

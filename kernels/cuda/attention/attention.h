@@ -28,15 +28,15 @@ struct hd_att : hd_attention {
 
 		return !causal || n > keys ? keys : n > 0 ? n : 0;
 	}
-	/* Returns how many of these keys precede the query's window; passed(i) is the first key in it. */
-	HD_DEV int64_t passed(int64_t i) const
+	/* Returns how many of these keys precede the query's window; window_begin(i) is the first key in it. */
+	HD_DEV int64_t window_begin(int64_t i) const
 	{
 		int64_t n = q0 + i - k0 + 1 - window;
 
 		return !window || n < 0 ? 0 : n < keys ? n : keys;
 	}
 	/* Returns the first query past all those whose window contains key j. */
-	HD_DEV int64_t last_query(int64_t j) const
+	HD_DEV int64_t end_query(int64_t j) const
 	{
 		int64_t i = k0 + j - q0 + window;
 

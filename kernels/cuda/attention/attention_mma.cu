@@ -99,14 +99,14 @@ __global__ void __launch_bounds__(THREADS, 2)
 	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS; /* rows with most keys first */
 	int64_t q_stride = t.heads * t.dim, k_stride = t.kv_heads * t.dim, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
 	int64_t row[2] = { i0 + warp * 16 + g, i0 + warp * 16 + g + 8 }, seen[2], least = t.seen(i0 + warp * 16);
-	int64_t from = t.passed(i0) / ROWS * ROWS, passed[2], most = t.passed(i0 + warp * 16 + 15);
+	int64_t from = t.window_begin(i0) / ROWS * ROWS, window_begin[2], most = t.window_begin(i0 + warp * 16 + 15);
 	float sum[D / 8][4], s[ROWS / 8][4], max[2] = { -INFINITY, -INFINITY }, all[2] = { 0, 0 }, scale = exponent(t);
 
 	k += t.k_at(b, from, kv);
 	v += t.k_at(b, from, kv);
 	for (int e = 0; e < 2; e++) {
-		passed[e] = t.passed(row[e]);
-		seen[e] = row[e] < t.seq && passed[e] < t.seen(row[e]) ? t.seen(row[e]) : 0;
+		window_begin[e] = t.window_begin(row[e]);
+		seen[e] = row[e] < t.seq && window_begin[e] < t.seen(row[e]) ? t.seen(row[e]) : 0;
 	}
 	clear<D / 8>(sum);
 	fill_tile<D, ROWS, THREADS>(tq, q + t.q_at(b, i0, h), q_stride, t.seq - i0);
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 			cap<ROWS / 8>(t, s);
 		if (j + ROWS > least || j < most) {
 			int left[2] = { within<ROWS>(seen[0] - j), within<ROWS>(seen[1] - j) };
-			int gone[2] = { within<ROWS>(passed[0] - j), within<ROWS>(passed[1] - j) };
+			int gone[2] = { within<ROWS>(window_begin[0] - j), within<ROWS>(window_begin[1] - j) };
 
 			hide<ROWS / 8>(s, gone, left);
 		}
@@ -158,7 +158,7 @@ template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4;
 	int64_t b = blockIdx.z, h = blockIdx.y, kv = t.kv_of(h), i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS;
 	int64_t q_stride = t.heads * t.dim, k_stride = t.kv_heads * t.dim, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
-	int64_t from = t.passed(i0) / K * K, passed[2], most = t.passed(i0 + warp * 16 + 15);
+	int64_t from = t.window_begin(i0) / K * K, window_begin[2], most = t.window_begin(i0 + warp * 16 + 15);
 	const bf16 *k = (const bf16 *)x.k + t.k_at(b, from, kv), *v = (const bf16 *)x.v + t.k_at(b, from, kv);
 	int64_t seen[2], least = t.seen(i0 + warp * 16);
 	float sum[D / 8][4], s[K / 8][4], d_p[K / 8][4], lse[2], delta[2], scale = exponent(t);
@@ -166,8 +166,8 @@ template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	for (int e = 0; e < 2; e++) {
 		int64_t row = i0 + warp * 16 + g + 8 * e;
 
-		passed[e] = t.passed(row);
-		seen[e] = row < t.seq && passed[e] < t.seen(row) ? t.seen(row) : 0;
+		window_begin[e] = t.window_begin(row);
+		seen[e] = row < t.seq && window_begin[e] < t.seen(row) ? t.seen(row) : 0;
 		lse[e] = seen[e] ? x.lse[t.row(b, h, row)] * HD_LOG2E : 0;
 		delta[e] = seen[e] ? x.delta[t.row(b, h, row)] : 0;
 	}
@@ -200,7 +200,7 @@ template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 			cap_both<K / 8>(t, s, d_p);
 		if (j + K > least || j < most) {
 			int left[2] = { within<K>(seen[0] - j), within<K>(seen[1] - j) };
-			int gone[2] = { within<K>(passed[0] - j), within<K>(passed[1] - j) };
+			int gone[2] = { within<K>(window_begin[0] - j), within<K>(window_begin[1] - j) };
 
 			hide<K / 8>(s, gone, left);
 		}
@@ -255,7 +255,7 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, c = lane % 4, turn = 0;
 	int64_t b = blockIdx.z, kv = blockIdx.y, j0 = (int64_t)blockIdx.x * ROWS, from = t.first_query(j0) / Q * Q;
 	int64_t k_stride = t.kv_heads * t.dim, key = j0 + warp * 16 + g, last = j0 + warp * 16 + 15;
-	int64_t behind[2], end = t.last_query(hd_least(j0 + ROWS, t.keys) - 1);
+	int64_t ends[2], end = t.end_query(hd_least(j0 + ROWS, t.keys) - 1);
 	int64_t first[2], h = from < end ? t.head_from(kv) : t.head_to(kv), i = from;
 	float dk[D / 8][4], dv[D / 8][4], s[Q / 8][4], d_p[Q / 8][4], scale = exponent(t);
 	query_tile<D, Q> now;
@@ -265,7 +265,7 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	shared += 2 * ROWS * D * sizeof(bf16);
 	for (int e = 0; e < 2; e++) { /* no query sees a key past the end */
 		first[e] = key + 8 * e < t.keys ? t.first_query(key + 8 * e) : t.seq;
-		behind[e] = t.last_query(key + 8 * e);
+		ends[e] = t.end_query(key + 8 * e);
 	}
 	clear<D / 8>(dk);
 	clear<D / 8>(dv);
@@ -299,9 +299,9 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 #pragma unroll
 			for (int e = 0; e < 4; e++)
 				s[n][e] = hd_exp2(s[n][e] * scale - now.lse[n * 8 + 2 * c + e % 2] * HD_LOG2E);
-		if (i < t.first_query(last) || i + Q > t.last_query(j0 + warp * 16) || last >= t.keys) {
+		if (i < t.first_query(last) || i + Q > t.end_query(j0 + warp * 16) || last >= t.keys) {
 			int begin[2] = { within<Q>(first[0] - i), within<Q>(first[1] - i) };
-			int stop[2] = { within<Q>(behind[0] - i), within<Q>(behind[1] - i) };
+			int stop[2] = { within<Q>(ends[0] - i), within<Q>(ends[1] - i) };
 
 			drop<Q / 8>(s, begin, stop);
 		}

@@ -29,14 +29,14 @@ struct stage {
 template <int D> struct room {
 	unsigned char *first;
 	stage *s;
-	desk *rows;
+	job_queue *rows;
 	uint64_t *turn;
 
 	HD_DEV explicit room(unsigned char *shared)
 	{
 		first = hd_first_tile(shared);
 		s = (stage *)(void *)k(STAGES(D));
-		rows = (desk *)(void *)(s + STAGES(D));
+		rows = (job_queue *)(void *)(s + STAGES(D));
 		turn = (uint64_t *)(void *)(rows + 1);
 	}
 	HD_DEV unsigned char *q(int own) const
@@ -84,7 +84,7 @@ HD_DEV void produce(const hd_att &t, const jobs &w, const room<D> &m, const hd_t
 		int kv = t.kv_of_int(j.head);
 		span n = span_of<KEYS>(t, i0);
 
-		m.rows->put(turn, j, ROWS * D * (int)sizeof(bf16));
+		m.rows->announce(turn, j, ROWS * D * (int)sizeof(bf16));
 		fetch_rows<D, ROWS>(m.q(turn % OWN), q, j.head, i0, j.b, &m.rows->there[turn % OWN]);
 		for (int i = 0; i < n.n; i++, at.n++) {
 			stage *s = &m.s[at.at()];
@@ -97,7 +97,7 @@ HD_DEV void produce(const hd_att &t, const jobs &w, const room<D> &m, const hd_t
 			fetch_rows<D, KEYS>(m.v(at.at()), v, kv, n.from + i * KEYS, j.b, &s->v_there);
 		}
 	}
-	m.rows->put(turn, j, 0);
+	m.rows->announce(turn, j, 0);
 }
 
 /* Turns the scores of a lane's two rows into probabilities relative to a base near the largest score so far.  less:
@@ -137,7 +137,7 @@ HD_DEV void soften(float (*s)[4], float *max, float *all, float *less, float sca
 /* The state of a group's 64 queries; a lane has two of them. */
 struct rows {
 	/* least, most: all of the warp's queries see keys most ... least - 1 */
-	int row[2], seen[2], passed[2], least, most;
+	int row[2], seen[2], window_begin[2], least, most;
 	float max[2], all[2], less[2], scale;
 
 	HD_DEV rows(const hd_att &t, int first)
@@ -146,11 +146,11 @@ struct rows {
 
 		scale = exponent(t);
 		least = (int)t.seen(first);
-		most = (int)t.passed(first + 15);
+		most = (int)t.window_begin(first + 15);
 		for (int e = 0; e < 2; e++) {
 			row[e] = first + g + 8 * e;
-			passed[e] = (int)t.passed(row[e]);
-			seen[e] = row[e] < t.seq && passed[e] < t.seen(row[e]) ? (int)t.seen(row[e]) : 0;
+			window_begin[e] = (int)t.window_begin(row[e]);
+			seen[e] = row[e] < t.seq && window_begin[e] < t.seen(row[e]) ? (int)t.seen(row[e]) : 0;
 			max[e] = -INFINITY;
 			all[e] = 0;
 		}
@@ -162,8 +162,8 @@ struct rows {
 			cap<KEYS / 8>(t, s);
 		if (j + KEYS > least || j < most) {
 			int left[2] = { within<KEYS>(seen[0] - j), within<KEYS>(seen[1] - j) };
-			int gone[2] = { t.window ? within<KEYS>(passed[0] - j) : 0,
-					t.window ? within<KEYS>(passed[1] - j) : 0 };
+			int gone[2] = { t.window ? within<KEYS>(window_begin[0] - j) : 0,
+					t.window ? within<KEYS>(window_begin[1] - j) : 0 };
 
 			hide<KEYS / 8>(s, gone, left);
 		}
@@ -222,7 +222,7 @@ HD_DEV void add_last(const room<D> &m, const ring<STAGES(D)> &now, float (*sum)[
 	begin_sum<D, KEYS>(sum, p, m.v(now.before()), more);
 	group_wait<0>();
 	hold<D>(sum);
-	let_go(&m.s[now.before()].v_free);
+	warp_arrive(&m.s[now.before()].v_free);
 }
 
 template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<D> &m, bf16 *o, float *lse)
@@ -237,7 +237,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 	clear<D / 8>(sum);
 	pack_scores<KEYS>(p, s);
 	for (int turn = 0;; turn++) {
-		job j = m.rows->take(turn);
+		job j = m.rows->receive(turn);
 		int i0 = first_row(w, j);
 		unsigned char *q = m.q(turn % OWN);
 		span n = span_of<KEYS>(t, i0);
@@ -264,7 +264,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			turn_pass(m.turn, group);
 			group_wait<1>();
 			hold<KEYS>(s);
-			let_go(&m.s[now.at()].k_free);
+			warp_arrive(&m.s[now.at()].k_free);
 			r.soften_tile(t, s, n.from + i * KEYS);
 			/* ptxas moves a wait to the front of straight-line code, before the exponentials.  So the
 			 * wait comes after a loop that needs their sums, which are never negative. */
@@ -273,7 +273,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			hold<D>(sum);
 			hold_operands<KEYS>(p);
 			if (open >= 0)
-				let_go(&m.s[now.before()].v_free);
+				warp_arrive(&m.s[now.before()].v_free);
 			pack_scores<KEYS>(p, s);
 			if (i > 0)
 				r.template shrink<D>(sum);
@@ -283,7 +283,7 @@ template <int D> HD_DEV void consume(const hd_att &t, const jobs &w, const room<
 			more = i > 0;
 			now.n++;
 		}
-		let_go(&m.rows->free[turn % OWN]);
+		warp_arrive(&m.rows->free[turn % OWN]);
 		if (!n.n && open >= 0) {
 			add_last<D>(m, now, sum, p, more);
 			put_job<D>(t, w, m, open, o, sum, times);

@@ -28,10 +28,10 @@ template <int N> struct query_rows {
 	{
 		scale = exponent(t);
 		least = (int)t.seen(i);
-		most = (int)t.passed(i + 15);
+		most = (int)t.window_begin(i + 15);
 		for (int e = 0; e < 2; e++) {
 			int64_t row = lane_row(e), at = t.row(j.b, j.head, row);
-			int some = row < t.seq && t.passed(row) < t.seen(row);
+			int some = row < t.seq && t.window_begin(row) < t.seen(row);
 
 			lse[e] = some ? x.lse[at] * HD_LOG2E : 0;
 			delta[e] = some ? x.delta[at] : 0;
@@ -66,7 +66,7 @@ template <int N> struct query_rows {
 			for (int e = 0; e < 2; e++) { /* a query past the end sees no key */
 				int64_t row = lane_row(e);
 
-				gone[e] = t.window ? within<N>((int)t.passed(row) - j) : 0;
+				gone[e] = t.window ? within<N>((int)t.window_begin(row) - j) : 0;
 				left[e] = within<N>((row < t.seq ? (int)t.seen(row) : 0) - j);
 			}
 			drop<N / 8>(s, gone, left);
@@ -98,15 +98,15 @@ template <int N, int D> HD_DEV void produce_keys(const hd_att &t, const jobs &w,
 			m.fetch_pair(at.at(), &x.k, &x.v, t.kv_of_int(j.head), n.from + i * N, j.b);
 		}
 	}
-	m.rows->put(turn, j, 0);
+	m.rows->announce(turn, j, 0);
 }
 
 /* Computes p, the gradients of the scores of keys j ..., from the pair of tiles `now`, while the previous tile's are
  * added to sum.  If no job is open, the sum's product reads rows that exist, and its result is not used. */
 template <int N, int D>
 HD_DEV void turn_of_keys(const hd_att &t, const held<N, D> &m, own_rows<N, D> &own, const query_rows<N> &r,
-			 const account &c, const ring<STAGES(N, D)> &now, float (*sum)[4], float (*s)[4], float (*d)[4],
-			 uint32_t (*p)[4], int j)
+			 const open_job &c, const ring<STAGES(N, D)> &now, float (*sum)[4], float (*s)[4],
+			 float (*d)[4], uint32_t (*p)[4], int j)
 {
 	int group = (int)threadIdx.x / 128 - 1;
 
@@ -130,7 +130,7 @@ HD_DEV void turn_of_keys(const hd_att &t, const held<N, D> &m, own_rows<N, D> &o
 	hold<D>(sum);
 	hold_operands<N>(p);
 	if (c.open >= 0)
-		let_go(&m.free[now.before()]);
+		warp_arrive(&m.free[now.before()]);
 	pack_scores<N>(p, s);
 }
 
@@ -146,7 +146,7 @@ HD_DEV void put_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const
 
 /* Adds the last tile of an open job if no other tile follows. */
 template <int N, int D>
-HD_DEV void end_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m, account &c,
+HD_DEV void end_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const held<N, D> &m, open_job &c,
 			const ring<STAGES(N, D)> &now, float (*sum)[4], uint32_t (*p)[4])
 {
 	if (c.open < 0)
@@ -156,7 +156,7 @@ HD_DEV void end_queries(const hd_att &t, const hd_att_d &x, const jobs &w, const
 	begin_sum<D, N>(sum, p, m.pair(now.before()), c.more);
 	group_wait<0>();
 	hold<D>(sum);
-	let_go(&m.free[now.before()]);
+	warp_arrive(&m.free[now.before()]);
 	put_queries(t, x, w, m, c.open, sum);
 	c.open = -1;
 }
@@ -167,14 +167,14 @@ template <int N, int D> HD_DEV void consume_keys(const hd_att &t, const hd_att_d
 	uint32_t p[N / 16][4];
 	ring<STAGES(N, D)> now;
 	own_rows<N, D> own;
-	account c;
+	open_job c;
 
 	clear<N / 8>(s);
 	clear<N / 8>(d);
 	clear<D / 8>(sum);
 	pack_scores<N>(p, s);
 	for (int turn = 0;; turn++) {
-		job j = m.rows->take(turn);
+		job j = m.rows->receive(turn);
 		int i0 = first_query(w, j);
 
 		if (j.tile < 0)
@@ -183,7 +183,7 @@ template <int N, int D> HD_DEV void consume_keys(const hd_att &t, const hd_att_d
 		span n = span_of<N>(t, i0);
 		query_rows<N> r(t, x, j, i0 + warp_row());
 
-		own.take(m.own(turn % OWN), &m.rows->free[turn % OWN]);
+		own.load(m.own(turn % OWN), &m.rows->free[turn % OWN]);
 		for (int i = 0; i < n.n; i++) {
 			turn_of_keys<N, D>(t, m, own, r, c, now, sum, s, d, p, n.from + i * N);
 			if (i == 0 && c.open >= 0)

@@ -88,7 +88,7 @@ struct job {
 };
 
 /* Barriers for the block's own rows, and the jobs to which these rows belong. */
-struct desk {
+struct job_queue {
 	uint64_t there[OWN], free[OWN];
 	job jobs[JOBS];
 
@@ -100,13 +100,13 @@ struct desk {
 		}
 	}
 	/* Announces a job.  One thread calls this before it requests the job's rows, of this many bytes. */
-	HD_DEV void put(int turn, const job &j, int bytes)
+	HD_DEV void announce(int turn, const job &j, int bytes)
 	{
 		barrier_wait(&free[turn % OWN], (turn / OWN & 1) ^ 1);
 		jobs[turn % JOBS] = j;
 		barrier_expect(&there[turn % OWN], bytes);
 	}
-	HD_DEV job take(int turn)
+	HD_DEV job receive(int turn)
 	{
 		barrier_wait(&there[turn % OWN], turn / OWN & 1);
 		return job{ uniform(jobs[turn % JOBS].tile), uniform(jobs[turn % JOBS].head),
@@ -114,7 +114,7 @@ struct desk {
 	}
 };
 
-HD_DEV void let_go(uint64_t *free)
+HD_DEV void warp_arrive(uint64_t *free)
 {
 	if (threadIdx.x % 32 == 0)
 		barrier_arrive(free);
@@ -155,7 +155,7 @@ HD_DEV void turn_wait(uint64_t *turn, int group, unsigned n)
 HD_DEV void turn_pass(uint64_t *turn, int group)
 {
 	__syncwarp(); /* no lane is still waiting: two turns later the parity would be the same */
-	let_go(&turn[!group]);
+	warp_arrive(&turn[!group]);
 }
 #define TURN_ARRIVALS 4 /* one lane of each warp of the other group */
 
@@ -166,7 +166,7 @@ struct span {
 
 template <int N> HD_DEV span span_of(const hd_att &t, int64_t i0)
 {
-	int from = (int)t.passed(i0) / N * N, end = (int)t.seen(hd_least(i0 + ROWS, t.seq) - 1);
+	int from = (int)t.window_begin(i0) / N * N, end = (int)t.seen(hd_least(i0 + ROWS, t.seq) - 1);
 
 	return span{ from, end > from ? (end - from + N - 1) / N : 0 };
 }
@@ -209,7 +209,7 @@ template <int D, int N> HD_DEV void begin_scores_kept(float (*s)[4], uint32_t (*
 
 #pragma unroll
 	for (int d = 0; d < D; d += 16)
-		group_mma_kept<N>(s, a[d / 16], hd_tile_on(others, columns<N>(d)), d > 0);
+		group_mma_regs<N>(s, a[d / 16], hd_tile_on(others, columns<N>(d)), d > 0);
 	group_commit();
 }
 
@@ -220,7 +220,7 @@ template <int D, int N> HD_DEV void begin_sum(float (*o)[4], uint32_t (*p)[4], c
 
 #pragma unroll
 	for (int kk = 0; kk < N / 16; kk++)
-		group_mma_t<D>(o, p[kk], hd_tile_on(rows, kk * 16 * HD_ROW_BYTES), add || kk > 0);
+		group_mma_regs_transposed<D>(o, p[kk], hd_tile_on(rows, kk * 16 * HD_ROW_BYTES), add || kk > 0);
 	group_commit();
 }
 

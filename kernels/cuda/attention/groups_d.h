@@ -29,7 +29,7 @@ template <int N, int D> struct held {
 	unsigned char *first;
 	float *sums;
 	uint64_t *there, *free, *turn;
-	desk *rows;
+	job_queue *rows;
 
 	HD_DEV explicit held(unsigned char *shared)
 	{
@@ -38,7 +38,7 @@ template <int N, int D> struct held {
 		there = (uint64_t *)(void *)(sums + stages * 2 * N);
 		free = there + stages;
 		turn = free + stages;
-		rows = (desk *)(void *)(turn + 2);
+		rows = (job_queue *)(void *)(turn + 2);
 	}
 	HD_DEV unsigned char *own(int i) const /* the second operand follows */
 	{
@@ -69,7 +69,7 @@ template <int N, int D> struct held {
 		uint64_t *there = &rows->there[turn % OWN];
 		unsigned char *to = own(turn % OWN);
 
-		rows->put(turn, j, 2 * ROWS_BYTES(ROWS, D));
+		rows->announce(turn, j, 2 * ROWS_BYTES(ROWS, D));
 		fetch_rows<D, ROWS>(to, a, j.head, row, j.b, there);
 		fetch_rows<D, ROWS>(to + ROWS_BYTES(ROWS, D), b, j.head, row, j.b, there);
 	}
@@ -84,11 +84,11 @@ template <int N, int D> struct held {
 
 /* A group's sums from tile to tile.  A job's last tile is added together with the next job's first scores; until
  * then the job is open. */
-struct account {
+struct open_job {
 	/* open: turn of the open job, < 0 if none is open; more: its sums already contain earlier tiles */
 	int open, more;
 
-	HD_DEV account() : open(-1), more(0)
+	HD_DEV open_job() : open(-1), more(0)
 	{
 	}
 };
@@ -101,7 +101,7 @@ template <int N, int D> struct own_rows {
 	const unsigned char *at;
 	uint32_t a[2][pieces][4];
 
-	HD_DEV void take(unsigned char *own, uint64_t *free)
+	HD_DEV void load(unsigned char *own, uint64_t *free)
 	{
 		int group = (int)threadIdx.x / 128 - 1;
 
@@ -114,13 +114,13 @@ template <int N, int D> struct own_rows {
 					       d * 16);
 		if (kept) {
 			__syncwarp();
-			let_go(free);
+			warp_arrive(free);
 		}
 	}
 	HD_DEV void done(uint64_t *free) const
 	{
 		if (!kept)
-			let_go(free);
+			warp_arrive(free);
 	}
 	/* Begins s (64 x N) = rows of operand x times the N rows of b. */
 	HD_DEV void begin(float (*s)[4], int x, const unsigned char *b)

@@ -15,7 +15,7 @@ template <int N> struct walk {
 	HD_DEV walk(const hd_att &t, int64_t j0, int kv)
 	{
 		from = i = (int)t.first_query(j0) / N * N;
-		end = (int)t.last_query(hd_least(j0 + ROWS, t.keys) - 1);
+		end = (int)t.end_query(hd_least(j0 + ROWS, t.keys) - 1);
 		last = (int)t.head_to(kv);
 		h = from < end ? (int)t.head_from(kv) : last;
 	}
@@ -68,7 +68,7 @@ HD_DEV void produce_queries(const hd_att &t, const hd_att_d &x, const jobs &w, c
 		}
 	}
 	if (lane == 0)
-		m.rows->put(turn, j, 0);
+		m.rows->announce(turn, j, 0);
 }
 
 /* Reads two adjacent floats at once. */
@@ -88,7 +88,7 @@ template <int N> struct key_rows {
 	{
 		scale = exponent(t);
 		first = (int)(k + 15 < t.keys ? t.first_query(k + 15) : t.seq);
-		last = (int)t.last_query(k);
+		last = (int)t.end_query(k);
 	}
 	/* Sets the ranges from ... to - 1 of those queries in the tile from query i on that see the lane's two keys.
 	 * No query sees a key past the end. */
@@ -98,7 +98,7 @@ template <int N> struct key_rows {
 			int64_t j = key + afresh((int)threadIdx.x) % 32 / 4 + 8 * e;
 
 			from[e] = within<N>((j < t.keys ? t.first_query(j) : t.seq) - i);
-			to[e] = within<N>(t.last_query(j) - i);
+			to[e] = within<N>(t.end_query(j) - i);
 		}
 	}
 	/* Turns scores of queries i ... into probabilities, in s.  With the cap they go into p instead, and s gets
@@ -164,7 +164,7 @@ template <int N, int D> struct keys_at {
 	const held<N, D> &m;
 	own_rows<N, D> own;
 	ring<STAGES(N, D)> now;
-	account c;
+	open_job c;
 	int group;
 
 	HD_DEV keys_at(const held<N, D> &h, int g) : m(h), group(g)
@@ -232,7 +232,7 @@ HD_DEV void turn_narrow(const hd_att &t, const hd_att_d &x, keys_at<N, D> &k, co
 	hold_operands<N>(ds);
 	__syncwarp(); /* all lanes have read lse and delta */
 	if (k.c.open >= 0)
-		let_go(&k.m.free[k.now.before()]);
+		warp_arrive(&k.m.free[k.now.before()]);
 	if (t.softcap > 0)
 		copy_scores<N>(p, early);
 	else
@@ -263,7 +263,7 @@ HD_DEV void turn_wide(const hd_att &t, keys_at<N, D> &k, const key_rows<N> &r, f
 	hold<N>(s);
 	hold<D>(dk);
 	if (!FIRST)
-		let_go(&k.m.free[k.now.before()]);
+		warp_arrive(&k.m.free[k.now.before()]);
 	r.probabilities(t, s, p, lse, i);
 	if (!(t.softcap > 0))
 		pack_scores<N>(p, s);
@@ -295,7 +295,7 @@ HD_DEV void end_narrow(const hd_att &t, const hd_att_d &x, keys_at<N, D> &k, flo
 	group_wait<0>();
 	hold<D>(dk);
 	hold<D>(dv);
-	let_go(&k.m.free[k.now.before()]);
+	warp_arrive(&k.m.free[k.now.before()]);
 	put_keys(t, x, k.m, k.c.open, dk, dv);
 	k.c.open = -1;
 }
@@ -307,7 +307,7 @@ template <int N, int D> HD_DEV void end_wide(keys_at<N, D> &k, float (*dk)[4], u
 	begin_sum<D, N>(dk, ds, k.m.pair(k.now.before()));
 	group_wait<0>();
 	hold<D>(dk);
-	let_go(&k.m.free[k.now.before()]);
+	warp_arrive(&k.m.free[k.now.before()]);
 }
 
 /* Processes the tiles of one job after another.  A job's sums are written while the next job's first tile is
@@ -325,7 +325,7 @@ template <int N, int D> HD_DEV void consume_narrow(const hd_att &t, const hd_att
 	pack_scores<N>(p, s);
 	pack_scores<N>(ds, s);
 	for (int turn = 0;; turn++) {
-		job j = m.rows->take(turn);
+		job j = m.rows->receive(turn);
 		int j0 = j.tile * ROWS, first = 1;
 
 		if (j.tile < 0)
@@ -333,7 +333,7 @@ template <int N, int D> HD_DEV void consume_narrow(const hd_att &t, const hd_att
 
 		key_rows<N> r(t, j0 + warp_row());
 
-		k.own.take(m.own(turn % OWN), &m.rows->free[turn % OWN]);
+		k.own.load(m.own(turn % OWN), &m.rows->free[turn % OWN]);
 		for (walk<N> v(t, j0, j.head); v.more(); v.next(), k.now.n++) {
 			turn_narrow(t, x, k, r, first, dk, dv, s, d, p, ds, v.i);
 			k.c.open = turn;
@@ -360,7 +360,7 @@ template <int N, int D> HD_DEV void consume_wide(const hd_att &t, const hd_att_d
 	clear<N / 8>(s);
 	clear<N / 8>(d);
 	for (int turn = 0;; turn++) {
-		job j = m.rows->take(turn);
+		job j = m.rows->receive(turn);
 		int j0 = j.tile * ROWS;
 
 		if (j.tile < 0)
@@ -372,7 +372,7 @@ template <int N, int D> HD_DEV void consume_wide(const hd_att &t, const hd_att_d
 
 		clear<D / 8>(dk);
 		clear<D / 8>(dv);
-		k.own.take(m.own(turn % OWN), &m.rows->free[turn % OWN]);
+		k.own.load(m.own(turn % OWN), &m.rows->free[turn % OWN]);
 		if (some) {
 			turn_wide<1>(t, k, r, dk, dv, s, d, p, v.i);
 			v.next();

@@ -52,9 +52,9 @@ static_assert(offsetof(struct hd_cuda_step, position) == sizeof(struct hd_step) 
 		      offsetof(struct hd_cuda_step, train) == offsetof(struct hd_step, train),
 	      "the step's numbers begin as heddle/kernel.h has them");
 const struct hd_kernel *hd_cuda_kernel(const char *name);
-void *hd_cuda_queue(void); /* the stream of all kernels */
-int hd_cuda_gpu(void);     /* the GPU of this rank */
-int hd_cuda_shared(void);  /* the most ranks of this host that share one GPU */
+void *hd_cuda_queue(void);       /* the stream of all kernels */
+int hd_cuda_gpu(void);           /* the GPU of this rank */
+int hd_cuda_ranks_per_gpu(void); /* the most ranks of this host that share one GPU */
 static inline const struct hd_cuda_step *hd_cuda_step_of(const struct hd_run *r)
 {
 	return (const struct hd_cuda_step *)r->step_constants;
@@ -71,7 +71,7 @@ void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes);
 void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes);
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes);
 void hd_cuda_launched(const char *kernel);
-void hd_cuda_keep(cudaError_t e, const char *where); /* keeps the first error of a step; ignores cudaSuccess */
+void hd_cuda_note_error(cudaError_t e, const char *where); /* keeps the first error of a step; ignores cudaSuccess */
 /* Checks as on every device; bf16 operands also count as the device's float. */
 int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err,
 		  int (*prepare)(const struct hd_check *c, struct hd_prep *p));

@@ -119,15 +119,15 @@ template <int N> static inline void group_mma(float (*c)[4], uint64_t a, uint64_
 {
 	hd_sim_group_mma(c, N, a, NULL, b, 0, add);
 }
-template <int N> static inline void group_mma_turned(float (*c)[4], uint64_t a, uint64_t b, int add)
+template <int N> static inline void group_mma_b_transposed(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
 	hd_sim_group_mma(c, N, a, NULL, b, 1, add);
 }
-template <int N> static inline void group_mma_t(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+template <int N> static inline void group_mma_regs_transposed(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	hd_sim_group_mma(c, N, 0, a, b, 1, add);
 }
-template <int N> static inline void group_mma_kept(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+template <int N> static inline void group_mma_regs(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	hd_sim_group_mma(c, N, 0, a, b, 0, add);
 }
@@ -299,7 +299,7 @@ template <int N> HD_DEV void group_mma(float (*c)[4], uint64_t a, uint64_t b, in
 			     : "l"(a), "l"(b), "r"(add));
 }
 /* The same for a transposed b, whose rows lie along the columns of c; one call takes 16 rows of the tile. */
-template <int N> HD_DEV void group_mma_turned(float (*c)[4], uint64_t a, uint64_t b, int add)
+template <int N> HD_DEV void group_mma_b_transposed(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
 	static_assert(N == 128 || N == 192, "columns");
 	if (N == 192)
@@ -315,9 +315,9 @@ template <int N> HD_DEV void group_mma_turned(float (*c)[4], uint64_t a, uint64_
 			     : HD_F32(0), HD_F32(8)
 			     : "l"(a), "l"(b), "r"(add));
 }
-/* The same with a in registers, as fragments of mma.  With TURNED, b's rows lie along the columns, and a call takes
+/* The same with a in registers, as fragments of mma.  With TRANSPOSED, b's rows lie along the columns, and a call takes
  * 16 rows of the tile. */
-template <int N, int TURNED> HD_DEV void hd_group_mma_of(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+template <int N, int TRANSPOSED> HD_DEV void hd_group_mma_of(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	static_assert(N == 64 || N == 128, "columns");
 	if (N == 64)
@@ -325,19 +325,19 @@ template <int N, int TURNED> HD_DEV void hd_group_mma_of(float (*c)[4], const ui
 			     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HD_R32
 			     "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n\t}"
 			     : HD_F32(0)
-			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TURNED));
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TRANSPOSED));
 	else
 		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %69, 0;\n\t"
 			     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HD_R64
 			     "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n\t}"
 			     : HD_F32(0), HD_F32(8)
-			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TURNED));
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TRANSPOSED));
 }
-template <int N> HD_DEV void group_mma_kept(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+template <int N> HD_DEV void group_mma_regs(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	hd_group_mma_of<N, 0>(c, a, b, add);
 }
-template <int N> HD_DEV void group_mma_t(float (*c)[4], const uint32_t *a, uint64_t b, int add)
+template <int N> HD_DEV void group_mma_regs_transposed(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
 	hd_group_mma_of<N, 1>(c, a, b, add);
 }

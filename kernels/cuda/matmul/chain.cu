@@ -143,7 +143,7 @@ struct hd_chain *hd_chain_get(struct hd_product *const *p, int n)
 	return chains = c;
 }
 
-void hd_chain_put(struct hd_chain *c)
+void hd_chain_release(struct hd_chain *c)
 {
 	struct hd_chain **at = &chains;
 
@@ -153,7 +153,7 @@ void hd_chain_put(struct hd_chain *c)
 		at = &(*at)->next;
 	*at = c->next;
 	for (int i = 0; i < c->n; i++)
-		hd_product_put(c->p[i]);
+		hd_product_release(c->p[i]);
 	free(c);
 }
 

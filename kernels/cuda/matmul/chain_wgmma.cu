@@ -42,7 +42,7 @@ template <int TB> HD_DEV void produce(const hd_terms &t, const maps &m, unsigned
 	}
 }
 
-HD_DEV void let_go(slot *s)
+HD_DEV void warp_arrive(slot *s)
 {
 	if (threadIdx.x % 32 == 0)
 		barrier_arrive(&s->free);
@@ -58,8 +58,10 @@ template <int TB> HD_DEV void begin_stage(float (*sum)[4], const unsigned char *
 		if (TB)
 			group_mma<TILE>(sum, rows, hd_tile(b + k * 2, 8 * HD_ROW_BYTES, 16), 1);
 		else
-			group_mma_turned<TILE>(sum, rows,
-					       hd_tile(b + k * HD_ROW_BYTES, 8 * HD_ROW_BYTES, DEEP * HD_ROW_BYTES), 1);
+			group_mma_b_transposed<TILE>(sum, rows,
+						     hd_tile(b + k * HD_ROW_BYTES, 8 * HD_ROW_BYTES,
+							     DEEP * HD_ROW_BYTES),
+						     1);
 	}
 	group_commit();
 }
@@ -83,7 +85,7 @@ HD_DEV void consume(const hd_terms &t, unsigned char *tiles, slot *s, int64_t c_
 		begin_stage<TB>(sum, a + group * 64 * HD_ROW_BYTES, b);
 		group_wait<1>(); /* the products of the previous stage */
 		if (i)
-			let_go(&s[(i - 1) % STAGES]);
+			warp_arrive(&s[(i - 1) % STAGES]);
 	}
 	group_wait<0>();
 	hold<TILE>(sum);

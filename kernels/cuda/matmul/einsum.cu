@@ -14,20 +14,22 @@ struct product {
 };
 
 /* Counts of products: those prepared so far, those among them for which the library has no code, and those with a
- * gelu inside.  at_run counts those that the library refused at run time, for their operands' addresses, and that
- * loops computed.  Loops are hundreds of times slower, so benchmarks read these counts. */
-static int64_t made, in_loops, with_gelus, at_run, grouped; /* grouped: those that run in a batch with others */
+ * gelu inside. refused_at_run counts those that the library refused at run time, for their operands' addresses, and
+ * that loops computed. Loops are hundreds of times slower, so benchmarks read these counts. */
+static int64_t prepared, in_loops, with_gelus, refused_at_run,
+	grouped; /* grouped: those that run in a batch with others */
 
 char *hd_einsum_choices(void)
 {
 	return hd_format(
 		"einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\neinsum.refused %lld\neinsum.grouped %lld\n",
-		(long long)made, (long long)in_loops, (long long)with_gelus, (long long)at_run, (long long)grouped);
+		(long long)prepared, (long long)in_loops, (long long)with_gelus, (long long)refused_at_run,
+		(long long)grouped);
 }
 
 /* -- what cuBLASLt refuses ----------------------------------------------------------------------------------------- */
 /* Loops are a hundred times slower than the library, so a run prints a warning, once for each set of new refusals. */
-static int64_t refused, refused_terms, refused_count, told;
+static int64_t refused, refused_terms, refused_count, refused_reported;
 
 static void refuse(const struct einsum *e)
 {
@@ -40,9 +42,9 @@ static void refuse(const struct einsum *e)
 
 char *hd_einsum_refusals(void)
 {
-	if (refused == told)
+	if (refused == refused_reported)
 		return NULL;
-	told = refused;
+	refused_reported = refused;
 	return hd_format(
 		"cuda: cuBLASLt cannot compute %lld of the products, the last of %lld sums of %lld terms: they run "
 		"in plain loops, which are slow",
@@ -54,7 +56,7 @@ static void release(void *state)
 	struct product *p = (struct product *)state;
 
 	if (p->mm)
-		hd_product_put(p->mm);
+		hd_product_release(p->mm);
 	free(p);
 }
 
@@ -92,10 +94,10 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 		}
 	}
 	if (q->mm && q->e.nouter && !hd_product_anywhere(q->mm)) { /* a refusal must come before anything is written */
-		hd_product_put(q->mm);
+		hd_product_release(q->mm);
 		q->mm = NULL;
 	}
-	made += q->e.count && !q->e.empty;
+	prepared += q->e.count && !q->e.empty;
 	in_loops += q->e.count && !q->e.empty && !q->mm;
 	if (q->e.count && !q->e.empty && !q->mm)
 		refuse(&q->e);
@@ -242,7 +244,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	/* A refusal comes before anything is written, so plain loops can still take over. */
 	if (products(p, r, &m, keep) < 0) {
 		refuse(e);
-		at_run++;
+		refused_at_run++;
 		plain_run(r, e, m, keep, 1);
 	}
 }
@@ -418,9 +420,9 @@ static void unjoin(void *state)
 
 	for (size_t i = 0; i < j->n; i++) {
 		if (j->lots[i].mm)
-			hd_product_put(j->lots[i].mm);
+			hd_product_release(j->lots[i].mm);
 		if (j->lots[i].chain)
-			hd_chain_put(j->lots[i].chain);
+			hd_chain_release(j->lots[i].chain);
 	}
 	free(j->l);
 	free(j->lots);
@@ -481,7 +483,7 @@ static void release_gelu(void *state)
 	struct with_gelu *s = (struct with_gelu *)state;
 
 	if (s->whole)
-		hd_product_put(s->whole);
+		hd_product_release(s->whole);
 	if (s->product.release)
 		s->product.release(s->product.state);
 	free(s);

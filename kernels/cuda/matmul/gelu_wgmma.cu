@@ -155,10 +155,10 @@ HD_DEV void begin_stage(float (*sum)[WIDE / 8][4], const unsigned char *a, const
 			if (TB)
 				group_mma<WIDE>(sum[i], rows, hd_tile(b + k * 2, 8 * HD_ROW_BYTES, 16), k || add);
 			else
-				group_mma_turned<WIDE>(sum[i], rows,
-						       hd_tile(b + k * HD_ROW_BYTES, 8 * HD_ROW_BYTES,
-							       DEEP * HD_ROW_BYTES),
-						       k || add);
+				group_mma_b_transposed<WIDE>(sum[i], rows,
+							     hd_tile(b + k * HD_ROW_BYTES, 8 * HD_ROW_BYTES,
+								     DEEP * HD_ROW_BYTES),
+							     k || add);
 		}
 	group_commit();
 }

@@ -15,7 +15,7 @@ void hd_product_close(void);
 /* Returns NULL if the strides do not describe matrices, or if the library has nothing for these dtypes.  Equal
  * products share one. */
 struct hd_product *hd_product_get(const struct hd_mm_shape *s);
-void hd_product_put(struct hd_product *p);
+void hd_product_release(struct hd_product *p);
 /* c = a b + bias + (add ? add : 0).  add has c's strides and may be c.  aux has c's strides too: in products with a
  * gelu (s->then) it is the gelu's input, written or read.  Returns 0, or HD_ENOTSUP before anything is written. */
 int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b,
@@ -47,7 +47,7 @@ struct hd_chain;
 /* Takes plain bf16 products that share one result.  Returns NULL if they cannot be chained.  The chain has
  * references of its own to them. */
 struct hd_chain *hd_chain_get(struct hd_product *const *p, int n);
-void hd_chain_put(struct hd_chain *c);
+void hd_chain_release(struct hd_chain *c);
 /* Returns 0, or HD_ENOTSUP before anything is written: operands do not begin at multiples of 16 bytes, or the chain
  * was not picked. */
 int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, const void *const *a,

@@ -284,7 +284,7 @@ size_t hd_product_version(void)
 	return cublasLtGetVersion();
 }
 
-void hd_product_put(struct hd_product *p)
+void hd_product_release(struct hd_product *p)
 {
 	struct hd_product **at = &here.products;
 
@@ -378,7 +378,7 @@ static double measure(uint32_t dtype, int64_t n)
 	cudaEventDestroy(from);
 	cudaEventDestroy(to);
 	cudaFree(m);
-	hd_product_put(p);
+	hd_product_release(p);
 	return ms > 0 ? 2.0 * (double)n * (double)n * (double)n * times / (ms * 1e-3) : 0;
 }
 

@@ -129,7 +129,7 @@ static int products_of(struct hd_product **p, const char *kind, const char *key,
 			break;
 	}
 	while (i)
-		hd_product_put(p[--i]);
+		hd_product_release(p[--i]);
 	return 0;
 }
 
@@ -301,9 +301,9 @@ static void measure(const char *key, size_t n, cudaStream_t queue, const char *g
 	}
 	cudaGetLastError();
 	if (t.chain)
-		hd_chain_put(t.chain);
+		hd_chain_release(t.chain);
 	for (int i = 0; i < t.n; i++)
-		hd_product_put(t.p[i]);
+		hd_product_release(t.p[i]);
 }
 
 /* -- what the device calls ----------------------------------------------------------------------------------------- */

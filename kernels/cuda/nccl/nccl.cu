@@ -38,7 +38,7 @@ static int failed(ncclResult_t s, const char *what, struct hd_err *err)
 
 static int load(struct hd_err *err)
 {
-	nccl = hd_nccl_load(hd_cuda_shared() > 1, err);
+	nccl = hd_nccl_load(hd_cuda_ranks_per_gpu() > 1, err);
 	return nccl ? HD_OK : HD_ENOTSUP;
 }
 

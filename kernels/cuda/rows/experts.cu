@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(THREADS)
 		scaled_row<N>(d + t.row(i, slot) * t.cols, x + i / t.topk * t.cols, gates ? gates[i] : 1, t.cols);
 }
 
-__global__ void __launch_bounds__(THREADS) who_has(slot_layout t, const int32_t *slots, int64_t n, int32_t *of)
+__global__ void __launch_bounds__(THREADS) choice_of_slot(slot_layout t, const int32_t *slots, int64_t n, int32_t *of)
 {
 	int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 
@@ -177,7 +177,7 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 		return;
 	hd_cuda_fill_bytes(r, of, 0xff, (size_t)rows * sizeof(*of));
 	if (n)
-		HD_LAUNCH(who_has, (unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, r, t, slots, n, of);
+		HD_LAUNCH(choice_of_slot, (unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, r, t, slots, n, of);
 	HD_LAUNCH((fetch_rows<N, T>), (unsigned)rows, THREADS, 0, r, t, (T *)out[0], x, gates, of);
 }
 

@@ -147,8 +147,8 @@ HD_DEV void take_copy(norm_row<K, N, T> *v, const vec<N, T> *stage, const norm_d
 
 /* Reads the copy again.  The compiler must not keep what it read before, or anything computed from it. */
 template <int K, int ROW, int N, class T, class W>
-HD_DEV void take_copy_anew(norm_row<K, N, T> *v, const vec<N, T> *stage, const norm_d_args<T, W> &a, int64_t row,
-			   int first)
+HD_DEV void reload_copy(norm_row<K, N, T> *v, const vec<N, T> *stage, const norm_d_args<T, W> &a, int64_t row,
+			int first)
 {
 #ifndef HD_SIM
 	asm volatile("" ::: "memory");
@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(summed_threads(ROW), summed_each(ROW))
 		row_sums<ROW, WARPS>(&sum, &dot, scratch[turn]);
 		sum = a.mean ? sum * a.each : 0;
 		if (STAGED) /* read again: registers cannot hold the row together with what was computed from it */
-			take_copy_anew<K, ROW, N>(&v, stages + turn * STAGE, a, row, first);
+			reload_copy<K, ROW, N>(&v, stages + turn * STAGE, a, row, first);
 		if (row < a.rows)
 			put_row_d<K, ROW, N>(a.dx + row * cols, &s, v, w, sum, dot * a.each, first, cols);
 	}

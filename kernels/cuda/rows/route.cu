@@ -127,7 +127,7 @@ HD_DEV float all_scores(const routing &t, const softmax &s, const float *z)
 /* -- route --------------------------------------------------------------------------------------------------------- */
 /* The values by which experts are chosen.  They are z, or sigmoids plus bias for the experts in groups that the
  * token may choose from. */
-struct liking {
+struct selection_scores {
 	const float *z, *bias; /* bias NULL: use z */
 	uint64_t groups;       /* one bit each */
 	int64_t each;          /* experts per group */
@@ -183,7 +183,7 @@ template <typename T> HD_DEV void choose_best(const T &z, int64_t n, int64_t k, 
 }
 
 /* Returns the sum of the two largest values of a group. */
-HD_DEV float top_two(const liking &x, int64_t group)
+HD_DEV float top_two(const selection_scores &x, int64_t group)
 {
 	float first = -INFINITY, second = -INFINITY;
 
@@ -195,7 +195,7 @@ HD_DEV float top_two(const liking &x, int64_t group)
 }
 
 /* Limits x to the groups that the token may choose from.  sums, chosen: memory of this warp. */
-HD_DEV void limit_groups(const routing &t, liking &x, float *sums, int32_t *chosen)
+HD_DEV void limit_groups(const routing &t, selection_scores &x, float *sums, int32_t *chosen)
 {
 	uint64_t groups = 0;
 
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(THREADS)
 	int32_t *chosen = all[threadIdx.x / HD_WARP];
 	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
 	softmax s;
-	liking x;
+	selection_scores x;
 	float over = t.groups ? 1e-20f : 0;
 
 	if (token >= t.tokens)

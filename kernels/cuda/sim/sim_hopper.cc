@@ -74,7 +74,7 @@ HD_SIM_UNSEEN static char *swizzled(char *to, int64_t at)
 	return sim_window + (o ^ (o >> 7 & 7) << 4);
 }
 
-HD_SIM_UNSEEN static void come(const struct fetch *f)
+HD_SIM_UNSEEN static void deliver(const struct fetch *f)
 {
 	const hd_sim_tensor_map *m = &f->map;
 
@@ -102,7 +102,7 @@ int sim_phase_ended(uint64_t *b, int parity)
 
 	if (!x->left && x->expected == x->under_way) {
 		for (int i = 0; i < x->nfetches; i++)
-			come(&x->fetches[i]);
+			deliver(&x->fetches[i]);
 		x->nfetches = 0;
 		x->expected = x->under_way = 0;
 		x->left = x->arrivals;
