@@ -144,7 +144,7 @@ static inline int hd_check_scalar(const struct hd_check *c, const struct hd_view
 }
 
 /* Checks that this rank has dim i of v completely: it is neither cut nor padded. */
-static inline int hd_check_whole(const struct hd_check *c, const struct hd_view *v, uint32_t i)
+static inline int hd_check_complete(const struct hd_check *c, const struct hd_view *v, uint32_t i)
 {
 	char who[32];
 

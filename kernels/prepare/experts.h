@@ -41,8 +41,8 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 	const char *attr = c->d->attr;
 
 	HD_TRY(hd_check_ndim(c, z, 3, 3));
-	HD_TRY(hd_check_whole(c, z, 1));
-	HD_TRY(hd_check_whole(c, z, 2));
+	HD_TRY(hd_check_complete(c, z, 1));
+	HD_TRY(hd_check_complete(c, z, 2));
 	HD_TRY(hd_check_ndim(c, gates, 3, 3));
 	HD_TRY(hd_check_same(c, slots, gates));
 	p->n[0] = z->n[0], p->n[1] = z->n[1], p->n[2] = z->n[2], p->n[3] = gates->n[2];
@@ -124,7 +124,7 @@ static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, c
 	HD_TRY(hd_check_ndim(c, counts, 2, 2));
 	E = counts->n[0];
 	most = x->n[0] * x->n[1] * (k < E ? k : E);
-	HD_TRY(hd_check_whole(c, counts, 0));
+	HD_TRY(hd_check_complete(c, counts, 0));
 	if (counts->dtype != HD_DTYPE_I32 || counts->dims[1] != x->dims[0] || counts->n[1] != x->n[0] ||
 	    slots->n[0] != x->n[0] || slots->n[1] != x->n[1] || d->n[3] != x->n[2] || hd_check_count(d, 0, 3) < most)
 		return hd_err_set(c->err, HD_EINVAL,
@@ -150,14 +150,14 @@ static inline int hd_prepare_slots(const struct hd_check *c, struct hd_prep *p, 
 	HD_TRY(hd_check_ndim(c, x, 3, 3));
 	HD_TRY(hd_check_ndim(c, d, 4, 4));
 	HD_TRY(hd_check_ndim(c, slots, 3, 3));
-	HD_TRY(hd_check_whole(c, x, 1));
+	HD_TRY(hd_check_complete(c, x, 1));
 	p->n[9] = hd_attr_num(c->d->attr, "rows", 0) != 0;
 	p->n[10] = c->d->nin - 1;
 	p->n[8] = hd_attr_num(c->d->attr, "gates", 0) != 0;
 	if (p->n[9])
 		return hd_prepare_rows(c, p, x, slots, &c->d->in[c->d->nin - 1], d);
-	HD_TRY(hd_check_whole(c, d, 0));
-	HD_TRY(hd_check_whole(c, d, 2));
+	HD_TRY(hd_check_complete(c, d, 0));
+	HD_TRY(hd_check_complete(c, d, 2));
 	if (x->dims[0] != d->dims[1] || x->n[0] != d->n[1] || x->off[0] != d->off[1] || x->n[2] != d->n[3] ||
 	    slots->n[0] != x->n[0] || slots->n[1] != x->n[1])
 		return hd_err_set(c->err, HD_EINVAL,

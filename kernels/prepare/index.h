@@ -24,8 +24,8 @@ static inline int hd_prepare_index(const struct hd_check *c, struct hd_prep *p, 
 		return hd_err_set(c->err, HD_EINVAL, "%s: %s is %s, %s is %s: they differ in more than dim %u",
 				  c->kernel, hd_check_operand(c, few, who), hd_check_shape(few, 0, few->ndim, got),
 				  hd_check_operand(c, many, whose), hd_check_shape(many, 0, many->ndim, want), at);
-	HD_TRY(hd_check_whole(c, many, at));
-	HD_TRY(hd_check_whole(c, few, at));
+	HD_TRY(hd_check_complete(c, many, at));
+	HD_TRY(hd_check_complete(c, few, at));
 	if (many->n[at] > INT32_MAX)
 		return hd_err_set(c->err, HD_ENOTSUP, "%s: %lld entries of %s, but an index reaches only %d", c->kernel,
 				  (long long)many->n[at], many->dims[at]->name, INT32_MAX);

@@ -26,7 +26,7 @@ static inline int hd_prepare_norm(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_prepare_norm_rows(c, p, x));
 	n = x->ndim;
-	HD_TRY(hd_check_whole(c, x, n - 1));
+	HD_TRY(hd_check_complete(c, x, n - 1));
 	HD_TRY(hd_check_part(c, &c->d->in[1], x, n - 1, n));
 	if (c->d->nin == 3)
 		HD_TRY(hd_check_part(c, &c->d->in[2], x, n - 1, n));
@@ -64,7 +64,7 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_prepare_norm_rows(c, p, x));
 	n = x->ndim;
-	HD_TRY(hd_check_whole(c, x, n - 1));
+	HD_TRY(hd_check_complete(c, x, n - 1));
 	HD_TRY(hd_check_part(c, &c->d->in[1], x, n - 1, n));
 	for (uint32_t i = 2; i < c->d->nin - 1; i++)
 		HD_TRY(hd_check_part(c, &c->d->in[i], x, 0, n - 1));

@@ -311,7 +311,7 @@ static inline struct hd_range hd_range_of(const struct hd_mm_shape *s, int o, co
 	return r;
 }
 
-static inline int hd_meet(struct hd_range a, struct hd_range b)
+static inline int hd_ranges_overlap(struct hd_range a, struct hd_range b)
 {
 	return a.from < b.to && b.from < a.to;
 }

@@ -44,7 +44,7 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_check_ndim(c, x, 3, HD_MAX_DIMS));
 	HD_TRY(hd_check_all_same(c));
-	HD_TRY(hd_check_whole(c, x, n - 1));
+	HD_TRY(hd_check_complete(c, x, n - 1));
 	p->n[0] = hd_check_count(x, 0, n - 3);
 	p->n[1] = x->n[n - 3];
 	p->n[2] = x->n[n - 2];

@@ -252,27 +252,27 @@ static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const flo
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-/* Operands may be bf16; panels and all arithmetic are fp32. element() returns the address of element `at`, take() and
- * give() convert. */
+/* Operands may be bf16; panels and all arithmetic are fp32. element() returns the address of element `at`; the
+ * load_ and store_ functions below convert. */
 INLINE const void *element(const struct hd_attention *t, const void *x, int64_t at)
 {
 	return t->low ? (const void *)((const uint16_t *)x + at) : (const void *)((const float *)x + at);
 }
 
 /* Returns HD_VL floats from element `at` on. */
-INLINE V take(const struct hd_attention *t, const void *x, int64_t at)
+INLINE V load_operand(const struct hd_attention *t, const void *x, int64_t at)
 {
 	if (!t->low)
 		return *(const VU *)((const float *)x + at);
 	return (V)(__builtin_convertvector(*(const HU *)((const uint16_t *)x + at), VI) << 16);
 }
 
-INLINE float take_one(const struct hd_attention *t, const void *x, int64_t at)
+INLINE float load_element(const struct hd_attention *t, const void *x, int64_t at)
 {
 	return t->low ? hd_of_bf16(((const uint16_t *)x)[at]) : ((const float *)x)[at];
 }
 
-INLINE void give_one(const struct hd_attention *t, void *x, int64_t at, float v)
+INLINE void store_element(const struct hd_attention *t, void *x, int64_t at, float v)
 {
 	if (t->low)
 		((uint16_t *)x)[at] = hd_bf16_of(v);
@@ -280,7 +280,7 @@ INLINE void give_one(const struct hd_attention *t, void *x, int64_t at, float v)
 		((float *)x)[at] = v;
 }
 
-INLINE void give(const struct hd_attention *t, void *x, int64_t at, V v)
+INLINE void store_result(const struct hd_attention *t, void *x, int64_t at, V v)
 {
 	VI u = (VI)v, near = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = u >> 16 | 0x40;
 	VS number = v == v;
@@ -298,9 +298,9 @@ static void pack_rows(const struct hd_attention *t, float *to, const void *x, in
 
 	for (int64_t i = 0; i < n; i++, to += hd_att_padded(t)) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
-			store(to + d, take(t, x, i * step + d) * factor);
+			store(to + d, load_operand(t, x, i * step + d) * factor);
 		for (int64_t d = whole; d < hd_att_padded(t); d++)
-			to[d] = d < t->dim ? take_one(t, x, i * step + d) * factor : 0;
+			to[d] = d < t->dim ? load_element(t, x, i * step + d) * factor : 0;
 	}
 	if (n < BLOCK)
 		memset(to, 0, (size_t)((BLOCK - n) * hd_att_padded(t)) * sizeof(*to));
@@ -318,7 +318,7 @@ static void pack_columns(const struct hd_attention *t, float *to, const void *x,
 		for (int64_t d = 0; d < whole; d += HD_VL) {
 #pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
-				v[k] = take(t, x, (i + k) * step + d);
+				v[k] = load_operand(t, x, (i + k) * step + d);
 			transpose(v);
 #pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
@@ -326,7 +326,7 @@ static void pack_columns(const struct hd_attention *t, float *to, const void *x,
 		}
 	for (int64_t d = 0; d < t->dim; d++)
 		for (int64_t i = d < whole ? rows : 0; i < n; i++)
-			to[d * BLOCK + i] = take_one(t, x, i * step + d);
+			to[d * BLOCK + i] = load_element(t, x, i * step + d);
 }
 
 /* Writes n packed rows, times `factor`, to x from element `at` on, `step` apart. */
@@ -337,9 +337,9 @@ static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64
 
 	for (int64_t i = 0; i < n; i++, at += step, from += hd_att_padded(t)) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
-			give(t, x, at + d, load(from + d) * factor);
+			store_result(t, x, at + d, load(from + d) * factor);
 		for (int64_t d = whole; d < t->dim; d++)
-			give_one(t, x, at + d, from[d] * factor);
+			store_element(t, x, at + d, from[d] * factor);
 	}
 }
 

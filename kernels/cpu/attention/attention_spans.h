@@ -75,7 +75,8 @@ static void open_queries(const struct hd_attention *t, const struct att_queries 
 }
 
 /* Processes block i of queries against the packed keys. */
-static void meet(const struct hd_attention *t, const struct att_queries *x, const struct att_keys *y, int64_t i)
+static void process_block(const struct hd_attention *t, const struct att_queries *x, const struct att_keys *y,
+			  int64_t i)
 {
 	int64_t w = hd_att_padded(t), panel = BLOCK * w, end = hd_att_min(y->first + SPAN, hd_att_blocks(t->keys));
 	int64_t from = first_block(t, i);
@@ -100,7 +101,7 @@ static void forward_span(const struct hd_attention *t, const struct att_queries 
 	for (int64_t j = first_block(t, x->first) / SPAN * SPAN; j < seen; j += SPAN) {
 		open_keys(t, y, in, task, j);
 		for (int64_t i = x->first; i < x->end; i++)
-			meet(t, x, y, i);
+			process_block(t, x, y, i);
 	}
 	for (int64_t i = x->first; i < x->end; i++)
 		finish(t, &x->rows[i - x->first], out[0], query_at(t, task->b, h, i),
@@ -196,9 +197,9 @@ INLINE float vdot(const struct hd_attention *t, const void *x, const void *y, in
 	int64_t i = 0;
 
 	for (; i + HD_VL <= n; i += HD_VL)
-		sum += take(t, x, at + i) * take(t, y, at + i);
+		sum += load_operand(t, x, at + i) * load_operand(t, y, at + i);
 	for (; i < n; i++)
-		tail += take_one(t, x, at + i) * take_one(t, y, at + i);
+		tail += load_element(t, x, at + i) * load_element(t, y, at + i);
 	return vsum(sum) + tail;
 }
 

@@ -87,7 +87,7 @@ INLINE void key_line(const float *s, const float *dp, const struct att_lanes *q,
 	*ds = (__m512i)_mm512_cvtne2ps_pbh(d[1], d[0]);
 }
 
-INLINE __mmask32 who_sees(const struct att_cross *x, int64_t key)
+INLINE __mmask32 queries_seeing(const struct att_cross *x, int64_t key)
 {
 	if (key >= x->keys)
 		return 0;
@@ -108,8 +108,8 @@ INLINE void key_lines(const struct att_backward *f, const struct att_lanes *q, c
 
 #pragma GCC unroll 2
 		for (int i = 0; i < 2; i++) {
-			key_line(s + 16 * i, dp + 16 * i, q, factor, part, masked ? who_sees(x, r + i) : 0, masked,
-				 &pl[i], &dl[i]);
+			key_line(s + 16 * i, dp + 16 * i, q, factor, part, masked ? queries_seeing(x, r + i) : 0,
+				 masked, &pl[i], &dl[i]);
 			_mm512_store_si512(p + at + 32 * i, pl[i]);
 			_mm512_store_si512(ds + at + 32 * i, dl[i]);
 		}

@@ -170,7 +170,7 @@ static void mix(const struct att_forward *f, float *o, const uint16_t *v, const 
 }
 
 /* Processes block i of the chunk of queries that begins at query q, against the chunk of keys from k on. */
-static void meet(const struct att_forward *f, int64_t q, int64_t i, int64_t k)
+static void process_block(const struct att_forward *f, int64_t q, int64_t i, int64_t k)
 {
 	struct att_block *x = &f->block[i];
 	float *o = f->o + i * 4 * f->parts * WORD;
@@ -239,7 +239,7 @@ static void chunk(const struct att_forward *f, uint16_t *o, float *lse, const ui
 	}
 	for (; k < end; k += CHUNK * ROWS)
 		for (int64_t i = 0; i < blocks; i++)
-			meet(f, q, i, k);
+			process_block(f, q, i, k);
 	for (int64_t i = 0; i < blocks; i++)
 		finish(f, i, o + i * ROWS * step, lse + i * ROWS);
 }

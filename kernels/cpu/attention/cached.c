@@ -26,7 +26,7 @@ struct cached {
 #define HEADS HD_THIN_ROWS
 
 /* Returns the floats of scratch per thread, for HEADS heads: q, scores, and results twice. */
-static int64_t each(const struct hd_cached *c)
+static int64_t floats_per_thread(const struct hd_cached *c)
 {
 	return (HEADS * (c->past + 3 * c->t.dim) + 15) / 16 * 16;
 }
@@ -39,7 +39,7 @@ static int64_t scratch(const struct hd_kernel_desc *d, int threads)
 	memset(&c, 0, sizeof(c));
 	if (hd_prepare_cached(d, "cpu", HD_DTYPE_F32, &c, &ignored) < 0)
 		return 0;
-	return each(&c) * threads * (int64_t)sizeof(float);
+	return floats_per_thread(&c) * threads * (int64_t)sizeof(float);
 }
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
@@ -221,8 +221,8 @@ static int keys_seen(const struct cached *c, void *const *in, const struct queri
 
 /* Computes the queries `a`. next: the queries after `a`, whose keys are prefetched; NULL if there are none, or if
  * their keys are in a cache by then. */
-static void some_queries(const struct cached *c, float *own, void *const *out, void *const *in, const struct queries *a,
-			 const struct queries *next)
+static void compute_queries(const struct cached *c, float *own, void *const *out, void *const *in,
+			    const struct queries *a, const struct queries *next)
 {
 	const struct hd_attention *t = &c->c.t;
 	int64_t size = HEADS * t->dim, n = 0;
@@ -265,8 +265,8 @@ static struct queries queries_of(const struct hd_attention *t, int64_t b, int64_
 }
 
 /* Runs tasks from..to - 1 on one thread. Each sequence has `tasks` of them, numbered from `first` on. */
-static void some_tasks(const struct cached *c, float *own, void *const *out, void *const *in, int64_t first,
-		       int64_t tasks, int64_t from, int64_t to)
+static void run_tasks(const struct cached *c, float *own, void *const *out, void *const *in, int64_t first,
+		      int64_t tasks, int64_t from, int64_t to)
 {
 	const struct hd_attention *t = &c->c.t;
 
@@ -276,12 +276,12 @@ static void some_tasks(const struct cached *c, float *own, void *const *out, voi
 		if (i + 1 < to)
 			next = queries_of(t, (i + 1) / tasks, first + (i + 1) % tasks);
 		for (; a.s < t->seq; a.s++)
-			some_queries(c, own, out, in, &a, i + 1 < to && t->seq == 1 ? &next : NULL);
+			compute_queries(c, own, out, in, &a, i + 1 < to && t->seq == 1 ? &next : NULL);
 	}
 }
 
 /* Stores keys and values of token i, which belongs to sequence i / seq, in the caches. */
-static void keep(const struct hd_cached *c, void *const *in, int64_t i)
+static void store_in_cache(const struct hd_cached *c, void *const *in, int64_t i)
 {
 	int64_t sequence = i / c->t.seq, row = c->t.kv_heads * c->t.dim;
 	const int32_t *positions = in[5];
@@ -310,13 +310,13 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < (t->window ? 0 : tokens); i++)
-			keep(&c->c, in, i);
-		some_tasks(c, all + me * each(&c->c), out, in, first, tasks, n * me / all_here,
-			   n * (me + 1) / all_here);
+			store_in_cache(&c->c, in, i);
+		run_tasks(c, all + me * floats_per_thread(&c->c), out, in, first, tasks, n * me / all_here,
+			  n * (me + 1) / all_here);
 #pragma omp barrier
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < (t->window ? tokens : 0); i++)
-			keep(&c->c, in, i);
+			store_in_cache(&c->c, in, i);
 	}
 }
 

@@ -70,14 +70,14 @@ static inline __attribute__((always_inline)) void turn_any(void *y, const void *
 	}
 }
 
-HD_CLONES static void turn(void *y, const void *x, int64_t at, const float *cosine, const float *sine, float direction,
-			   int64_t half, int64_t rest, int64_t heads)
+HD_CLONES static void rotate(void *y, const void *x, int64_t at, const float *cosine, const float *sine,
+			     float direction, int64_t half, int64_t rest, int64_t heads)
 {
 	turn_any(y, x, at, cosine, sine, direction, half, rest, heads, 0);
 }
 
-HD_CLONES static void turn_low(void *y, const void *x, int64_t at, const float *cosine, const float *sine,
-			       float direction, int64_t half, int64_t rest, int64_t heads)
+HD_CLONES static void rotate_low(void *y, const void *x, int64_t at, const float *cosine, const float *sine,
+				 float direction, int64_t half, int64_t rest, int64_t heads)
 {
 	turn_any(y, x, at, cosine, sine, direction, half, rest, heads, 1);
 }
@@ -92,8 +92,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t i = 0; i < tokens; i++) {
 		const float *cosine = t->turn + i % seq * 2 * half;
 
-		(p->n[14] == HD_DTYPE_BF16 ? turn_low : turn)(out[0], in[0], i * heads * dim, cosine, cosine + half,
-							      (float)p->f[0], half, dim - 2 * half, heads);
+		(p->n[14] == HD_DTYPE_BF16 ? rotate_low : rotate)(out[0], in[0], i * heads * dim, cosine, cosine + half,
+								  (float)p->f[0], half, dim - 2 * half, heads);
 	}
 }
 

@@ -468,13 +468,13 @@ static int is_mate(const struct hd_joint *a, const struct hd_joint *b)
 }
 
 /* Returns whether a's result overlaps neither the operands nor the result of b. */
-static int is_apart(const struct hd_joint *a, const struct hd_joint *b)
+static int no_overlap(const struct hd_joint *a, const struct hd_joint *b)
 {
 	const struct hd_mm_shape *s = hd_mm_shape_of(product_of(a)->mm);
 	struct hd_range c = hd_range_of(s, HD_MM_C, operand(a, HD_MM_C));
 
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		if (s->dtype[o] && hd_meet(c, hd_range_of(s, o, operand(b, o))))
+		if (s->dtype[o] && hd_ranges_overlap(c, hd_range_of(s, o, operand(b, o))))
 			return 0;
 	return 1;
 }
@@ -485,7 +485,7 @@ static struct lot lot_of(const struct hd_joint *l, size_t at, size_t end)
 
 	while (at + lot.n < end && lot.n < MOST && is_plain(&l[at]) && is_mate(&l[at], &l[at + lot.n])) {
 		for (size_t i = at; i < at + lot.n; i++)
-			if (!is_apart(&l[i], &l[at + lot.n]) || !is_apart(&l[at + lot.n], &l[i]))
+			if (!no_overlap(&l[i], &l[at + lot.n]) || !no_overlap(&l[at + lot.n], &l[i]))
 				return lot;
 		lot.n++;
 	}

@@ -361,8 +361,8 @@ static int run_piece(const struct hd_mm_pieces *p, int64_t i, int me, char *scra
 			     at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS));
 }
 
-static int run_in_turn(const struct hd_mm_pieces *p, char *scratch, void *c, const void *a, const void *b,
-		       const void *bias)
+static int run_one_by_one(const struct hd_mm_pieces *p, char *scratch, void *c, const void *a, const void *b,
+			  const void *bias)
 {
 	for (int64_t i = 0; i < p->n; i++)
 		HD_TRY(run_piece(p, i, 0, scratch, c, a, b, bias));
@@ -376,7 +376,7 @@ int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *scratch, void *c, const
 	int threads = p->threads < p->n ? p->threads : (int)p->n, failed = 0;
 
 	if (p->threads == 1)
-		return run_in_turn(p, scratch, c, a, b, bias);
+		return run_one_by_one(p, scratch, c, a, b, bias);
 #pragma omp parallel num_threads(threads) reduction(| : failed)
 	{
 		int me = omp_get_thread_num();

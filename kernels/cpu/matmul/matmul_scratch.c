@@ -106,7 +106,7 @@ static void compute(struct scratch_known *k)
 			k->bytes = larger(k->bytes, (k->key.fixed ? fixed : timed)(&k->key.shape, sum, k->key.threads));
 }
 
-static void *compute_aside(void *known_one)
+static void *compute_in_thread(void *known_one)
 {
 	struct scratch_known *k = known_one;
 
@@ -122,7 +122,7 @@ static int64_t ask(struct scratch_known *k)
 	pthread_t thread;
 
 	if ((!omp_in_parallel() && omp_get_max_threads() == k->key.threads) ||
-	    pthread_create(&thread, NULL, compute_aside, k))
+	    pthread_create(&thread, NULL, compute_in_thread, k))
 		compute(k);
 	else
 		pthread_join(thread, NULL);

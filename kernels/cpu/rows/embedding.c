@@ -13,7 +13,7 @@ HD_PREPARE_LOW(prepare, "embedding", "*t", "u", hd_prepare_embedding(c, p))
 HD_PREPARE_LOW(prepare_dw, "embedding_dw", "*t", "f", hd_prepare_embedding_dw(c, p))
 
 /* Copies n elements of the table from element `from` on to x from element `to` on, and converts them. */
-static void take(void *x, int64_t xtype, int64_t to, const void *w, int64_t wtype, int64_t from, int64_t n)
+static void copy_converted(void *x, int64_t xtype, int64_t to, const void *w, int64_t wtype, int64_t from, int64_t n)
 {
 	if (xtype == wtype)
 		memcpy(hd_into(x, xtype, to), hd_at(w, wtype, from), (size_t)n * HD_BITS(xtype) / 8);
@@ -34,7 +34,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		int64_t row = ids[i] - p->n[3];
 
 		if (row >= 0 && row < p->n[2])
-			take(out[0], xtype, i * cols, in[1], p->n[14], row * cols, cols);
+			copy_converted(out[0], xtype, i * cols, in[1], p->n[14], row * cols, cols);
 		else
 			memset(hd_into(out[0], xtype, i * cols), 0, (size_t)cols * HD_BITS(xtype) / 8);
 	}

@@ -150,7 +150,8 @@ HD_CLONES static void add_to(float *y, const float *x, int64_t n)
 }
 
 /* Computes c[i, from + j] = (keep ? c : 0) + bias + y[j]. Overwrites y. */
-static void put(const struct hd_thin *t, const struct thin_result *r, int64_t i, int64_t from, int64_t n, float *y)
+static void write_result(const struct hd_thin *t, const struct thin_result *r, int64_t i, int64_t from, int64_t n,
+			 float *y)
 {
 	uint32_t dtype = t->low_c ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 	int64_t at = i * t->c_m + from;
@@ -184,7 +185,7 @@ static void part(const struct hd_thin *t, const struct hd_thin_job *j, const str
 #endif
 			t->blocks(j, y, t->width, from, n);
 		for (int64_t i = 0; i < t->m; i++)
-			put(t, r, i, from, n, y + i * t->width);
+			write_result(t, r, i, from, n, y + i * t->width);
 	}
 }
 
@@ -197,12 +198,12 @@ static void join(const struct hd_thin *t, const struct thin_result *r, const flo
 			memcpy(y, sums + i * t->n + from, (size_t)n * sizeof(*y));
 			for (int64_t p = 1; p < t->pieces; p++)
 				add_to(y, sums + (p * t->m + i) * t->n + from, n);
-			put(t, r, i, from, n, y);
+			write_result(t, r, i, from, n, y);
 		}
 }
 
 /* Computes piece i / runs of run i % runs of columns. sums: (pieces, m, n). */
-static void one_piece(const struct hd_thin *t, const struct hd_thin_job *whole, float *sums, int64_t i)
+static void compute_piece(const struct hd_thin *t, const struct hd_thin_job *whole, float *sums, int64_t i)
 {
 	int64_t deep = hd_thin_parts(t->k, t->pieces),
 		width = hd_thin_parts(hd_thin_parts(t->n, t->runs), HD_THIN_UNIT) * HD_THIN_UNIT;
@@ -233,7 +234,7 @@ static const float *rows_of(const struct hd_thin *t, float *to, const void *a)
 }
 
 /* Brings a into the form that t needs. to: t->operand bytes. */
-static void take_rows(const struct hd_thin *t, struct hd_thin_job *j, void *to, const void *a)
+static void pack_rows(const struct hd_thin *t, struct hd_thin_job *j, void *to, const void *a)
 {
 	if (t->tiles) {
 #if HD_AMX
@@ -257,7 +258,7 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 	int64_t units = hd_thin_parts(t->n, HD_THIN_UNIT);
 
 	j.along_k = t->along_k;
-	take_rows(t, &j, scratch, a);
+	pack_rows(t, &j, scratch, a);
 #pragma omp parallel num_threads((int)t->threads)
 	{
 		int64_t me = omp_get_thread_num(), all = omp_get_num_threads(), n = t->pieces * t->runs;
@@ -271,7 +272,7 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 #endif
 		if (t->pieces) {
 			for (int64_t i = n * me / all; i < n * (me + 1) / all; i++)
-				one_piece(t, &j, sums, i);
+				compute_piece(t, &j, sums, i);
 #pragma omp barrier
 			join(t, &r, sums, from, to, (float *)mem);
 		} else {

@@ -40,13 +40,13 @@ void hd_thin_tiles_pack(uint16_t *to, const struct hd_thin_job *j, const uint16_
 /* -- b along k --------------------------------------------------------------------------------- */
 /* Two tiles of 16 columns of b. Distances in elements: `step` between rows of a tile, `next` to the second tile, `on`
  * to the next k. */
-struct thin_left {
+struct b_tiles {
 	const uint16_t *at;
 	int64_t step, next, on;
 };
 
 /* Computes y' of 32 columns and 16 rows of a, or 32 rows with `two`. */
-static inline __attribute__((always_inline)) void columns(float *sums, const struct thin_left *b, const uint16_t *a,
+static inline __attribute__((always_inline)) void columns(float *sums, const struct b_tiles *b, const uint16_t *a,
 							  int64_t n, struct hd_fetch *f, const int two)
 {
 	const uint16_t *at = b->at;
@@ -76,7 +76,7 @@ static inline __attribute__((always_inline)) void columns(float *sums, const str
 }
 
 /* Writes y of `cols` columns, at most 32, from their transposed sums. */
-static void turn(const struct hd_thin_job *j, float *y, int64_t y_step, const float *sums, int64_t cols)
+static void store_transposed(const struct hd_thin_job *j, float *y, int64_t y_step, const float *sums, int64_t cols)
 {
 	for (int64_t i = 0; i < j->m; i++)
 		for (int64_t c = 0; c < cols; c++)
@@ -90,19 +90,19 @@ static void along_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 
 	for (int64_t at = 0; at < n; at += SIDE, b += SIDE * j->b_step) {
 		int64_t cols = hd_min(SIDE, n - at);
-		struct thin_left left = { b, j->b_step, 16 * j->b_step, SIDE };
+		struct b_tiles left = { b, j->b_step, 16 * j->b_step, SIDE };
 		struct hd_fetch f =
 			hd_fetch_of(b + SIDE * j->b_step, j->k * 2, hd_min(SIDE, n - at - SIDE), j->b_step * 2);
 
 		if (cols < SIDE || j->k % SIDE) { /* tiles would reach beyond b */
 			hd_amx_pack(packed, b, j->b_step, 1, cols, j->k, 0);
-			left = (struct thin_left){ packed, SIDE, TILE, HD_AMX_PANEL };
+			left = (struct b_tiles){ packed, SIDE, TILE, HD_AMX_PANEL };
 		}
 		if (j->m > 16)
 			columns(sums, &left, j->tiles, steps(j->k), &f, 1);
 		else
 			columns(sums, &left, j->tiles, steps(j->k), &f, 0);
-		turn(j, y + at, y_step, sums, cols);
+		store_transposed(j, y + at, y_step, sums, cols);
 	}
 }
 

@@ -280,7 +280,7 @@ static unsigned per_warp(int64_t n)
 }
 
 template <class T>
-static void go(const struct attention_state *s, void *const *out, void *const *in, const struct hd_run *r)
+static void launch(const struct attention_state *s, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_att *t = &s->t;
 	dim3 grid(per_warp(t->seq), (unsigned)t->heads, (unsigned)t->batch);
@@ -301,7 +301,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	if (s->mma && wide)
 		hd_att_mma(&s->t, out[0], (float *)out[1], in[0], in[1], in[2], r);
 	else
-		p->n[14] == HD_DTYPE_F32 ? go<float>(s, out, in, r) : go<bf16>(s, out, in, r);
+		p->n[14] == HD_DTYPE_F32 ? launch<float>(s, out, in, r) : launch<bf16>(s, out, in, r);
 }
 
 static void begin_deltas(const struct hd_att *t, float *delta, const bf16 *o, const bf16 *d_o, const struct hd_run *r)
@@ -315,7 +315,7 @@ static void begin_deltas(const struct hd_att *t, float *delta, const bf16 *o, co
 }
 
 template <class T>
-static void go_d(const struct attention_state *s, void *const *out, void *const *in, const struct hd_run *r)
+static void launch_d(const struct attention_state *s, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_att *t = &s->t;
 	float *delta = (float *)hd_cuda_scratch();
@@ -349,7 +349,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 
 	if (!s->t.batch || !s->t.seq || !s->t.heads || !s->t.keys || !s->t.kv_heads)
 		return;
-	p->n[14] == HD_DTYPE_F32 ? go_d<float>(s, out, in, r) : go_d<bf16>(s, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch_d<float>(s, out, in, r) : launch_d<bf16>(s, out, in, r);
 }
 
 HD_CUDA_KERNEL(attention, "attention", 0, prepare, run);

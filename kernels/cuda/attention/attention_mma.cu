@@ -349,8 +349,8 @@ static unsigned blocks(int64_t n)
 }
 
 template <int D>
-static void go(const struct hd_att *t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v,
-	       const struct hd_run *r)
+static void launch(const struct hd_att *t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v,
+		   const struct hd_run *r)
 {
 	dim3 grid(blocks(t->seq), (unsigned)t->heads, (unsigned)t->batch);
 
@@ -361,12 +361,12 @@ void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, cons
 		const struct hd_run *r)
 {
 	if (t->dim == 64)
-		go<64>(t, (bf16 *)o, lse, (const bf16 *)q, (const bf16 *)k, (const bf16 *)v, r);
+		launch<64>(t, (bf16 *)o, lse, (const bf16 *)q, (const bf16 *)k, (const bf16 *)v, r);
 	else
-		go<128>(t, (bf16 *)o, lse, (const bf16 *)q, (const bf16 *)k, (const bf16 *)v, r);
+		launch<128>(t, (bf16 *)o, lse, (const bf16 *)q, (const bf16 *)k, (const bf16 *)v, r);
 }
 
-template <int D> static void go_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
+template <int D> static void launch_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
 {
 	dim3 queries(blocks(t->seq), (unsigned)t->heads, (unsigned)t->batch);
 	dim3 keys(blocks(t->keys), (unsigned)t->kv_heads, (unsigned)t->batch);
@@ -377,5 +377,5 @@ template <int D> static void go_d(const struct hd_att *t, const struct hd_att_d 
 
 void hd_att_mma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
 {
-	t->dim == 64 ? go_d<64>(t, x, r) : go_d<128>(t, x, r);
+	t->dim == 64 ? launch_d<64>(t, x, r) : launch_d<128>(t, x, r);
 }

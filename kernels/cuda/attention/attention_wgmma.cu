@@ -440,8 +440,8 @@ int hd_att_wgmma_has(const struct hd_att *t, struct hd_err *err)
 }
 
 template <int D>
-static int go(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
-	      const struct hd_run *r)
+static int launch(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
+		  const struct hd_run *r)
 {
 	int64_t nq[4] = { D, t->heads, t->seq, t->batch }, nk[4] = { D, t->kv_heads, t->keys, t->batch };
 	int64_t sq[3] = { D, t->heads * D, t->seq * t->heads * D },
@@ -463,5 +463,5 @@ static int go(const struct hd_att *t, void *o, float *lse, const void *q, const 
 int hd_att_wgmma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
 		 const struct hd_run *r)
 {
-	return t->dim == 64 ? go<64>(t, o, lse, q, k, v, r) : go<128>(t, o, lse, q, k, v, r);
+	return t->dim == 64 ? launch<64>(t, o, lse, q, k, v, r) : launch<128>(t, o, lse, q, k, v, r);
 }

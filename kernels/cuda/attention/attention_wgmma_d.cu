@@ -289,7 +289,7 @@ template <int D> static int map_all(sides *m, const struct hd_att *t, const stru
 	return hd_tensor_map_make(&m->v, x->v, n[1], step[1], nk, &none);
 }
 
-template <int D, int PLAIN> static int go(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
+template <int D, int PLAIN> static int launch(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
 {
 	int64_t row = 2 * D * (int64_t)sizeof(bf16), group = t->heads / (t->kv_heads ? t->kv_heads : 1);
 	jobs queries = jobs_of(t->seq, t->heads, t->batch, t->keys * row);
@@ -307,6 +307,6 @@ template <int D, int PLAIN> static int go(const struct hd_att *t, const struct h
 int hd_att_wgmma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
 {
 	if (is_plain(t))
-		return t->dim == 64 ? go<64, 1>(t, x, r) : go<128, 1>(t, x, r);
-	return t->dim == 64 ? go<64, 0>(t, x, r) : go<128, 0>(t, x, r);
+		return t->dim == 64 ? launch<64, 1>(t, x, r) : launch<128, 1>(t, x, r);
+	return t->dim == 64 ? launch<64, 0>(t, x, r) : launch<128, 0>(t, x, r);
 }

@@ -137,7 +137,8 @@ template <class T> static void keep_both(const hd_att_cached &t, void *const *in
 			  (const T *)in[1 + k]);
 }
 
-template <class T> static void go(const struct hd_cached *c, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch(const struct hd_cached *c, void *const *out, void *const *in, const struct hd_run *r)
 {
 	hd_att_cached t;
 
@@ -157,7 +158,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 {
 	const struct hd_cached *c = (const struct hd_cached *)p->state;
 
-	c->t.low ? go<bf16>(c, out, in, r) : go<float>(c, out, in, r);
+	c->t.low ? launch<bf16>(c, out, in, r) : launch<float>(c, out, in, r);
 }
 
 HD_CUDA_KERNEL(attention_cached, "attention_cached", 0, prepare, run);

@@ -60,7 +60,7 @@ template <class T> struct position_dw {
 };
 
 template <class T, class W>
-static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const W *w = (const W *)in[1] + p->n[4] * p->n[2];
 	position<T, W> f = {
@@ -71,7 +71,8 @@ static void go(const struct hd_prep *p, void *const *out, void *const *in, const
 		   f);
 }
 
-template <class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	position_dw<T> f = { (float *)out[0], (const T *)in[0], p->n[0], p->n[1], p->n[2],
 			     p->n[4],         p->n[5],          p->n[6], r->acc };
@@ -82,14 +83,14 @@ template <class T> static void go_dw(const struct hd_prep *p, void *const *out, 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	if (p->n[14] == HD_DTYPE_F32)
-		p->n[15] == HD_DTYPE_F32 ? go<float, float>(p, out, in, r) : go<float, bf16>(p, out, in, r);
+		p->n[15] == HD_DTYPE_F32 ? launch<float, float>(p, out, in, r) : launch<float, bf16>(p, out, in, r);
 	else
-		p->n[15] == HD_DTYPE_F32 ? go<bf16, float>(p, out, in, r) : go<bf16, bf16>(p, out, in, r);
+		p->n[15] == HD_DTYPE_F32 ? launch<bf16, float>(p, out, in, r) : launch<bf16, bf16>(p, out, in, r);
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go_dw<float>(p, out, in, r) : go_dw<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch_dw<float>(p, out, in, r) : launch_dw<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(position, "position", 0, prepare, run);

@@ -99,8 +99,8 @@ template <class T> struct rope_rest { /* the dims that are not rotated, numbered
 };
 
 template <class T>
-static void go(const struct hd_prep *p, void *const *out, void *const *in, const int32_t *positions, int64_t most,
-	       const struct hd_run *r)
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const int32_t *positions, int64_t most,
+		   const struct hd_run *r)
 {
 	const struct hd_rope_table *t = (const struct hd_rope_table *)p->state;
 	rope<T> f = { (T *)out[0], (const T *)in[0], t->turn, positions,     most,
@@ -117,7 +117,8 @@ static void go(const struct hd_prep *p, void *const *out, void *const *in, const
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, NULL, p->n[1], r) : go<bf16>(p, out, in, NULL, p->n[1], r);
+	p->n[14] == HD_DTYPE_F32 ? launch<float>(p, out, in, NULL, p->n[1], r)
+				 : launch<bf16>(p, out, in, NULL, p->n[1], r);
 }
 
 static int prepare_angles(const struct hd_check *c, struct hd_prep *p)
@@ -137,8 +138,8 @@ static void run_at(const struct hd_prep *p, void *const *out, void *const *in, c
 {
 	const int32_t *positions = (const int32_t *)in[1];
 
-	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, positions, p->n[8], r)
-				 : go<bf16>(p, out, in, positions, p->n[8], r);
+	p->n[14] == HD_DTYPE_F32 ? launch<float>(p, out, in, positions, p->n[8], r)
+				 : launch<bf16>(p, out, in, positions, p->n[8], r);
 }
 
 HD_CUDA_KERNEL(rope, "rope", 0, prepare, run);

@@ -62,7 +62,8 @@ template <int V, class T> static int wide(const struct hd_add *s, const adder<T>
 	return ok;
 }
 
-template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_add *s = (const struct hd_add *)p->state;
 	const int V = 16 / sizeof(T);
@@ -90,7 +91,7 @@ template <class T> static void go(const struct hd_prep *p, void *const *out, voi
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch<float>(p, out, in, r) : launch<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(add, "add", HD_K_ROWS, prepare, run);

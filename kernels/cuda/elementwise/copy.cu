@@ -32,7 +32,7 @@ template <class T> struct move_runs {
 };
 
 template <class T>
-static void go(void *y, const void *x, pieces s, const struct hd_cuda_step *position, const struct hd_run *r)
+static void launch(void *y, const void *x, pieces s, const struct hd_cuda_step *position, const struct hd_run *r)
 {
 	s.run /= (int64_t)sizeof(T);
 	s.src_step /= (int64_t)sizeof(T);
@@ -47,11 +47,11 @@ static void pieces_of(void *y, const void *x, pieces s, const struct hd_cuda_ste
 	if (s.count < 1 || s.run < 1)
 		return;
 	if (!(all & 15))
-		go<uint4>(y, x, s, position, r);
+		launch<uint4>(y, x, s, position, r);
 	else if (!(all & 3))
-		go<uint32_t>(y, x, s, position, r);
+		launch<uint32_t>(y, x, s, position, r);
 	else
-		go<uint8_t>(y, x, s, position, r);
+		launch<uint8_t>(y, x, s, position, r);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, dropout_row
 	}
 }
 
-template <class T> static void go(const struct hd_prep *p, T *y, const T *x, const struct hd_run *r)
+template <class T> static void launch(const struct hd_prep *p, T *y, const T *x, const struct hd_run *r)
 {
 	const int64_t *strides = (const int64_t *)p->state;
 	const int V = 16 / sizeof(T);
@@ -86,9 +86,9 @@ template <class T> static void go(const struct hd_prep *p, T *y, const T *x, con
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	if (p->n[14] == HD_DTYPE_F32)
-		go(p, (float *)out[0], (const float *)in[0], r);
+		launch(p, (float *)out[0], (const float *)in[0], r);
 	else
-		go(p, (bf16 *)out[0], (const bf16 *)in[0], r);
+		launch(p, (bf16 *)out[0], (const bf16 *)in[0], r);
 }
 
 HD_CUDA_KERNEL(dropout, "dropout", 0, prepare, run);

@@ -33,7 +33,7 @@ template <class T> struct fill {
 	}
 };
 
-template <class T> static void go(const struct hd_prep *p, void *y, const struct hd_run *r)
+template <class T> static void launch(const struct hd_prep *p, void *y, const struct hd_run *r)
 {
 	fill<T> f = { (T *)y, p->f[0], p->n[1] ? hd_cuda_step_of(r) : NULL };
 
@@ -44,11 +44,11 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 {
 	(void)in;
 	if (p->n[14] == HD_DTYPE_F64)
-		go<double>(p, out[0], r);
+		launch<double>(p, out[0], r);
 	else if (p->n[14] == HD_DTYPE_F32)
-		go<float>(p, out[0], r);
+		launch<float>(p, out[0], r);
 	else
-		go<bf16>(p, out[0], r);
+		launch<bf16>(p, out[0], r);
 }
 
 HD_CUDA_KERNEL(fill, "fill", 0, prepare, run);

@@ -71,14 +71,16 @@ template <class T> struct swiglu_d {
 	}
 };
 
-template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	swiglu<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1], (int)p->n[1] };
 
 	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.y), f);
 }
 
-template <class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	swiglu_d<T> f = {
 		(T *)out[0], (T *)out[1], (const T *)in[0], (const T *)in[1], (const T *)in[2], (int)p->n[1]
@@ -92,12 +94,12 @@ template <class T> static void go_d(const struct hd_prep *p, void *const *out, v
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch<float>(p, out, in, r) : launch<bf16>(p, out, in, r);
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go_d<float>(p, out, in, r) : go_d<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch_d<float>(p, out, in, r) : launch_d<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(swiglu, "swiglu", HD_K_ROWS, prepare, run);

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS, 2) chained(hd_terms t, int64_t c_step
 /* -- host ---------------------------------------------------------------------------------------------------------- */
 enum { M, N, K }; /* dims of a product without a batch */
 
-static int whole(int64_t x)
+static int aligned(int64_t x)
 {
 	return x > 0 && x % 8 == 0 && x < 1 << 24;
 }
@@ -95,8 +95,8 @@ static int fits(const struct hd_mm_shape *s, int *turned)
 		if (s->dtype[o] != HD_DTYPE_BF16)
 			return 0;
 	*turned = b[K] == 1;
-	return s->n[M] > 1 && whole(s->n[N]) && whole(s->n[K]) && a[K] == 1 && whole(a[M]) && c[N] == 1 &&
-	       whole(c[M]) && b[*turned ? K : N] == 1 && whole(b[*turned ? N : K]) && s->n[M] < (int64_t)TILE << 15;
+	return s->n[M] > 1 && aligned(s->n[N]) && aligned(s->n[K]) && a[K] == 1 && aligned(a[M]) && c[N] == 1 &&
+	       aligned(c[M]) && b[*turned ? K : N] == 1 && aligned(b[*turned ? N : K]) && s->n[M] < (int64_t)TILE << 15;
 }
 
 static int same_result(const struct hd_mm_shape *x, const struct hd_mm_shape *y)

@@ -10,7 +10,7 @@
 struct product {
 	struct einsum e;
 	struct hd_product *mm;
-	int bias_inside, add_alike;
+	int bias_inside, add_matches;
 };
 
 /* Counts of products: those prepared so far, those among them for which the library has no code, and those with a
@@ -61,7 +61,7 @@ static void release(void *state)
 }
 
 /* Returns whether the addend has c's layout and dtype. */
-static int lies_alike(const struct einsum *e)
+static int add_matches_c(const struct einsum *e)
 {
 	for (int d = 0; d < e->nout; d++)
 		if (e->out[d].n > 1 && e->out[d].stride[OP_ADD] != e->out[d].stride[OP_C])
@@ -101,7 +101,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	in_loops += q->e.count && !q->e.empty && !q->mm;
 	if (q->e.count && !q->e.empty && !q->mm)
 		refuse(&q->e);
-	q->add_alike = q->e.dtype[OP_ADD] && lies_alike(&q->e);
+	q->add_matches = q->e.dtype[OP_ADD] && add_matches_c(&q->e);
 	p->state = q;
 	p->release = release;
 	return HD_OK;
@@ -232,7 +232,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 		return;
 	}
 	first.mem[OP_BIAS] = p->bias_inside ? NULL : m.mem[OP_BIAS];
-	first.mem[OP_ADD] = p->add_alike && !keep && !first.mem[OP_BIAS] ? NULL : m.mem[OP_ADD];
+	first.mem[OP_ADD] = p->add_matches && !keep && !first.mem[OP_BIAS] ? NULL : m.mem[OP_ADD];
 	if (first.mem[OP_ADD] || first.mem[OP_BIAS]) {
 		plain_run(r, e, first, keep, 0);
 		keep = 1;
@@ -291,14 +291,14 @@ static int is_plain(const struct hd_joint *l)
 }
 
 /* Returns whether no result overlaps another product's operands or result. */
-static int apart(const struct hd_joint *l, size_t n, const struct hd_mm_shape *s)
+static int no_overlap(const struct hd_joint *l, size_t n, const struct hd_mm_shape *s)
 {
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < n; j++)
 			for (int o = 0; o <= HD_MM_BIAS; o++)
 				if (i != j && (o < HD_MM_BIAS || s->dtype[o]) &&
-				    hd_meet(hd_range_of(s, HD_MM_C, operand(&l[i], HD_MM_C)),
-					    hd_range_of(s, o, operand(&l[j], o))))
+				    hd_ranges_overlap(hd_range_of(s, HD_MM_C, operand(&l[i], HD_MM_C)),
+						      hd_range_of(s, o, operand(&l[j], o))))
 					return 0;
 	return 1;
 }
@@ -324,7 +324,7 @@ static struct hd_product *as_batch(const struct hd_joint *l, size_t n, int step)
 {
 	struct hd_mm_shape s = *hd_product_shape(product_of(l)->mm);
 
-	if (!apart(l, n, &s))
+	if (!no_overlap(l, n, &s))
 		return NULL;
 	s.ndim = 4;
 	memmove(s.n + 1, s.n, 3 * sizeof(*s.n));
@@ -362,13 +362,13 @@ static struct hd_chain *as_sum(const struct hd_joint *l, size_t n)
 
 		p[i] = x->mm;
 		if (!x->mm || x->e.nouter || x->e.dtype[OP_BIAS] || hd_product_shape(x->mm)->ndim != 3 ||
-		    (x->e.dtype[OP_ADD] && (!x->add_alike || (l[i].acc && l[i].in[2] != l[i].out[0]))))
+		    (x->e.dtype[OP_ADD] && (!x->add_matches || (l[i].acc && l[i].in[2] != l[i].out[0]))))
 			return NULL;
 	}
 	for (size_t i = 0; i < n; i++)
 		for (int o = 0; o < HD_MM_C; o++) /* a sum writes c only at its end, so no operand may overlap c */
-			if (hd_meet(hd_range_of(hd_product_shape(p[0]), HD_MM_C, l->out[0]),
-				    hd_range_of(hd_product_shape(p[i]), o, operand(&l[i], o))))
+			if (hd_ranges_overlap(hd_range_of(hd_product_shape(p[0]), HD_MM_C, l->out[0]),
+					      hd_range_of(hd_product_shape(p[i]), o, operand(&l[i], o))))
 				return NULL;
 	return hd_chain_get(p, (int)n);
 }

@@ -317,7 +317,7 @@ __global__ void __launch_bounds__(THREADS, 1) gelu_by_groups(gelu_work w, const 
 /* -- host ---------------------------------------------------------------------------------------------------------- */
 enum { M, N, K }; /* dims of a product without a batch */
 
-static int whole(int64_t x)
+static int aligned(int64_t x)
 {
 	return x > 0 && x % 8 == 0 && x < 1 << 24;
 }
@@ -334,8 +334,8 @@ static int fits(const struct hd_mm_shape *s)
 	for (int o = 0; o < HD_MM_BIAS; o++)
 		if (s->dtype[o] != HD_DTYPE_BF16)
 			return 0;
-	return s->n[M] > 1 && s->n[M] < 1 << 24 && whole(s->n[N]) && whole(s->n[K]) && a[K] == 1 && whole(a[M]) &&
-	       c[N] == 1 && whole(c[M]) && b[turned ? K : N] == 1 && whole(b[turned ? N : K]);
+	return s->n[M] > 1 && s->n[M] < 1 << 24 && aligned(s->n[N]) && aligned(s->n[K]) && a[K] == 1 && aligned(a[M]) &&
+	       c[N] == 1 && aligned(c[M]) && b[turned ? K : N] == 1 && aligned(b[turned ? N : K]);
 }
 
 int hd_gelu_wgmma_has(const struct hd_mm_shape *s)

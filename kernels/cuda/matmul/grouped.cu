@@ -276,7 +276,8 @@ static int whole_pieces(const grouped &g, const void *a, const void *b, const vo
 	       hd_aligned(add);
 }
 
-template <class C> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class C>
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int swapped = p->n[4] && p->n[5]; /* weights are (n, k): computes the transposed product */
 	const void *a = in[swapped ? 1 : 0], *b = in[swapped ? 0 : 1];
@@ -311,7 +312,7 @@ template <class C> static void go(const struct hd_prep *p, void *const *out, voi
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[15] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[15] == HD_DTYPE_F32 ? launch<float>(p, out, in, r) : launch<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(grouped, "grouped", HD_K_ACC, prepare, run);

@@ -56,7 +56,7 @@ static int prefix_of(char *text, const char *kind, const char *gpu)
 }
 
 /* Writes the shape as text, and returns the number of characters. */
-static int put_shape(char *text, size_t room, const struct hd_mm_shape *s)
+static int write_shape(char *text, size_t room, const struct hd_mm_shape *s)
 {
 	size_t at = (size_t)snprintf(text, room, "%d,%d", s->ndim, s->then);
 
@@ -74,7 +74,7 @@ static void key_of(char *text, const struct hd_product *p, const char *gpu)
 {
 	int at = prefix_of(text, hd_product_has_own(p) ? ONE_WGMMA : ONE, gpu);
 
-	put_shape(text + at, KEY - (size_t)at, hd_product_shape(p));
+	write_shape(text + at, KEY - (size_t)at, hd_product_shape(p));
 }
 
 static void chain_key(char *text, const struct hd_chain *c, const char *gpu)
@@ -83,13 +83,13 @@ static void chain_key(char *text, const struct hd_chain *c, const char *gpu)
 	int at = prefix_of(text, hd_chain_choices() > 2 ? SUM_WGMMA : SUM, gpu), n = hd_chain_products(c, &p);
 
 	for (int i = 0; i < n; i++) {
-		at += put_shape(text + at, KEY - (size_t)at, hd_product_shape(p[i]));
+		at += write_shape(text + at, KEY - (size_t)at, hd_product_shape(p[i]));
 		text[at++] = i + 1 < n ? '+' : 0;
 	}
 }
 
 /* Reads a shape from *key.  Returns 0 if it is none. */
-static int take_shape(struct hd_mm_shape *s, const char **key)
+static int read_shape(struct hd_mm_shape *s, const char **key)
 {
 	memset(s, 0, sizeof(*s));
 	s->ndim = (int)hd_next_number(key);
@@ -120,7 +120,7 @@ static int products_of(struct hd_product **p, const char *kind, const char *key,
 	for (key += n; i < HD_CHAIN_MOST; key++) {
 		struct hd_mm_shape s;
 
-		if (!take_shape(&s, &key) || !(p[i] = hd_product_get(&s)))
+		if (!read_shape(&s, &key) || !(p[i] = hd_product_get(&s)))
 			break;
 		i++;
 		if (!*key || *key == '\n' || *key == ' ')
@@ -141,7 +141,7 @@ static struct choice *find_choice(const char *key, size_t n)
 	return NULL;
 }
 
-static void keep(const char *key, size_t n, int pick, int of)
+static void set_choice(const char *key, size_t n, int pick, int of)
 {
 	struct choice *c = find_choice(key, n);
 
@@ -170,7 +170,7 @@ static void read_choices(const char *text, int over)
 
 		if (key < line && is_ours(text) && (over || !find_choice(text, key)) &&
 		    sscanf(text + key, " %d/%d", &pick, &of) == 2 && pick >= 0 && pick < of)
-			keep(text, key, pick, of);
+			set_choice(text, key, pick, of);
 		text += line + (text[line] == '\n');
 	}
 }
@@ -293,7 +293,7 @@ static void measure(const char *key, size_t n, cudaStream_t queue, const char *g
 		cudaMemsetAsync(t.mem, 0x3c, bytes, queue); /* numbers of about 0.011 */
 		cudaEventCreate(&t.from);
 		cudaEventCreate(&t.to);
-		keep(key, n, fastest(&t), choices_of(&t));
+		set_choice(key, n, fastest(&t), choices_of(&t));
 		cudaEventDestroy(t.from);
 		cudaEventDestroy(t.to);
 		cudaStreamSynchronize(queue);

@@ -27,7 +27,7 @@ template <class Y, class X> struct accumulate {
 	}
 };
 
-template <class Y, class X> static void go(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
+template <class Y, class X> static void launch(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
 {
 	accumulate<Y, X> f = { (Y *)y, (const X *)x, r->acc };
 
@@ -38,13 +38,13 @@ template <class Y, class X> static void go(const struct hd_prep *p, void *y, con
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	if (p->n[14] == HD_DTYPE_F32 && p->n[15] == HD_DTYPE_F32)
-		go<float, float>(p, out[0], in[0], r);
+		launch<float, float>(p, out[0], in[0], r);
 	else if (p->n[15] == HD_DTYPE_F32)
-		go<float, bf16>(p, out[0], in[0], r);
+		launch<float, bf16>(p, out[0], in[0], r);
 	else if (p->n[14] == HD_DTYPE_F32)
-		go<bf16, float>(p, out[0], in[0], r);
+		launch<bf16, float>(p, out[0], in[0], r);
 	else
-		go<bf16, bf16>(p, out[0], in[0], r);
+		launch<bf16, bf16>(p, out[0], in[0], r);
 }
 
 HD_CUDA_KERNEL(accumulate, "accumulate", HD_K_ACC, prepare, run);

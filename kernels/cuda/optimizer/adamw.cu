@@ -111,7 +111,8 @@ template <class G> static int is_wide(const adamw<G> &a)
 	       hd_aligned(a.v1) && hd_aligned(a.g) && hd_aligned(a.low);
 }
 
-template <class G> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class G>
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	adamw<G> a = one_of<G>(p, out, in);
 
@@ -127,7 +128,7 @@ template <class G> static void go(const struct hd_prep *p, void *const *out, voi
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_BF16 ? go<bf16>(p, out, in, r) : go<float>(p, out, in, r);
+	p->n[14] == HD_DTYPE_BF16 ? launch<bf16>(p, out, in, r) : launch<float>(p, out, in, r);
 }
 
 /* -- all parameters in one launch ---------------------------------------------------------------------------------- */

@@ -30,7 +30,8 @@ template <class G> struct sgd {
 	}
 };
 
-template <class G> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class G>
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	sgd<G> f = { (float *)out[0],      p->n[1] ? (bf16 *)out[1] : NULL,
 		     (const float *)in[0], (const float *)in[2],
@@ -42,7 +43,7 @@ template <class G> static void go(const struct hd_prep *p, void *const *out, voi
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_BF16 ? go<bf16>(p, out, in, r) : go<float>(p, out, in, r);
+	p->n[14] == HD_DTYPE_BF16 ? launch<bf16>(p, out, in, r) : launch<float>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(sgd, "sgd", 0, prepare, run);

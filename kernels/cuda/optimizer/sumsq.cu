@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(THREADS) total(const double *part, int64_t n, 
 		*s = acc ? *s + sum : sum;
 }
 
-template <class T> static void go(const struct hd_prep *p, double *s, const T *x, const struct hd_run *r)
+template <class T> static void launch(const struct hd_prep *p, double *s, const T *x, const struct hd_run *r)
 {
 	int64_t n = p->n[0], pieces = (n + PIECE - 1) / PIECE;
 	double *part = (double *)hd_cuda_scratch();
@@ -76,9 +76,9 @@ template <class T> static void go(const struct hd_prep *p, double *s, const T *x
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	if (p->n[14] == HD_DTYPE_F32)
-		go(p, (double *)out[0], (const float *)in[0], r);
+		launch(p, (double *)out[0], (const float *)in[0], r);
 	else
-		go(p, (double *)out[0], (const bf16 *)in[0], r);
+		launch(p, (double *)out[0], (const bf16 *)in[0], r);
 }
 
 /* -- all gradients in two launches --------------------------------------------------------------------------------- */

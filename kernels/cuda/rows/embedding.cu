@@ -262,14 +262,15 @@ static sorted sort_ids(const struct hd_prep *p, const int32_t *ids, const struct
 }
 
 template <class T, class W>
-static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	embedding_rows<T, W> f = { (T *)out[0], (const W *)in[1], (const int32_t *)in[0], p->n[1], p->n[2], p->n[3] };
 
 	hd_each<4>(r, p->n[0] * f.cols, f.cols % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.w), f);
 }
 
-template <class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t n = p->n[0], cols = p->n[1];
 	const int32_t *ids = (const int32_t *)in[0];
@@ -291,14 +292,14 @@ template <class T> static void go_dw(const struct hd_prep *p, void *const *out, 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	if (p->n[15] == HD_DTYPE_F32)
-		p->n[14] == HD_DTYPE_F32 ? go<float, float>(p, out, in, r) : go<float, bf16>(p, out, in, r);
+		p->n[14] == HD_DTYPE_F32 ? launch<float, float>(p, out, in, r) : launch<float, bf16>(p, out, in, r);
 	else
-		p->n[14] == HD_DTYPE_F32 ? go<bf16, float>(p, out, in, r) : go<bf16, bf16>(p, out, in, r);
+		p->n[14] == HD_DTYPE_F32 ? launch<bf16, float>(p, out, in, r) : launch<bf16, bf16>(p, out, in, r);
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go_dw<float>(p, out, in, r) : go_dw<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch_dw<float>(p, out, in, r) : launch_dw<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(embedding, "embedding", 0, prepare, run);

@@ -80,7 +80,7 @@ template <class T, class W> struct launch_norm {
 	const norm_args<T, W> &a;
 	const struct hd_run *r;
 
-	template <int K, int ROW> void go() const
+	template <int K, int ROW> void launch() const
 	{
 		HD_LAUNCH((norm_held<K, ROW, T, W>), row_blocks<ROW>(a.rows), row_threads<ROW>(), 0, r, a);
 	}
@@ -176,26 +176,26 @@ template <int K, int ROW, class W> __global__ void __launch_bounds__(AHEAD_THREA
 	}
 }
 
-template <int K, int ROW, class W> static void start_ahead(const norm_args<bf16, W> &a, const struct hd_run *r)
+template <int K, int ROW, class W> static void launch_ahead_rows(const norm_args<bf16, W> &a, const struct hd_run *r)
 {
 	const int PLACES = AHEAD_THREADS / ROW;
 
 	HD_LAUNCH((norm_ahead<K, ROW, W>), hd_blocks(a.rows, PLACES, AHEAD_BLOCKS), AHEAD_THREADS, 0, r, a);
 }
 /* Returns 0 if the rows are not suitable. */
-template <class W> static int go_ahead(const norm_args<bf16, W> &a, const struct hd_run *r)
+template <class W> static int launch_ahead(const norm_args<bf16, W> &a, const struct hd_run *r)
 {
 	if (a.cols % UNIT || a.cols <= 2 * HD_WARP * UNIT || a.cols > 2 * AHEAD_THREADS * UNIT)
 		return 0;
 	switch (row_of(a.cols, 1)) {
-	case 32: start_ahead<3, 32>(a, r); break;
-	case 64: start_ahead<2, 64>(a, r); break;
-	case 128: start_ahead<2, 128>(a, r); break;
-	default: start_ahead<2, 256>(a, r);
+	case 32: launch_ahead_rows<3, 32>(a, r); break;
+	case 64: launch_ahead_rows<2, 64>(a, r); break;
+	case 128: launch_ahead_rows<2, 128>(a, r); break;
+	default: launch_ahead_rows<2, 256>(a, r);
 	}
 	return 1;
 }
-template <class W> static int go_ahead(const norm_args<float, W> &, const struct hd_run *)
+template <class W> static int launch_ahead(const norm_args<float, W> &, const struct hd_run *)
 {
 	return 0;
 }
@@ -243,7 +243,7 @@ template <int N, class T, class W> __global__ void __launch_bounds__(THREADS) no
 }
 
 template <class T, class W>
-static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	norm_args<T, W> a = { (T *)out[0], (float *)out[1], NULL,    (const T *)in[0],   (const W *)in[1],
@@ -256,7 +256,7 @@ static void go(const struct hd_prep *p, void *const *out, void *const *in, const
 		return;
 	if (!hd_aligned(a.x) || !hd_aligned(a.w) || !hd_aligned(a.b) || !hd_aligned(a.y) || a.cols % FOUR)
 		HD_LAUNCH((norm<1, T, W>), (unsigned)a.rows, THREADS, 0, r, a);
-	else if (go_ahead(a, r) || hold_row(a.cols, launch_norm<T, W>{ a, r }))
+	else if (launch_ahead(a, r) || hold_row(a.cols, launch_norm<T, W>{ a, r }))
 		return;
 	else if (a.cols % V)
 		HD_LAUNCH((norm<FOUR, T, W>), (unsigned)a.rows, THREADS, 0, r, a);
@@ -267,9 +267,9 @@ static void go(const struct hd_prep *p, void *const *out, void *const *in, const
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	if (p->n[14] == HD_DTYPE_F32)
-		p->n[15] == HD_DTYPE_F32 ? go<float, float>(p, out, in, r) : go<float, bf16>(p, out, in, r);
+		p->n[15] == HD_DTYPE_F32 ? launch<float, float>(p, out, in, r) : launch<float, bf16>(p, out, in, r);
 	else
-		p->n[15] == HD_DTYPE_F32 ? go<bf16, float>(p, out, in, r) : go<bf16, bf16>(p, out, in, r);
+		p->n[15] == HD_DTYPE_F32 ? launch<bf16, float>(p, out, in, r) : launch<bf16, bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(norm, "norm", 0, prepare, run);

@@ -50,17 +50,17 @@ template <int K, int ROW, class T> HD_DEV void fetch_row(vec<FOUR, T> *v, const 
 template <class L> static int hold_row(int64_t cols, const L &l)
 {
 	if (cols <= 4 * HD_WARP * FOUR)
-		l.template go<4, HD_WARP>();
+		l.template launch<4, HD_WARP>();
 	else if (cols <= 6 * HD_WARP * FOUR)
-		l.template go<6, HD_WARP>();
+		l.template launch<6, HD_WARP>();
 	else if (cols <= 8 * HD_WARP * FOUR)
-		l.template go<8, HD_WARP>();
+		l.template launch<8, HD_WARP>();
 	else if (cols <= 8 * 64 * FOUR)
-		l.template go<8, 64>();
+		l.template launch<8, 64>();
 	else if (cols <= 8 * 128 * FOUR)
-		l.template go<8, 128>();
+		l.template launch<8, 128>();
 	else if (cols <= 8 * 256 * FOUR)
-		l.template go<8, 256>();
+		l.template launch<8, 256>();
 	else
 		return 0;
 	return 1;

@@ -131,7 +131,7 @@ template <class T, class W> struct launch_norm_d {
 	const norm_d_args<T, W> &a;
 	const struct hd_run *r;
 
-	template <int K, int ROW> void go() const
+	template <int K, int ROW> void launch() const
 	{
 		HD_LAUNCH((norm_d_held<K, ROW, T, W>), row_blocks<ROW>(a.rows), row_threads<ROW>(), 0, r, a);
 	}
@@ -262,7 +262,7 @@ template <class T, class W> static int in_units(const norm_d_args<T, W> &a)
 	return a.cols % (16 / (int)sizeof(T)) == 0 && a.cols <= MOST_COLS;
 }
 
-template <class T, class W> static void go_d(const norm_d_args<T, W> &a, const struct hd_run *r)
+template <class T, class W> static void launch_d(const norm_d_args<T, W> &a, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 
@@ -293,7 +293,8 @@ static void sum_columns(const struct hd_prep *p, const T *x, const float *rstd, 
 		HD_LAUNCH((norm_dw<1, T>), grid, HD_WARP * HD_LANES, 0, r, part, x, rstd, mean, dy, rows, cols);
 }
 
-template <class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int rms = p->n[2] != 0;
 	int64_t cols = p->n[1];
@@ -308,7 +309,8 @@ template <class T> static void go_dw(const struct hd_prep *p, void *const *out, 
 
 /* Computes the sums in separate launches, for rows that norm_d_summed does not take. */
 template <class T, class W>
-static void sums_apart(const struct hd_prep *p, const norm_d_args<T, W> &a, float *const *to, const struct hd_run *r)
+static void sums_in_own_launches(const struct hd_prep *p, const norm_d_args<T, W> &a, float *const *to,
+				 const struct hd_run *r)
 {
 	const float *part = (const float *)hd_cuda_scratch();
 	int64_t cols = p->n[1], weights = p->n[3];
@@ -326,7 +328,7 @@ static void sums_apart(const struct hd_prep *p, const norm_d_args<T, W> &a, floa
 }
 
 template <class T, class W>
-static void go_back(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r, int add)
+static void launch_back(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r, int add)
 {
 	const norm_d_args<T, W> a = args_of<T, W>(p, out, in, add);
 	int64_t n = p->n[3] + p->n[4], cols = p->n[1];
@@ -341,19 +343,19 @@ static void go_back(const struct hd_prep *p, void *const *out, void *const *in, 
 		return;
 	}
 	if (a.rows)
-		go_d(a, r);
+		launch_d(a, r);
 	if (n)
-		sums_apart(p, a, to, r);
+		sums_in_own_launches(p, a, to, r);
 }
 
 static void any_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r, int add)
 {
 	if (p->n[14] == HD_DTYPE_F32)
-		p->n[15] == HD_DTYPE_F32 ? go_back<float, float>(p, out, in, r, add)
-					 : go_back<float, bf16>(p, out, in, r, add);
+		p->n[15] == HD_DTYPE_F32 ? launch_back<float, float>(p, out, in, r, add)
+					 : launch_back<float, bf16>(p, out, in, r, add);
 	else
-		p->n[15] == HD_DTYPE_F32 ? go_back<bf16, float>(p, out, in, r, add)
-					 : go_back<bf16, bf16>(p, out, in, r, add);
+		p->n[15] == HD_DTYPE_F32 ? launch_back<bf16, float>(p, out, in, r, add)
+					 : launch_back<bf16, bf16>(p, out, in, r, add);
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -368,7 +370,7 @@ static void run_d_add(const struct hd_prep *p, void *const *out, void *const *in
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go_dw<float>(p, out, in, r) : go_dw<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch_dw<float>(p, out, in, r) : launch_dw<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(norm_d, "norm_d", HD_K_ACC_REST, prepare_back, run_d);

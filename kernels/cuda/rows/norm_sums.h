@@ -369,7 +369,7 @@ template <class T, class W> struct launch_summed {
 		HD_LAUNCH((norm_d_summed<K, ROW, N, T, W>), (unsigned)summed_blocks(a.rows, a.cols, low),
 			  summed_threads(ROW), bytes, r, a, part, weights, sums);
 	}
-	template <int UNITS, int ROW> void go() const
+	template <int UNITS, int ROW> void launch() const
 	{
 		const int N = 16 / sizeof(T);
 
@@ -378,20 +378,20 @@ template <class T, class W> struct launch_summed {
 	void warps() const
 	{
 		if (a.cols <= HD_WARP * UNIT)
-			go<1, HD_WARP>();
+			launch<1, HD_WARP>();
 		else if (a.cols <= 2 * HD_WARP * UNIT)
-			go<2, HD_WARP>();
+			launch<2, HD_WARP>();
 		else
-			go<sizeof(T) == 2 ? 3 : 2, HD_WARP>();
+			launch<sizeof(T) == 2 ? 3 : 2, HD_WARP>();
 	}
 	void any() const
 	{
 		switch (row_of(a.cols, sizeof(T) == 2)) {
 		case 32: warps(); break;
-		case 64: go<2, 64>(); break;
-		case 128: go<2, 128>(); break;
-		case 256: go<2, 256>(); break;
-		default: go<2, 512>();
+		case 64: launch<2, 64>(); break;
+		case 128: launch<2, 128>(); break;
+		case 256: launch<2, 256>(); break;
+		default: launch<2, 512>();
 		}
 	}
 };

@@ -203,8 +203,8 @@ static void finish(const struct sum *s, const tensors<C> &c, int64_t n, const do
 }
 
 template <class C, class A>
-static void go_columns(const struct sum *s, const tensors<C> &c, const tensors<const A> &a, int64_t n,
-		       const struct hd_run *r)
+static void launch_columns(const struct sum *s, const tensors<C> &c, const tensors<const A> &a, int64_t n,
+			   const struct hd_run *r)
 {
 	const int V = 16 / sizeof(A);
 	double *part = (double *)hd_cuda_scratch();
@@ -223,7 +223,7 @@ static void go_columns(const struct sum *s, const tensors<C> &c, const tensors<c
 	finish(s, c, n, part, r);
 }
 
-template <class C, class A> static void go_row(const struct sum *s, C *c, const A *a, const struct hd_run *r)
+template <class C, class A> static void launch_row(const struct sum *s, C *c, const A *a, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(A);
 	double *part = (double *)hd_cuda_scratch();
@@ -238,7 +238,7 @@ template <class C, class A> static void go_row(const struct sum *s, C *c, const 
 
 /* n: 1, or several sums of columns. */
 template <class C, class A>
-static void go(const struct sum *s, const struct hd_joint *l, int64_t n, const struct hd_run *r)
+static void launch(const struct sum *s, const struct hd_joint *l, int64_t n, const struct hd_run *r)
 {
 	tensors<C> c = {};
 	tensors<const A> a = {};
@@ -250,12 +250,12 @@ static void go(const struct sum *s, const struct hd_joint *l, int64_t n, const s
 	if (!s->simple)
 		hd_each<1>(r, s->count, 1, gather<C, A>{ c.at[0], a.at[0], *s, r->acc });
 	else if (s->q > 1)
-		go_columns(s, c, a, n, r);
+		launch_columns(s, c, a, n, r);
 	else
-		go_row(s, c.at[0], a.at[0], r);
+		launch_row(s, c.at[0], a.at[0], r);
 }
 
-static void run_some(const struct hd_joint *l, int64_t n, const struct hd_run *r)
+static void run_sums(const struct hd_joint *l, int64_t n, const struct hd_run *r)
 {
 	const struct sum *s = (const struct sum *)l->prep->state;
 
@@ -263,9 +263,9 @@ static void run_some(const struct hd_joint *l, int64_t n, const struct hd_run *r
 		if (!r->acc)
 			hd_cuda_zero(r, l->out[0], (size_t)(s->count * (int64_t)HD_BITS(s->dtype_c) / 8));
 	} else if (s->dtype_a == HD_DTYPE_F32) {
-		s->dtype_c == HD_DTYPE_F32 ? go<float, float>(s, l, n, r) : go<bf16, float>(s, l, n, r);
+		s->dtype_c == HD_DTYPE_F32 ? launch<float, float>(s, l, n, r) : launch<bf16, float>(s, l, n, r);
 	} else {
-		s->dtype_c == HD_DTYPE_F32 ? go<float, bf16>(s, l, n, r) : go<bf16, bf16>(s, l, n, r);
+		s->dtype_c == HD_DTYPE_F32 ? launch<float, bf16>(s, l, n, r) : launch<bf16, bf16>(s, l, n, r);
 	}
 }
 
@@ -273,7 +273,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 {
 	struct hd_joint l = { prep, out, in, r->acc };
 
-	run_some(&l, 1, r);
+	run_sums(&l, 1, r);
 }
 
 /* -- several sums in one launch ------------------------------------------------------------------------------------ */
@@ -284,7 +284,7 @@ struct sums_joined {
 	size_t *lots, n; /* lots: how many consecutive launches each lot has */
 };
 
-static int alike(const struct hd_joint *x, const struct hd_joint *y)
+static int can_share_launch(const struct hd_joint *x, const struct hd_joint *y)
 {
 	const struct sum *a = (const struct sum *)x->prep->state, *b = (const struct sum *)y->prep->state;
 
@@ -292,26 +292,26 @@ static int alike(const struct hd_joint *x, const struct hd_joint *y)
 	       a->q == b->q && a->dtype_a == b->dtype_a && a->dtype_c == b->dtype_c && x->acc == y->acc;
 }
 
-static int meet(const void *a, int64_t abytes, const void *b, int64_t bbytes)
+static int overlap(const void *a, int64_t abytes, const void *b, int64_t bbytes)
 {
 	return (const char *)a < (const char *)b + bbytes && (const char *)b < (const char *)a + abytes;
 }
 
 /* Returns whether neither result overlaps the other's operand or result. */
-static int apart(const struct hd_joint *x, const struct hd_joint *y)
+static int no_overlap(const struct hd_joint *x, const struct hd_joint *y)
 {
 	const struct sum *s = (const struct sum *)x->prep->state;
 	int64_t a = s->p * s->r * s->q * (HD_BITS(s->dtype_a) / 8), c = s->count * (HD_BITS(s->dtype_c) / 8);
 
-	return !meet(x->out[0], c, y->out[0], c) && !meet(x->out[0], c, y->in[0], a) &&
-	       !meet(y->out[0], c, x->in[0], a);
+	return !overlap(x->out[0], c, y->out[0], c) && !overlap(x->out[0], c, y->in[0], a) &&
+	       !overlap(y->out[0], c, x->in[0], a);
 }
 
 static size_t lot_of(const struct hd_joint *l, size_t most)
 {
 	for (size_t n = 1; n < most; n++)
 		for (size_t i = 0; i < n; i++)
-			if (!alike(&l[i], &l[n]) || !apart(&l[i], &l[n]))
+			if (!can_share_launch(&l[i], &l[n]) || !no_overlap(&l[i], &l[n]))
 				return n;
 	return most;
 }
@@ -352,7 +352,7 @@ static void run_joined(void *state, const struct hd_run *r)
 
 	for (size_t i = 0; i < j->n; l += j->lots[i++]) {
 		mine.acc = l->acc;
-		run_some(l, (int64_t)j->lots[i], &mine);
+		run_sums(l, (int64_t)j->lots[i], &mine);
 	}
 }
 

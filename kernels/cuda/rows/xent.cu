@@ -241,7 +241,8 @@ template <int N, class T> __global__ void __launch_bounds__(THREADS, 2) xent_bot
 		slope_round<N>(dz, z, x, j, a.cols);
 }
 
-template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	const T *z = (const T *)in[0];
@@ -256,7 +257,8 @@ template <class T> static void go(const struct hd_prep *p, void *const *out, voi
 			  (float *)out[1], (float *)out[2], p->n[1], p->n[2], p->n[3]);
 }
 
-template <class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void launch_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	const T *z = (const T *)in[0];
@@ -292,7 +294,7 @@ static int prepare_both(const struct hd_kernel_desc *d, struct hd_prep *p, struc
 }
 
 template <class T>
-static void go_both(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void launch_both(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	const T *z = (const T *)in[0];
@@ -315,7 +317,7 @@ static void go_both(const struct hd_prep *p, void *const *out, void *const *in, 
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch<float>(p, out, in, r) : launch<bf16>(p, out, in, r);
 }
 
 static void run_combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -327,12 +329,12 @@ static void run_combine(const struct hd_prep *p, void *const *out, void *const *
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go_d<float>(p, out, in, r) : go_d<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch_d<float>(p, out, in, r) : launch_d<bf16>(p, out, in, r);
 }
 
 static void run_both(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go_both<float>(p, out, in, r) : go_both<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? launch_both<float>(p, out, in, r) : launch_both<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(xent, "xent", 0, prepare, run);

@@ -140,7 +140,7 @@ static void begin_round(int first, int n)
 }
 
 /* Makes the next ready fiber the running one, and returns it; returns NULL when the round is over. */
-static struct fiber *next_turn(void)
+static struct fiber *next_fiber(void)
 {
 	while (turns.left) {
 		struct fiber *f = &fibers[turns.first + turns.at];
@@ -169,7 +169,7 @@ static int round_of(int first, int n)
 	struct fiber *f;
 
 	begin_round(first, n);
-	f = next_turn();
+	f = next_fiber();
 	if (!f)
 		return 0;
 	sim_who.inside = 1;
@@ -178,23 +178,23 @@ static int round_of(int first, int n)
 }
 
 /* Switches from this fiber to the next one of the round, or to the scheduler that began the round. */
-static void leave(struct fiber *f)
+static void switch_to_next(struct fiber *f)
 {
 	struct fiber *next;
 
 	sim_who.inside = 0; /* what happens at the end of a phase is no thread's access */
-	next = next_turn();
+	next = next_fiber();
 	sim_who.inside = next != NULL;
 	change(&f->at, next ? &next->at : &scheduler);
 }
 
 /* -- what a fiber does --------------------------------------------------------------------------------------------- */
-static void pass(int why) /* lets other fibers run; on return this fiber runs again */
+static void yield(int why) /* lets other fibers run; on return this fiber runs again */
 {
 	struct fiber *f = &fibers[now];
 
 	f->wants = why;
-	leave(f);
+	switch_to_next(f);
 }
 
 void __syncthreads(void)
@@ -207,12 +207,12 @@ void __syncthreads(void)
 	}
 	while (generation == g) {
 		fibers[now].generation = g;
-		pass(1);
+		yield(1);
 	}
 	sim_who.barriers = ++fibers[now].barriers;
 }
 
-static void meet(struct warp *w) /* completes the exchange if all lanes of the warp have arrived */
+static void complete_exchange(struct warp *w) /* completes the exchange if all lanes of the warp have arrived */
 {
 	if (!w->arrived || w->arrived < w->live)
 		return;
@@ -234,10 +234,10 @@ void hd_sim_warp(void *mine, void (*work)(void **all))
 	w->all[f->thread.x & 31] = mine;
 	w->work = work;
 	w->arrived++;
-	meet(w);
+	complete_exchange(w);
 	while (w->generation == g) {
 		f->generation = g;
-		pass(2);
+		yield(2);
 	}
 }
 
@@ -252,7 +252,7 @@ void sim_wait_for_phase(uint64_t *b, int parity)
 	fibers[now].phase_of = b;
 	fibers[now].parity = parity;
 	while (!sim_phase_ended(b, parity))
-		pass(3);
+		yield(3);
 }
 
 static void run_one(void)
@@ -266,8 +266,8 @@ static void run_one(void)
 	warps[f->warp].live--;
 	if (live && arrived == live)
 		arrived = 0, generation++;
-	meet(&warps[f->warp]);
-	leave(f); /* does not return */
+	complete_exchange(&warps[f->warp]);
+	switch_to_next(f); /* does not return */
 }
 
 static void start(int i, const dim3 &t)

@@ -18,7 +18,7 @@ static int prepare_angles(const struct hd_check *c, struct hd_prep *p)
 }
 HD_PREPARE(prepare, "rope", HD_DTYPE_F64, prepare_angles(c, p))
 
-static void turn(double *y, const double *x, const struct hd_prep *p, int64_t position)
+static void rotate(double *y, const double *x, const struct hd_prep *p, int64_t position)
 {
 	const struct hd_rope *of = p->state;
 	int64_t half = of->turned / 2;
@@ -40,8 +40,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 	(void)r;
 	for (int64_t i = 0; i < p->n[0] * seq * heads; i++)
-		turn((double *)out[0] + i * dim, (const double *)in[0] + i * dim, p,
-		     hd_rope_position(p->state, i / heads % seq));
+		rotate((double *)out[0] + i * dim, (const double *)in[0] + i * dim, p,
+		       hd_rope_position(p->state, i / heads % seq));
 }
 
 const struct hd_kernel hd_ref_rope = { .name = "rope", .prepare = prepare, .run = run };
