@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From every placement to every other one, executed: what each rank ends with must be its slice of the true tensor, bit
- * for bit.  If one entry of the table were wrong, one layout of many would train on permuted or doubled numbers.
+ * Executes the movement from every placement to every other one: each rank must end with its slice of the true tensor,
+ * bit for bit.  If one entry of the table were wrong, a few layouts would train on permuted or doubled numbers.
  *
- * Meshes of two and three axes; on each axis the tensor is whole, cut along a dim (one dim by several axes too, in both
- * orders), a partial sum or maximum, or at one coordinate (of the axis that has the stages).  Data are small integers,
- * so sums are exact.  All ranks live in this process; some thousand pairs share a program in batches.
+ * Meshes have two and three axes.  On each axis the tensor is replicated, sharded along a dim (one dim by several axes
+ * too, in both orders), a partial sum or maximum, or at one coordinate (of the axis that has the stages).  Data are
+ * small integers, so sums are exact.  All ranks live in this process; thousands of pairs share programs in batches.
  */
 #include <config.h>
 #include "t/lib/sim_ranks.h"
@@ -23,17 +23,17 @@ static struct hd_plan *p;
 static struct pair pairs[BATCH];
 static int npairs;
 static int64_t extent, axis_size[3];
-static int naxes, ndims, owner; /* the strategy that has all axes, or -1 */
+static int naxes, ndims, owner; /* the strategy that owns all axes, or -1 */
 static const char *const dim_names[] = { "d0", "d1", "d2" };
 
-/* What went wrong, once per kind, and how many pairs there were. */
+/* The first failure of each kind, and counts of failures, pairs and steps. */
 static struct {
 	const char *name;
 	long n;
-} calls[16]; /* of the batch: steps that ask for it less nodes that do it */
+} calls[16]; /* per collective of the batch: the steps that need it minus the nodes that perform it */
 static struct {
 	long pairs, steps, joined, wrong_plan, wrong_data, wrong_steps, grows;
-	int64_t widest; /* members of a collective, at most */
+	int64_t widest; /* the members of the largest collective */
 	char first[4][1280];
 } seen;
 
@@ -43,7 +43,7 @@ static void blame(long *count, int which, const struct pair *k, const char *what
 		snprintf(seen.first[which], sizeof(seen.first[which]), "%s: %s", k->text, what);
 }
 
-/* -- placements ----------------------------------------------------------------------------------------------------------- */
+/* -- placements ---------------------------------------------------------------------------------------------------- */
 static int states_of(struct hd_place *s, int axis, int have)
 {
 	int n = 0;
@@ -73,7 +73,7 @@ static int partials(const struct placement *at, int red)
 	return n;
 }
 
-/* -- true values ------------------------------------------------------------------------------------------------------------ */
+/* -- true values --------------------------------------------------------------------------------------------------- */
 static double truth(int64_t global)
 {
 	return (double)((global * 2654435761u >> 7) % 61) - 30;
@@ -84,7 +84,8 @@ static int coord(int rank, int axis)
 	return (int)hd_plan_coord(p, rank, p->axes[axis]);
 }
 
-/* The axes that cut dim d, outermost first: by level, then the later one; written again here. */
+/* Returns the offset of a rank's slice along dim d.  The axes that shard it are visited outermost first: by level,
+ * then later axes first.  This repeats the engine's rule independently. */
 static int64_t offset_of(const struct placement *at, int d, int rank, int64_t *local)
 {
 	int64_t off = 0;
@@ -108,7 +109,7 @@ static int lives(const struct placement *at, int rank)
 	return 1;
 }
 
-/* This rank's part of a sum or maximum that comes to the truth. */
+/* Returns this rank's part of a sum or maximum whose total is the true value v. */
 static double part(const struct placement *at, int rank, int64_t global, double v)
 {
 	int me = 0, all = 1;
@@ -127,7 +128,7 @@ static double part(const struct placement *at, int rank, int64_t global, double 
 	return v;
 }
 
-/* Fills (want NULL) or compares the slice of a rank.  -> how many elements differ. */
+/* Fills a rank's slice (fill = 1) or compares it.  Returns how many elements differ. */
 static long slice(const struct placement *at, int rank, double *v, int fill)
 {
 	int64_t off[3] = { 0 }, n[3] = { 1, 1, 1 }, k = 0;
@@ -149,7 +150,7 @@ static long slice(const struct placement *at, int rank, double *v, int fill)
 	return wrong;
 }
 
-/* -- a batch ------------------------------------------------------------------------------------------------------------------ */
+/* -- a batch ------------------------------------------------------------------------------------------------------- */
 static void begin(void)
 {
 	static const char *const axis_names[] = { "a", "b", "c" };
@@ -167,7 +168,8 @@ static void begin(void)
 	npairs = 0;
 }
 
-/* The kinds of steps, as in the table of reshard.c. */
+/* Returns the collective of a step, as in the table of reshard.c: "" for none, NULL if the table does not have the
+ * step. */
 static const char *collective(const struct hd_place *h, const struct hd_place *w)
 {
 	if (h->kind == HD_PLACE_PARTIAL)
@@ -191,8 +193,8 @@ static void count(const char *name, long by)
 	calls[i].n += by;
 }
 
-/* Nothing needs to grow before it shrinks: on each dim the axes that stay are the outer ones, and at most one axis comes
- * and at most one goes (two that change dims together turn their order around). */
+/* Returns whether the tensor need not grow before it shrinks.  That holds if on each dim the axes that stay are the
+ * outer ones and at most one axis enters or leaves.  (Two axes that change dims together would reverse their order.) */
 static int is_simple(const struct placement *have, const struct placement *need)
 {
 	for (int d = 0; d < ndims; d++) {
@@ -208,8 +210,8 @@ static int is_simple(const struct placement *have, const struct placement *need)
 	return 1;
 }
 
-/* Each step is one of the table, only the innermost axis of a dim leaves and enters, nothing grows and then shrinks, and
- * each axis moves once. */
+/* Checks that each step is in the table, and that only the innermost axis of a dim leaves or enters.  In simple pairs
+ * nothing may grow and then shrink, and each axis moves once. */
 static void check_steps(const struct pair *k)
 {
 	struct node *step[32];
@@ -224,7 +226,7 @@ static void check_steps(const struct pair *k)
 
 		seen.steps++;
 		if (!collective(h, w))
-			blame(&seen.wrong_steps, 0, k, "a step that the table has not");
+			blame(&seen.wrong_steps, 0, k, "a step that is not in the table");
 		m = h->kind == HD_PLACE_SHARD ? hd_shard_order(p, &step[i]->ins[0]->at, h->dim, order) : 0;
 		if (m && order[m - 1] != a)
 			blame(&seen.wrong_steps, 0, k, "an axis leaves that is not the innermost");
@@ -238,7 +240,7 @@ static void check_steps(const struct pair *k)
 			count(collective(h, w), 1);
 		grown |= after > before;
 		if (after < before && grown && simple)
-			blame(&seen.grows, 1, k, "what makes it larger came before what makes it smaller");
+			blame(&seen.grows, 1, k, "a step that grows the tensor precedes one that shrinks it");
 	}
 }
 
@@ -275,7 +277,7 @@ static void widest(int64_t members)
 	seen.widest = members > seen.widest ? members : seen.widest;
 }
 
-/* Every step became its collective: as many of each kind as there are steps.  Steps over axes of one strategy may be one. */
+/* Checks that each step became one collective of its kind.  Steps over axes of one strategy may share a collective. */
 static void check_calls(void)
 {
 	for (const struct node *n = p->first; n; n = n->next)
@@ -321,7 +323,7 @@ static void finish(void)
 	begin();
 }
 
-/* Combination number `which` of the states of all axes; 0: there is none. */
+/* Stores combination number `which` of the states of all axes.  Returns 0 if it is not a valid one. */
 static int combination(long which, int have, struct placement *at)
 {
 	struct hd_place s[STATES];
@@ -346,7 +348,7 @@ static long combinations(int have)
 	return n;
 }
 
-/* Every `stride`-th pair. */
+/* Tries every `stride`-th pair of placements on a mesh. */
 static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const char *name)
 {
 	long nhave, nneed;
@@ -366,17 +368,17 @@ static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const ch
 	}
 	finish();
 	note("%s: %ld pairs, %ld steps, %ld fewer collectives", name, seen.pairs, seen.steps, seen.joined);
-	ok(!seen.wrong_plan, "%s: every pair has a way%s%s", name, seen.wrong_plan ? ": " : "", seen.first[2]);
-	ok(!seen.wrong_steps, "%s: by the table's steps, the innermost axis first%s%s", name,
+	ok(!seen.wrong_plan, "%s: every pair can be resharded%s%s", name, seen.wrong_plan ? ": " : "", seen.first[2]);
+	ok(!seen.wrong_steps, "%s: only steps of the table, the innermost axis first%s%s", name,
 	   seen.wrong_steps ? ": " : "", seen.first[0]);
-	ok(!seen.grows, "%s: smaller first, larger last%s%s (%ld)", name, seen.grows ? ": " : "", seen.first[1],
-	   seen.grows);
-	ok(!seen.wrong_data, "%s: every rank has its slice%s%s (%ld)", name, seen.wrong_data ? ": " : "", seen.first[3],
-	   seen.wrong_data);
+	ok(!seen.grows, "%s: shrinking steps precede growing ones%s%s (%ld)", name, seen.grows ? ": " : "",
+	   seen.first[1], seen.grows);
+	ok(!seen.wrong_data, "%s: every rank ends with its slice%s%s (%ld)", name, seen.wrong_data ? ": " : "",
+	   seen.first[3], seen.wrong_data);
 }
 
-/* A sum over both axes; where something else reads the sum over one, or a state takes it, it is made once, and the other is a
- * step of its own. */
+/* A sum over both axes is one collective.  If another node reads the sum over one axis, or a state is assigned it,
+ * that sum is computed once and the sum over the other axis is a separate step. */
 static void read_between(int also)
 {
 	struct placement both = { .on = { { .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM },
@@ -398,8 +400,8 @@ static void read_between(int also)
 	run();
 	ok(!seen.wrong_plan && !seen.wrong_data && (also ? seen.widest < 6 : seen.widest == 6),
 	   "a sum over 3 x 2%s: its largest collective has %lld members",
-	   also > 1 ? ", and one over a single axis that a state takes"
-	   : also   ? ", and one over a single axis that is read too"
+	   also > 1 ? ", whose sum over one axis is also assigned to a state"
+	   : also   ? ", whose sum over one axis is also read"
 		    : "",
 	   (long long)seen.widest);
 }
@@ -414,7 +416,7 @@ int main(void)
 	mesh(3, 12, 2, 3, 2, 23, "3 dims on 2 x 3 x 2");
 	owner = 0;
 	mesh(2, 6, 3, 2, 0, 1, "2 dims on 3 x 2, axes of one strategy");
-	ok(seen.joined > 0, "some steps are one collective: %ld", seen.joined);
+	ok(seen.joined > 0, "some steps share a collective: %ld", seen.joined);
 	read_between(0);
 	read_between(1);
 	read_between(2);

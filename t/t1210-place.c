@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The collectives of the published systems, from rules alone: how many of each kind a layer has, forward and backward,
- * and their bytes.  If a rule of placement slipped, training would still be right and half as fast: one all-reduce too
- * many per layer, or a gathered parameter kept where it should have been made again.
+ * Placement rules alone must yield the collectives of the published systems: how many of each kind a layer has,
+ * forward and backward, and their bytes.  If a placement rule slipped, training would still be right, but half as
+ * fast: one all-reduce too many per layer, or a gathered parameter kept where it should have been gathered again.
  *
- * And the same layouts run, all ranks in this process, in double on the reference device: loss, gradient norm and every
- * gradient equal one rank's to rounding.
+ * The same layouts also run, all ranks in this process, in double on the reference device.  Loss, gradient norm and
+ * every gradient equal one rank's to rounding.
  *
- * Counts: Megatron-LM (Shoeybi et al. 2019), its sequence parallelism (Korthikanti et al. 2022), DeepSpeed-Ulysses (Jacobs
- * et al. 2023), ZeRO (Rajbhandari et al. 2020).
+ * Counts: Megatron-LM (Shoeybi et al. 2019), its sequence parallelism (Korthikanti et al. 2022), DeepSpeed-Ulysses
+ * (Jacobs et al. 2023), ZeRO (Rajbhandari et al. 2020).
  */
 #include <config.h>
 #include "t/lib/one_rank.h"
@@ -22,8 +22,8 @@
 struct count {
 	const char *unit, *axis, *kind;
 	int n;
-	int64_t bytes; /* of all n together, as a ring sends; 0: not looked at */
-	uint32_t dims; /* of tensors with at least so many */
+	int64_t bytes; /* of all n together, as a ring sends them; 0: not checked */
+	uint32_t dims; /* count only tensors with at least so many dims */
 };
 struct layout {
 	const char *name, *axes, *rules, *more; /* more: lines of the strategy's section */
@@ -77,7 +77,7 @@ static const struct layout layouts[] = {
 	  "batch>dp",
 	  "home = dp\n",
 	  4,
-	  { /* each parameter once; weights in backward again */
+	  { /* each parameter once; weights again in backward */
 	    { "F", "dp", "all-gather", 16, 0, 0 },
 	    { "F", "dp", "all-gather", 4, 0, 3 },
 	    { "B", "dp", "all-gather", 4, 0, 3 } } },
@@ -137,20 +137,20 @@ static const struct layout layouts[] = {
 	  "order = split\nhome = dp\n",
 	  8,
 	  { { "F", "tp", "all-gather", 2, 0, 0 } } },
-	{ "vocabulary cut in the embedding alone",
+	{ "vocabulary sharded in the embedding alone",
 	  "tp:2",
 	  "vocab>tp+@embedding heads>tp mlp>tp",
 	  "",
 	  2,
 	  { { "F", "tp", "all-reduce", 2, 0, 0 } } },
-	{ "vocabulary cut in products alone",
+	{ "vocabulary sharded in products alone",
 	  "tp:2",
 	  "vocab>tp+@einsum heads>tp mlp>tp",
 	  "",
 	  2,
 	  { { "F", "tp", "all-reduce", 2, 0, 0 } } },
 	{ "sequence first", "tp:2", "seq>tp " TP, "", 2, { { "F", "tp", "all-reduce", 0, 0, 0 } } },
-	{ "parts of one gradient in several forms",
+	{ "the terms of one gradient have different placements",
 	  "tp:2",
 	  "seq>tp@einsum vocab>tp+@embedding",
 	  "",
@@ -162,21 +162,21 @@ static const struct layout layouts[] = {
 	  "",
 	  2,
 	  { { "F", "tp", "all-reduce", 0, 0, 0 } } },
-	{ "parts of one gradient in several forms on two stages",
+	{ "the terms of one gradient have different placements on two stages",
 	  "tp:2 pp:2",
 	  "seq>tp@einsum vocab>tp+@embedding layer>pp",
 	  "",
 	  4,
 	  { { "F", "tp", "all-reduce", 0, 0, 0 } } },
-	{ "embed cut where it may be", "tp:2", "embed>tp", "", 2, { { "F", "tp", "all-to-all", 0, 0, 0 } } },
-	{ "norms cut, in phases: two numbers a token each way",
+	{ "embed sharded wherever it may be", "tp:2", "embed>tp", "", 2, { { "F", "tp", "all-to-all", 0, 0, 0 } } },
+	{ "sharded norms, in phases: two numbers per token each way",
 	  "tp:2",
 	  "embed>tp@norm",
 	  "",
 	  2,
 	  { { "F", "tp", "all-reduce", 4, 4 * MICRO *SEQ * 4, 0 },
 	    { "B", "tp", "all-reduce", 4, 4 * MICRO *SEQ * 4, 0 } } },
-	{ "batch by two axes", "a:2 b:2", "batch>a batch>b", "", 4, { { "F", "a", "all-reduce", 0, 0, 0 } } },
+	{ "batch sharded by two axes", "a:2 b:2", "batch>a batch>b", "", 4, { { "F", "a", "all-reduce", 0, 0, 0 } } },
 };
 
 static const char *recompute = "none"; /* as in [train] */
@@ -199,7 +199,7 @@ static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *m
 	return gt_plan_of(ini, l ? l->ranks : 1, real);
 }
 
-/* -- counts ----------------------------------------------------------------------------------------------------------------- */
+/* -- counts -------------------------------------------------------------------------------------------------------- */
 static int is_counted(const struct node *n, const struct count *c)
 {
 	uint32_t phases = c->unit[0] == 'F' ? HD_UNIT_F : HD_UNIT_B | HD_UNIT_W;
@@ -214,7 +214,7 @@ static void counts(const struct layout *l)
 {
 	struct hd_plan *p = plan(l, HD_DTYPE_F32, "vocab = 32\n");
 
-	if (!ok(p != NULL, "%s: a plan", l->name)) {
+	if (!ok(p != NULL, "%s: planned", l->name)) {
 		note("%s", gt_why());
 		return;
 	}
@@ -225,11 +225,11 @@ static void counts(const struct layout *l)
 		for (const struct node *k = p->first; k; k = k->next)
 			if (is_counted(k, c))
 				n++, bytes += hd_comm_node_bytes(k);
-		ok(n == c->n && (!c->bytes || bytes == c->bytes), "%s: %s %d %s of a layer on %s", l->name,
+		ok(n == c->n && (!c->bytes || bytes == c->bytes), "%s: %s, a layer has %d %s on %s", l->name,
 		   c->unit[0] == 'F' ? "forward" : "backward", c->n, c->kind, c->axis);
 		if (n == c->n && (!c->bytes || bytes == c->bytes))
 			continue;
-		note("%d with %lld bytes, not %lld", n, (long long)bytes, (long long)c->bytes);
+		note("found %d with %lld bytes, want %lld bytes", n, (long long)bytes, (long long)c->bytes);
 		for (const struct node *k = p->first; k; k = k->next)
 			if (k->comm.kind && !strcmp(k->v.block, "layer 0"))
 				note("  %s %s %s %s: %s", k->v.phase == HD_UNIT_F ? "F" : "B",
@@ -239,7 +239,7 @@ static void counts(const struct layout *l)
 	gt_plan_destroy(p);
 }
 
-/* -- runs --------------------------------------------------------------------------------------------------------------------- */
+/* -- runs ---------------------------------------------------------------------------------------------------------- */
 static void runs(const struct layout *l, const char *model, const char *what)
 {
 	struct hd_plan *p = plan(l, HD_DTYPE_F64, model);
@@ -263,28 +263,28 @@ static void model(const char *keys, const char *what)
 	gt_close(one);
 }
 
-/* A key head on another rank than its query heads: no sum over ranks makes that right. */
+/* A key head on a different rank than its query heads is refused: no sum over ranks could correct that. */
 static void refuses_keys_apart(void)
 {
 	static const struct layout l = { "", "tp:2", "kv_heads>tp", "", 2, { { NULL, NULL, NULL, 0, 0, 0 } } };
 	struct hd_plan *p = plan(&l, HD_DTYPE_F64, "family = llama\nvocab = 19\nmlp = 24\n");
 
 	ok(!p && strstr(gt_why(), "rule for kv_heads along") && strstr(gt_why(), "unlike heads: in layer 0"),
-	   "keys cut without their queries are refused, with the rule");
+	   "keys sharded without their queries are refused, and the message names the rule");
 }
 
 int main(void)
 {
 	for (size_t i = 0; i < HD_LEN(layouts); i++)
 		counts(&layouts[i]);
-	model("vocab = 19\ndropout = 0.2\n", "tied, a vocabulary that does not divide, dropout");
-	model("vocab = 16\ntie_embeddings = no\n", "head of its own");
+	model("vocab = 19\ndropout = 0.2\n", "tied, an indivisible vocabulary, dropout");
+	model("vocab = 16\ntie_embeddings = no\n", "untied head");
 	model("family = llama\nvocab = 19\nmlp = 24\n", "llama");
 	model("family = llama\nvocab = 19\nmlp = 24\nkv_heads = 2\n", "llama, grouped keys");
 	recompute = "full";
-	model("vocab = 19\ndropout = 0.2\n", "tied, dropout, all of a layer made again");
+	model("vocab = 19\ndropout = 0.2\n", "tied, dropout, full recompute");
 	recompute = "selective";
-	model("family = llama\nvocab = 19\nmlp = 24\nkv_heads = 2\n", "llama, attention made again");
+	model("family = llama\nvocab = 19\nmlp = 24\nkv_heads = 2\n", "llama, selective recompute");
 	recompute = "none";
 	refuses_keys_apart();
 	return done();

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The worked examples at the head of the hard passes (place, reshard, lower, loss/once, loss/parts, alias, timeline), run again and compared with
- * the comment line by line.  If a pass changed and its example did not, the first thing that its next reader learns would be wrong.
+ * Runs the worked examples at the head of the hard passes (place, reshard, lower, loss/once, loss/parts, alias,
+ * timeline) and compares the result with the comment line by line.  If a pass changed but its example did not, its
+ * readers would be misled.
  *
- * An example begins with " *   before:" and ends at the first line that is not indented so.  Tensors without a name get letters,
- * in the order in which the example shows them.
+ * An example begins with " *   before:" and ends at the first line with less indentation.  Unnamed tensors get
+ * letters, in the order in which the example shows them.
  */
 #include <config.h>
 #include "engine/base/parse.h"
@@ -20,9 +21,9 @@
 #define SEQUENCE TP "sequence_parallel = yes\n"
 #define PP MODEL("2", "global_batch = 3\nmicro_batch = 1\n") "[strategy stages]\n" PLUGIN("pp") "schedule = 1f1b\n"
 
-/* -- what is printed ------------------------------------------------------------------------------------------------------- */
+/* -- printing ------------------------------------------------------------------------------------------------------ */
 static char *out;
-static int seen[64]; /* ids */
+static int seen[64]; /* ids of the unnamed tensors printed so far */
 static size_t nseen;
 
 static void begin(void)
@@ -60,7 +61,7 @@ static void print_node(const struct node *n)
 	hd_append(&out, " -> %s", name(n->outs[0]));
 }
 
-/* The first forward node that reads the tensor, and those behind it, before the one that makes `end`. */
+/* Returns whether a node is a forward node that reads the named tensor. */
 static int is_first(const struct node *n, const char *reads)
 {
 	for (uint32_t i = 0; n->v.phase == HD_UNIT_F && i < n->v.nin; i++)
@@ -78,7 +79,7 @@ static struct node *find(struct hd_plan *p, const char *reads)
 	return n;
 }
 
-/* -- the planner's passes: nodes with the placements of what they make ------------------------------------------------------- */
+/* -- the planner's passes: nodes with the placements of their outputs ---------------------------------------------- */
 static void print_placed(struct hd_plan *p, const char *reads, int skip, int count)
 {
 	struct node *n = find(p, reads);
@@ -115,7 +116,7 @@ static void place(void)
 	after_pass(TP, "place", "h.0.attn.proj.weight", 0, 4);
 }
 
-/* -- reshard: of a tensor made by hand ------------------------------------------------------------------------------------------ */
+/* -- reshard, on a graph built by hand ----------------------------------------------------------------------------- */
 static void print_elements(struct hd_plan *p, const struct node *n, const struct tensor *t)
 {
 	int64_t k = 1;
@@ -161,7 +162,7 @@ static void lower(void)
 	after_pass(PP, "lower", "h.0.mlp.proj.bias", 1, 4);
 }
 
-/* -- logits, once and in parts: the products of the head, and what stands between them ------------------------------------------------- */
+/* -- logits, once and in parts: the products of the head, and the nodes between them ------------------------------- */
 static void print_head(const char *pass, const char *parts)
 {
 	struct hd_plan_options o = { .ranks = 1, .train = 1, .master_dtype = HD_DTYPE_F32, .after = pass };
@@ -208,7 +209,7 @@ static void loss_parts(void)
 	print_head("loss-parts", "2");
 }
 
-/* -- the program's passes ---------------------------------------------------------------------------------------------------- */
+/* -- the program's passes ------------------------------------------------------------------------------------------ */
 static struct hd_program *program(const char *ini, int64_t rank, struct hd_plan **p)
 {
 	struct hd_program_options o = { .rank = rank, .device = hd_device_cpu() };
@@ -261,7 +262,7 @@ static const char *unit(const struct hd_schedule_unit *u)
 	return text[next];
 }
 
-/* The three nodes on the second stage: what comes, its first reader, and what goes back. */
+/* Returns whether a node of the second stage is shown: the receive, its first reader, and the send back. */
 static int shown(const struct hd_program *g, const struct node *n)
 {
 	const struct node *first = find(g->plan, "h.1.ln_1.weight");
@@ -303,8 +304,8 @@ static void timeline(void)
 		gt_plan_destroy(p);
 }
 
-/* -- and in the comment -------------------------------------------------------------------------------------------------------- */
-/* The lines from " *   before:" to the first that is not indented so; without the indent. */
+/* -- the comments -------------------------------------------------------------------------------------------------- */
+/* Returns the example in a file, without its indentation; the caller frees it. */
 static char *written(const char *path)
 {
 	char line[300], *text = NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The program itself in many layouts, against one rank: the hash of the initial weights, the losses of 20 steps, and
- * every gradient of the last one.  If this broke, a run moved to another number of machines would train another model.
+ * Runs the program itself in many layouts and compares with one rank: the hash of the initial weights, the losses of
+ * 20 steps, and every gradient of the last one.  If this broke, a run moved to a different number of machines would
+ * train a different model.
  *
- * Plain gradient descent without clipping, so that nothing hides a gradient's scale.  A vocabulary and layers that do
- * not divide, dropout, tied and separate heads.
- * t/lib/layout_run.h has the bounds.
+ * It uses plain gradient descent without clipping, so that nothing hides a gradient's scale.  The vocabulary and the
+ * layers do not divide evenly; models have dropout, and tied and separate heads.  t/lib/layout_run.h has the bounds.
  */
 #include <config.h>
 #define LAYERS 3
@@ -35,12 +35,12 @@ static const struct layout layouts[] = {
 	{ "two replicas, ring", 2, DP "sync = ring\nbucket = 8K\n" },
 	{ "four replicas, all-reduce", 4, DP "sync = allreduce\n" },
 	{ "2 x 2 x 2", 8, MESH },
-	{ "four ways cut, two stages", 8, MESH "a = 1\nb = 4\nc = 2\n" },
+	{ "sharded four ways, two stages", 8, MESH "a = 1\nb = 4\nc = 2\n" },
 	{ "2 x 2 x 2, sequence", 8, MESH "sequence = yes\n" },
 	{ "2 x 2, sequence", 4, MESH "c = 1\nsequence = yes\n" },
-	{ "parameters cut by replicas, two stages, weight gradients apart", 4,
+	{ "parameters sharded over replicas, two stages, separate weight gradients", 4,
 	  RULES "axes = a:2 c:2\nrules = batch>a layer>c\nhome = a\norder = split\n" },
-	{ "heads of attention, sequence elsewhere", 4,
+	{ "heads sharded in attention, the sequence elsewhere", 4,
 	  RULES "axes = b:2 a:2\nrules = batch>a heads>b@attention kv_heads>b@attention seq>b\n" },
 	{ "tensor 2 x data 2 x pipeline 2, interleaved", 8,
 	  TP "size = 2\n" REPLICAS PP "size = 2\nschedule = interleaved\n" },
@@ -91,12 +91,12 @@ static void model(char letter, const char *keys, const char *what, const int *wh
 		double off, loss;
 
 		snprintf(name, sizeof(name), "%c%d", letter, *which + 2);
-		ok(run(name, l, keys, &many) == 0, "%s, %s: %d ranks ran", l->name, what, l->ranks);
-		is_str(many.hash, one.hash, "the same initial weights");
+		ok(run(name, l, keys, &many) == 0, "%s, %s: a run on %d ranks succeeds", l->name, what, l->ranks);
+		is_str(many.hash, one.hash, "... with the same initial weights");
 		loss = worst_loss(&many, &one);
 		off = compare(&one, &many, where, sizeof(where));
-		ok(loss <= 1, "its losses");
-		ok(off <= 1, "its gradients");
+		ok(loss <= 1, "... losses within the bound");
+		ok(off <= 1, "... and gradients within the bound");
 		note("times the bound: loss %.3g, gradients %.3g (%s)", loss, off, where);
 	}
 }
@@ -113,7 +113,7 @@ int main(void)
 	if (layouts_begin() < 0)
 		return 1;
 	model('a', "dropout = 0.1", "tied, dropout", whole ? first : first_few);
-	model('b', "tie_embeddings = no", "head of its own", whole ? second : second_few);
+	model('b', "tie_embeddings = no", "untied head", whole ? second : second_few);
 	model('c', "family = llama\nkv_heads = 2", "llama", third);
 	layouts_end();
 	return done();

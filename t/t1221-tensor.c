@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * plugins/tp at 1, 2, 4 and 8 ranks: GPT-2, and Llama with as many key heads as query heads and with fewer than ranks,
- * with and without the sequence cut.  If this broke, a model trained on eight ranks would be another one than on one.
+ * Runs plugins/tp on 1, 2, 4 and 8 ranks: GPT-2, and Llama with as many key heads as query heads or with fewer than
+ * ranks, with and without sequence parallelism.  If this broke, training on eight ranks would yield a different model
+ * than on one.
  *
- *   - loss, gradient norm and every gradient put together again are one rank's (in double, all ranks in this process);
- *   - where sums are exact they are the same bits: a network of products with integers for weights;
- *   - a layer's collectives are the published ones, with their bytes (Shoeybi et al. 2019, Korthikanti et al. 2022), and what
- *     is read by all ranks of a cut sequence has its gradient summed, though nothing names it.
+ *   - loss, gradient norm and every reassembled gradient are one rank's (in double, all ranks in this process);
+ *   - where sums are exact they agree bit for bit: a network of products with integers for weights;
+ *   - a layer's collectives are the published ones, with their bytes (Shoeybi et al. 2019, Korthikanti et al. 2022);
+ *   - gradients of tensors that all ranks of a sharded sequence read are summed, though no rule names them.
  */
 #include <config.h>
 #include "t/lib/one_rank.h"
@@ -32,7 +33,7 @@ static struct hd_plan *plan(uint32_t real, const char *model, int size, int sequ
 	return gt_plan_of(ini, size ? size : 1, real);
 }
 
-/* -- numbers --------------------------------------------------------------------------------------------------------- */
+/* -- numbers ------------------------------------------------------------------------------------------------------- */
 static void sizes(const char *model, const char *what)
 {
 	one = gt_open(plan(HD_DTYPE_F64, model, 0, 0), NULL);
@@ -46,14 +47,14 @@ static void sizes(const char *model, const char *what)
 			struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
 			char name[60];
 
-			snprintf(name, sizeof(name), "size %d%s", size, sequence ? ", sequence cut" : "");
+			snprintf(name, sizeof(name), "size %d%s", size, sequence ? ", sequence sharded" : "");
 			like_one_rank(r, name, what);
 			sim_close(r);
 		}
 	gt_close(one);
 }
 
-/* -- exact ----------------------------------------------------------------------------------------------------------- */
+/* -- exact --------------------------------------------------------------------------------------------------------- */
 static void rule(struct hd_plan *p, const char *dim, struct axis *a, uint32_t flags)
 {
 	struct rule r = { .dim = hd_dim_get(p, dim, 0), .axis = a, .flags = flags };
@@ -62,7 +63,8 @@ static void rule(struct hd_plan *p, const char *dim, struct axis *a, uint32_t fl
 	p->rules[p->nrules++] = r;
 }
 
-/* x + (x A + a) B + b, the products cut by column and by row, twice; and a table of rows cut by rows. */
+/* Builds two layers x + (x A + a) B + b, with A sharded by column and B by row, and an embedding table sharded by
+ * rows. */
 static struct gt_run *products(int size, int sequence)
 {
 	struct hd_plan *p = gt_plan(2);
@@ -101,7 +103,7 @@ static struct gt_run *products(int size, int sequence)
 static void exact(void)
 {
 	one = products(1, 0);
-	if (!ok(one != NULL, "products of integers")) {
+	if (!ok(one != NULL, "a plan with products of integers")) {
 		note("%s", gt_why());
 		return;
 	}
@@ -120,16 +122,16 @@ static void exact(void)
 					  : all_gradients(r, &where) + fabs(*gt_address(r, r->plan->loss, 0) -
 									    *gt_address(one, one->plan->loss, 0));
 			}
-			if (!ok(off == 0, "size %d%s: loss and every gradient exact", size,
-				sequence ? ", sequence cut" : ""))
+			if (!ok(off == 0, "size %d%s: loss and every gradient are exact", size,
+				sequence ? ", sequence sharded" : ""))
 				note("%s: differ by %g (%s)", why ? why : "it ran", off, where);
 			sim_close(r);
 		}
 	gt_close(one);
 }
 
-/* u = h B and v = h C are partial sums where the rows of B and C are cut; u v is not the sum of the ranks' products.
- * Its result is smaller than its operands, so one partial operand alone may pass. */
+/* u = h B and v = h C are partial sums where the rows of B and C are sharded.  u v is not the sum of the ranks'
+ * products. The result is smaller than its operands, so one operand alone may stay partial. */
 static struct gt_run *product_of_sums(int size)
 {
 	struct hd_plan *p = gt_plan(2);
@@ -155,7 +157,7 @@ static void two_partial_operands(void)
 	static const int sizes[] = { 2, 3, 4, 6, 8 };
 
 	one = product_of_sums(1);
-	if (!ok(one && gt_compute(one) != 0, "a product of two sums")) {
+	if (!ok(one && gt_compute(one) != 0, "one rank computes a product of two sums")) {
 		note("%s", gt_why());
 		return;
 	}
@@ -165,14 +167,15 @@ static void two_partial_operands(void)
 		double off = why ? NAN : all_gradients(r, &where);
 		double loss = why ? NAN : worst_value(r, r->plan->loss, one->plan->loss);
 
-		if (!ok(off < 1e-12 && loss < 1e-12, "size %d: both are complete before they are multiplied", sizes[i]))
+		if (!ok(off < 1e-12 && loss < 1e-12, "size %d: both sums are completed before they are multiplied",
+			sizes[i]))
 			note("%s: loss differs by %g, gradients by %g (%s)", why ? why : "it ran", loss, off, where);
 		sim_close(r);
 	}
 	gt_close(one);
 }
 
-/* -- collectives of a layer ---------------------------------------------------------------------------------------------- */
+/* -- collectives of a layer ---------------------------------------------------------------------------------------- */
 static int count(struct hd_plan *p, uint32_t phases, const char *kind, int64_t *bytes)
 {
 	int n = 0;
@@ -189,29 +192,31 @@ static void collectives(const char *model, const char *what, int t, int sequence
 	struct hd_plan *p = plan(HD_DTYPE_F32, model, t, sequence);
 	int64_t bytes = 0, ignored = 0;
 
-	if (!ok(p != NULL, "collectives of a layer of %s, size %d%s:", what, t, sequence ? ", sequence cut" : "")) {
+	if (!ok(p != NULL, "collectives of a layer of %s, size %d%s: planned", what, t,
+		sequence ? ", sequence sharded" : "")) {
 		note("%s", gt_why());
 		return;
 	}
 	if (sequence) {
-		is_int(count(p, HD_UNIT_F, "all-gather", &bytes), 2, "all-gathers forward");
-		is_int(count(p, HD_UNIT_F, "reduce-scatter", &bytes), 2, "reduce-scatters forward");
-		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "all-gather", &bytes), 4, "all-gathers backward");
-		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "reduce-scatter", &bytes), 2, "reduce-scatters backward");
-		is_int(count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "all-reduce", &ignored), 0, "no all-reduce");
-		is_int(bytes, 10 * BSH * (t - 1) / t * 4, "10 b s h (t - 1) / t elements");
+		is_int(count(p, HD_UNIT_F, "all-gather", &bytes), 2, "... all-gathers forward");
+		is_int(count(p, HD_UNIT_F, "reduce-scatter", &bytes), 2, "... reduce-scatters forward");
+		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "all-gather", &bytes), 4, "... all-gathers backward");
+		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "reduce-scatter", &bytes), 2, "... reduce-scatters backward");
+		is_int(count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "all-reduce", &ignored), 0, "... no all-reduce");
+		is_int(bytes, 10 * BSH * (t - 1) / t * 4, "... 10 b s h (t - 1) / t elements in all");
 	} else {
-		is_int(count(p, HD_UNIT_F, "all-reduce", &bytes), 2, "all-reduces forward");
-		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "all-reduce", &bytes), 2, "all-reduces backward");
+		is_int(count(p, HD_UNIT_F, "all-reduce", &bytes), 2, "... all-reduces forward");
+		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "all-reduce", &bytes), 2, "... all-reduces backward");
 		is_int(count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "all-gather", &ignored) +
 			       count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "reduce-scatter", &ignored),
-		       0, "nothing else");
-		is_int(bytes, 8 * BSH * (t - 1) / t * 4, "8 b s h (t - 1) / t elements");
+		       0, "... no all-gather or reduce-scatter");
+		is_int(bytes, 8 * BSH * (t - 1) / t * 4, "... 8 b s h (t - 1) / t elements in all");
 	}
 	gt_plan_destroy(p);
 }
 
-/* Which gradients are summed over the axis: with the sequence cut, of what every token reads and nothing cuts. */
+/* Checks which gradients are summed over the axis: if the sequence is sharded, those of replicated tensors that every
+ * token reads. */
 static void sums(void)
 {
 	for (int sequence = 0; sequence < 2; sequence++) {
@@ -229,14 +234,16 @@ static void sums(void)
 				others++;
 		}
 		is_int(norms, sequence ? 2 * (2 * LAYERS + 1) : 0,
-		       sequence ? "sequence cut: gradients of norms are summed" : "not cut: none of norms");
-		is_int(biases, sequence ? 2 * LAYERS : 0, "and of biases that are added to the residual stream");
-		is_int(others, 0, "and no others");
+		       sequence ? "sequence sharded: gradients of norms are summed"
+				: "not sharded: no gradient of a norm is summed");
+		is_int(biases, sequence ? 2 * LAYERS : 0,
+		       sequence ? "... and gradients of biases added to the residual stream" : "... or of a bias");
+		is_int(others, 0, "... and no others");
 		gt_plan_destroy(p);
 	}
 }
 
-/* A key head that several ranks read: the gradients of its weights are summed once a step, over those ranks alone. */
+/* If several ranks read a key head, the gradients of its weights are summed once per step, over those ranks alone. */
 static void shared_keys(void)
 {
 	struct hd_plan *p = plan(HD_DTYPE_F32, "family = llama\nvocab = 32\nmlp = 24\nkv_heads = 2\n", 8, 0);
@@ -250,15 +257,16 @@ static void shared_keys(void)
 		else if (of)
 			others++;
 	}
-	is_int(keys, 2 * LAYERS, "8 ranks, 2 key heads: weights of k and v are summed over four ranks, once a step");
-	is_int(others, 0, "and no others");
+	is_int(keys, 2 * LAYERS,
+	       "8 ranks, 2 key heads: gradients of k and v weights are summed over four ranks once per step");
+	is_int(others, 0, "... and no other gradients");
 	gt_plan_destroy(p);
 }
 
 int main(void)
 {
-	sizes("vocab = 19\ndropout = 0.2\n", "GPT-2, a vocabulary that does not divide, dropout");
-	sizes("vocab = 32\ntie_embeddings = no\n", "GPT-2, a head of its own");
+	sizes("vocab = 19\ndropout = 0.2\n", "GPT-2, an indivisible vocabulary, dropout");
+	sizes("vocab = 32\ntie_embeddings = no\n", "GPT-2, untied head");
 	sizes("family = llama\nvocab = 19\nmlp = 24\n", "Llama");
 	sizes("family = llama\nvocab = 19\nmlp = 24\nkv_heads = 4\n", "Llama, 4 key heads");
 	sizes("family = llama\nvocab = 32\nmlp = 40\nkv_heads = 2\ntie_embeddings = yes\n", "Llama, 2 key heads, tied");

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * plugins/tp in two and three dimensions.  If this broke, a model trained on a grid of ranks would be another one than on
- * one, or would send more than the published algorithms do (Xu et al. 2104.05343, Wang et al. 2105.14500, Bian et al.
- * 2105.14450).
+ * Runs plugins/tp in two and three dimensions.  If this broke, training on a grid of ranks would yield a different
+ * model than one rank, or send more than the published algorithms do (Xu et al. 2104.05343, Wang et al. 2105.14500,
+ * Bian et al. 2105.14450).
  *
- *   - one product Y = X W of integers: Y, dX and dW are one rank's to the bit, and what each rank sends is the formula;
- *   - SUMMA's next blocks are on their way while a product is computed, and no others;
- *   - GPT-2, Llama with fewer key heads, experts: loss, gradient norm and every gradient put together again are one
- *     rank's (in double, all ranks in this process), up to 27 ranks, also beside replicas, experts and stages.
+ *   - One product Y = X W of integers: Y, dX and dW are one rank's to the bit, and each rank sends what the formula
+ *     says.
+ *   - While SUMMA computes a product, the next blocks are under way, and no others.
+ *   - GPT-2, Llama with fewer key heads, experts: loss, gradient norm and every reassembled gradient are one rank's
+ *     (in double, all ranks in this process).  These run on up to 27 ranks, also combined with replicas, experts and
+ *     stages.
  */
 #include <config.h>
 #include "engine/host/host.h"
@@ -35,13 +37,13 @@ static const struct form forms[] = {
 	{ "3d, 27 ranks", "form = 3d\n", 27, 3, 0 },
 };
 
-/* -- one product ------------------------------------------------------------------------------------------------------ */
+/* -- one product --------------------------------------------------------------------------------------------------- */
 #define BATCH 36 /* rows of a micro-batch: 4 tokens each */
 #define TOKENS 4
 #define IN 36
 #define OUT 18
 
-/* The slots of the plugin, on a graph made by hand: as engine/plan/plan.c calls them. */
+/* Calls a slot of the plugin on a graph built by hand, as engine/plan/plan.c does. */
 static void slot(struct hd_plan *p, const char *name, int (*call)(struct hd_strategy *, struct hd_plan *))
 {
 	p->slot = (struct hd_slot){ .name = name };
@@ -83,8 +85,8 @@ static const struct hd_strategy_ops *load(struct hd_plan *p, const struct form *
 	return p->err->code ? NULL : e->ops;
 }
 
-/* loss = sum of v Y, so v's gradient is Y.  X is made by a node, or it would be
- * where its first reader, the product, wants it. */
+/* loss = sum of v Y, so v's gradient is Y.  A node computes X, since a leaf would be placed where its first reader,
+ * the product, needs it. */
 static void build(struct hd_plan *p, const struct hd_strategy_ops *ops)
 {
 	struct tensor *x = gt_param(p, "x", "batch,seq,embed"), *in[1] = { x };
@@ -131,7 +133,7 @@ static int is_of_product(const struct node *n)
 	       (n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) || !strcmp(hd_comm_node_subject_name(n), "grad:w"));
 }
 
-/* Bytes of doubles that a rank sends, of ring collectives. */
+/* Returns the bytes of doubles that a rank sends, if collectives are rings. */
 static int64_t formula(const struct form *f)
 {
 	int64_t m = BATCH * TOKENS, k = IN, n = OUT, q = f->q, d = f->depth;
@@ -144,7 +146,7 @@ static int64_t formula(const struct form *f)
 static void products(void)
 {
 	one = linear(NULL);
-	if (!ok(one != NULL, "a product of integers")) {
+	if (!ok(one != NULL, "a plan with a product of integers")) {
 		note("%s", gt_why());
 		return;
 	}
@@ -164,7 +166,7 @@ static void products(void)
 				  : all_gradients(r, &where) + fabs(*gt_address(r, r->plan->loss, 0) -
 								    *gt_address(one, one->plan->loss, 0));
 		}
-		if (!ok(off == 0, "%s: Y, dX and dW to the bit", f->name))
+		if (!ok(off == 0, "%s: Y, dX and dW are exact", f->name))
 			note("%s: differ by %g (%s)", why ? why : "it ran", off, where);
 		for (int k = 0; r && k < r->n; k++) {
 			int64_t sent = 0;
@@ -182,8 +184,8 @@ static void products(void)
 	gt_close(one);
 }
 
-/* In program order every broadcast but the first ones of a product stands in front of the product of the step before its
- * own, and behind the one of the step before that: so many are under way at a product. */
+/* In program order each broadcast, except the first ones of a product, stands before the previous step's product and
+ * after the product of the step before that.  Counts how many broadcasts are under way at each product. */
 static void double_buffer(void)
 {
 	struct gt_run *r = linear(&forms[2]);
@@ -200,16 +202,16 @@ static void double_buffer(void)
 			under_way -= n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind == HD_COMM_BROADCAST;
 		late += !under_way && products % 3;
 	}
-	is_int(products, 9, "three products of three steps each");
-	is_int(most, 4, "two operands' blocks of this step and of the next are there, not more");
-	is_int(late, 0, "those of the next step are under way at every product but the last");
+	is_int(products, 9, "there are three products of three steps each");
+	is_int(most, 4, "at most the blocks of two operands for this step and the next are held");
+	is_int(late, 0, "the next step's blocks are under way at every product but the last");
 	sim_close(r);
 }
 
-/* -- models ------------------------------------------------------------------------------------------------------------ */
+/* -- models -------------------------------------------------------------------------------------------------------- */
 struct layout {
 	const char *name, *sections;
-	int ranks, experts; /* experts: only for models that have them */
+	int ranks, experts; /* experts: only for models with experts */
 };
 
 #define REPLICAS "[strategy dp]\n" PLUGIN("dp") "size = 2\n"
@@ -224,12 +226,12 @@ static const struct layout layouts[] = {
 	{ "3d, 8 ranks", TP "form = 3d\n", 8, 0 },
 	{ "2d in replicas", TP "form = 2d\nsize = 4\n" REPLICAS, 8, 0 },
 	{ "replicas in 2d", REPLICAS TP "form = 2d\nsize = 4\n", 8, 0 },
-	{ "2d in replicas that cut states", TP "form = 2d\nsize = 4\n" REPLICAS "zero = 1\n", 8, 0 },
-	{ "replicas that cut parameters in 2d", REPLICAS "zero = 3\n" TP "form = 2d\nsize = 4\n", 8, 0 },
-	{ "3d in replicas that cut gradients", TP "form = 3d\nsize = 8\n" REPLICAS "zero = 2\n", 16, 0 },
+	{ "2d in replicas that shard states", TP "form = 2d\nsize = 4\n" REPLICAS "zero = 1\n", 8, 0 },
+	{ "replicas that shard parameters in 2d", REPLICAS "zero = 3\n" TP "form = 2d\nsize = 4\n", 8, 0 },
+	{ "3d in replicas that shard gradients", TP "form = 3d\nsize = 8\n" REPLICAS "zero = 2\n", 16, 0 },
 	{ "2d in two stages", TP "form = 2d\nsize = 4\n" STAGES, 8, 0 },
 	{ "2d in two stages, interleaved", TP "form = 2d\nsize = 4\n" STAGES "schedule = interleaved\n", 8, 0 },
-	{ "2d in two stages, weight gradients apart", TP "form = 2d\nsize = 4\n" STAGES "schedule = zb\n", 8, 0 },
+	{ "2d in two stages, separate weight gradients", TP "form = 2d\nsize = 4\n" STAGES "schedule = zb\n", 8, 0 },
 	{ "2.5d in two stages", TP "form = 2.5d\ndepth = 2\nsize = 8\n" STAGES, 16, 0 },
 	{ "2.5d in replicas", TP "form = 2.5d\ndepth = 2\nsize = 8\n" REPLICAS, 16, 0 },
 	{ "3d in replicas", TP "form = 3d\nsize = 8\n" REPLICAS, 16, 0 },
@@ -271,7 +273,7 @@ static void run(const char *model, const char *what, int q, int batch, const str
 	sim_close(r);
 }
 
-/* wide: layouts of 16 ranks too. */
+/* Runs a model in all layouts that fit it; with `wide`, also in those of 16 ranks. */
 static void models(const char *model, const char *what, int wide)
 {
 	int experts = strstr(model, "experts") != NULL;
@@ -284,7 +286,7 @@ static void models(const char *model, const char *what, int wide)
 	gt_close(one);
 }
 
-/* Nine and 27 ranks. */
+/* Runs a model on nine and 27 ranks. */
 static void threes(const char *model, const char *what)
 {
 	static const struct layout nine = { "2d, 9 ranks", TP "form = 2d\n", 9, 0 },
@@ -297,7 +299,8 @@ static void threes(const char *model, const char *what)
 	gt_close(one);
 }
 
-/* Dims of 6 and 10, which q cuts in two and q x depth does not divide: the parameters' homes stay whole along the depth. */
+/* Plans dims of 6 and 10, which q = 2 divides but q x depth = 4 does not: the parameters' homes stay replicated along
+ * the depth. */
 static struct hd_plan *odd(int ranks, const char *sections)
 {
 	char ini[1000];
@@ -317,15 +320,15 @@ static void odd_sizes(void)
 	int cut = 0;
 
 	one = p ? gt_open(p, NULL) : NULL;
-	if (!ok(one && gt_compute(one) > 0, "one rank, of sizes that q x depth does not divide"))
+	if (!ok(one && gt_compute(one) > 0, "one rank, sizes that q x depth does not divide"))
 		note("%s", gt_why());
 	p = odd(8, TP "form = 2.5d\ndepth = 2\n");
-	if (!ok(p != NULL, "2.5d of the same"))
+	if (!ok(p != NULL, "2.5d of the same sizes is planned"))
 		note("%s", gt_why());
 	for (size_t i = 0; p && i < p->ntensors; i++)
 		for (uint32_t d = 0; d < p->tensors[i]->v.ndim && p->tensors[i]->v.what == HD_TENSOR_PARAM; d++)
 			cut += p->tensors[i]->dims[d]->n % 4 && p->tensors[i]->local[d] < p->tensors[i]->dims[d]->n / 2;
-	is_int(cut, 0, "no parameter is cut in four");
+	is_int(cut, 0, "no parameter is sharded four ways");
 	r = p ? gt_open(p, sim_members) : NULL;
 	like_one_rank(r, "2.5d", "sizes that q x depth does not divide");
 	sim_close(r);
@@ -336,8 +339,8 @@ int main(void)
 {
 	products();
 	double_buffer();
-	models("vocab = 19\ndropout = 0.2\n", "gpt2, tied, a vocabulary that does not divide, dropout", 1);
-	models("vocab = 16\ntie_embeddings = no\n", "gpt2, head of its own", whole_sweep());
+	models("vocab = 19\ndropout = 0.2\n", "gpt2, tied, an indivisible vocabulary, dropout", 1);
+	models("vocab = 16\ntie_embeddings = no\n", "gpt2, untied head", whole_sweep());
 	models("family = llama\nvocab = 19\nkv_heads = 2\n", "llama, grouped keys", whole_sweep());
 	models("vocab = 19\nexperts = 4\n", "gpt2 with experts", whole_sweep());
 	if (whole_sweep())

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every strategy with 3, 5, 6, 7 and 8 members, where its form admits the number: loss, gradient norm and every
- * gradient of one rank.  Machines have not only powers of two, and neither have models: samples of an odd length, a
- * prime vocabulary, odd numbers of layers, heads and micro-batches.  If this broke, what divides by two would be
- * right and a ring of five, a third of the states or the seventh stage would train another model.
+ * Runs every strategy with 3, 5, 6, 7 and 8 members, where its form admits the number: loss, gradient norm and every
+ * gradient are one rank's.  Machines and models are not all powers of two: samples have odd lengths, the vocabulary is
+ * prime, and layers, heads and micro-batches are odd in number.  If this broke, a ring of five, a third of the states
+ * or a seventh stage would train a different model.
  *
  * All ranks in this process, in double on the reference device.
  */
@@ -13,13 +13,13 @@
 
 static const int members[] = { 3, 5, 6, 7, 8 };
 
-/* What a model and its batch are made of: everything but the family's own keys. */
+/* The sizes of a model and its batch; `family` holds the family's own keys. */
 struct shape {
 	int layers, heads, embed, mlp, seq, batch, micro;
 	const char *family;
 };
 
-/* Lines of an INI as one line of text. */
+/* Returns the lines of an INI joined into one, for a description. */
 static const char *flat(const char *lines)
 {
 	static char text[2][400];
@@ -77,7 +77,7 @@ static void refused(const struct shape *m, int ranks, const char *sections, cons
 }
 
 /* -- data -------------------------------------------------------------------------------------- */
-/* Buckets of 1 KB are many, and their last ones are padded. */
+/* Buckets of 1 KB are many, and the last ones are padded. */
 static const char *const ways[] = {
 	"sync = ring\nbucket = 1K\n",
 	"sync = ring\n",
@@ -129,7 +129,7 @@ static void replicas(const char *family)
 	}
 }
 
-/* More members than one addition of servers has terms. */
+/* Uses more members than one addition of servers has terms. */
 static void many_servers(void)
 {
 	struct shape m = {
@@ -140,7 +140,8 @@ static void many_servers(void)
 		against_one(&m, 11, PLUGIN("dp") "sync = server\n", "dp 11, servers"), gt_close(one);
 }
 
-/* Members that divide no dim, and are more than some have elements: pieces are padded.  Also inside what others cut. */
+/* The members divide no dim and outnumber the elements of some, so pieces are padded; also inside what other strategies
+ * shard. */
 static const char *const cuts[] = { "zero = 1\n",      "zero = 2\nbucket = 1K\n",
 				    "zero = 3\n",      "zero = 3\nbucket = 1K\n",
 				    "sync = server\n", "zero = 3\nsync = server\n" };
@@ -173,7 +174,7 @@ static void padded(const char *family)
 	padded_beside(family, 5, 10, PLUGIN("pp") "size = 2\n");
 }
 
-/* Groups of replicas that share, in one level or as nodes, beside other strategies. */
+/* Groups of replicas that shard among themselves, in one level or as nodes, combined with other strategies. */
 static const struct {
 	int n;
 	const char *keys;
@@ -210,7 +211,7 @@ static void grouped_beside(const char *family, int inside, const char *other)
 
 		snprintf(keys, sizeof(keys), groups[k].keys, node * inside);
 		snprintf(sections, sizeof(sections), "%s" PLUGIN("dp") "size = %d\n%s", other, n, keys);
-		snprintf(name, sizeof(name), "%d ranks beside it, dp %d, %s", inside, n, keys);
+		snprintf(name, sizeof(name), "%d ranks per replica, dp %d, %s", inside, n, keys);
 		if (!begin(&m))
 			continue;
 		against_one(&m, n * inside, sections, name);
@@ -255,20 +256,20 @@ static void tensor(int n, const char *family)
 	for (int sequence = 0; sequence < 2; sequence++) {
 		snprintf(sections, sizeof(sections), PLUGIN("tp") "size = %d\nsequence_parallel = %s\n", n,
 			 sequence ? "yes" : "no");
-		snprintf(name, sizeof(name), "tp %d%s", n, sequence ? ", sequence cut" : "");
+		snprintf(name, sizeof(name), "tp %d%s", n, sequence ? ", sequence sharded" : "");
 		against_one(&m, n, sections, name);
 	}
 	gt_close(one);
 }
 
-/* Fewer ranks than key heads: each has several. */
+/* With fewer ranks than key heads each rank has several. */
 static void several_key_heads(void)
 {
 	struct shape m = { .layers = 1, .heads = 8, .embed = 16, .mlp = 12, .seq = 4, .batch = 1, .micro = 1 };
 
 	m.family = "family = llama\nkv_heads = 4";
 	if (begin(&m))
-		against_one(&m, 2, PLUGIN("tp") "size = 2\n", "tp 2, two key heads a rank"), gt_close(one);
+		against_one(&m, 2, PLUGIN("tp") "size = 2\n", "tp 2, two key heads per rank"), gt_close(one);
 	m.heads = 6, m.embed = 12, m.family = "";
 	refused(&m, 4, PLUGIN("tp") "size = 4\n", "size: 4 does not divide model.heads = 6");
 }
@@ -327,8 +328,8 @@ static void in_grids(const char *family)
 /* -- stages ------------------------------------------------------------------------------------ */
 static const char *const orders[] = { "gpipe", "1f1b", "zb", "interleaved" };
 
-/* Layers that the stages divide, and a number that they do not; interleaved takes micro-batches by as many as
- * there are stages. */
+/* Runs each schedule.  Interleaved is skipped unless the micro-batches are a multiple of the stages and the layers
+ * suffice for two chunks each. */
 static void stages(int n, int layers, int micros, const char *family)
 {
 	struct shape m = { .layers = layers,
@@ -388,16 +389,17 @@ static const struct {
 	int ranks, experts;
 } mixed[] = {
 	{ "tp 3 x dp 3, a ring", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nsync = ring\nbucket = 1K\n", 9, 0 },
-	{ "dp 3, parameters cut, x tp 3, sequence cut",
+	{ "dp 3, parameters sharded, x tp 3, sequence sharded",
 	  PLUGIN("dp") "size = 3\nzero = 3\n" PLUGIN("tp") "size = 3\nsequence_parallel = yes\n", 9, 0 },
-	{ "tp 3 x pp 3, pieces", PLUGIN("tp") "size = 3\n" PLUGIN("pp") "size = 3\nscatter_gather = yes\n", 9, 0 },
-	{ "pp 3, interleaved, x dp 3, states cut",
+	{ "tp 3 x pp 3, scatter-gather", PLUGIN("tp") "size = 3\n" PLUGIN("pp") "size = 3\nscatter_gather = yes\n", 9,
+	  0 },
+	{ "pp 3, interleaved, x dp 3, states sharded",
 	  PLUGIN("pp") "size = 3\nschedule = interleaved\n" PLUGIN("dp") "size = 3\nzero = 1\n", 9, 0 },
-	{ "tp 3 x dp 3 x pp 3, weight gradients apart",
+	{ "tp 3 x dp 3 x pp 3, separate weight gradients",
 	  PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 27,
 	  0 },
 	{ "ep 3 x tp 3", PLUGIN("ep") "size = 3\n" PLUGIN("tp") "size = 3\n", 9, 1 },
-	{ "tp 3 x ep 3, gradients cut by dp 3",
+	{ "tp 3 x ep 3, gradients sharded over dp 3",
 	  PLUGIN("tp") "size = 3\n" PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 27, 1 },
 	{ "ep 3 x pp 3", PLUGIN("ep") "size = 3\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 9, 1 },
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The program itself in layouts of 3 and 5 ranks, with dims that no power of two divides: odd samples, heads and
+ * Runs the program itself in layouts of 3 and 5 ranks, with dims that no power of two divides: odd samples, heads and
  * layers, a prime vocabulary.  Initial weights, losses and every gradient are those of one rank.  If this broke,
- * kernels, transports or files would be right for what two divides alone.
+ * kernels, transports or files would be right for even sizes only.
  *
- * As t1220, which has the powers of two; t1223 has all numbers of members, in double and in one process.
+ * This is like t1220, which has the powers of two; t1223 has all numbers of members, in double and in one process.
  */
 #include <config.h>
 #define LAYERS 5
@@ -24,14 +24,14 @@ static const struct layout {
 	{
 		{"ring of 5", "[strategy dp]\nplugin = dp\nsync = ring\nbucket = 4K\n", 5, 1},
 		{"servers on 3", "[strategy dp]\nplugin = dp\nsync = server\nbucket = 4K\n", 3, 5},
-		{"parameters cut in 5", "[strategy dp]\nplugin = dp\nzero = 3\n", 5, 3},
-		{"tensor 3, sequence cut", "[strategy tp]\nplugin = tp\nsequence_parallel = yes\n", 3, 3},
-		{"5 stages, weight gradients apart", "[strategy pp]\nplugin = pp\nschedule = zb\n", 5, 1},
+		{"parameters sharded over 5", "[strategy dp]\nplugin = dp\nzero = 3\n", 5, 3},
+		{"tensor 3, sequence sharded", "[strategy tp]\nplugin = tp\nsequence_parallel = yes\n", 3, 3},
+		{"5 stages, separate weight gradients", "[strategy pp]\nplugin = pp\nschedule = zb\n", 5, 1},
 		{"3 stages of 5 layers", "[strategy pp]\nplugin = pp\n", 3, 3},
 },
   sparse[] = {
 	  {"experts on 3", "[strategy ep]\nplugin = ep\n", 3, 1},
-	  {"each expert cut in 3", "[strategy tp]\nplugin = tp\n", 3, 5},
+	  {"each expert sharded over 3", "[strategy tp]\nplugin = tp\n", 3, 5},
 };
 
 static void write_ini(const char *name, const struct layout *l, const char *model)
@@ -67,12 +67,12 @@ static void model(const char *what, const char *keys, const struct layout *l, si
 
 		snprintf(name, sizeof(name), "run-%d", runs++);
 		write_ini(name, l, keys);
-		if (!ok(run_ini(name, l->ranks, &many) == 0, "%s, %s", l->name, what))
+		if (!ok(run_ini(name, l->ranks, &many) == 0, "%s, %s: the run succeeds", l->name, what))
 			continue;
 		loss = worst_loss(&many, &one);
 		off = compare(&one, &many, where, sizeof(where));
-		is_str(many.hash, one.hash, "the same initial weights");
-		ok(loss <= 1 && off <= 1, "its losses and gradients");
+		is_str(many.hash, one.hash, "... with the same initial weights");
+		ok(loss <= 1 && off <= 1, "... and losses and gradients within the bound");
 		note("times the bound: loss %.3g, gradients %.3g (%s)", loss, off, where);
 	}
 }

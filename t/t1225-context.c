@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Context parallelism in each form, alone and with every other strategy, with 2, 3, 4, 5 and 8 members: loss, gradient norm and
- * every gradient of one rank.  If this broke, tokens would read others than those before them, or layers would be trained
- * on a share of a sequence.
+ * Runs context parallelism in each form, alone and with every other strategy, with 2, 3, 4, 5 and 8 members: loss,
+ * gradient norm and every gradient are one rank's.  If this broke, tokens would attend to the wrong tokens, or layers
+ * would be trained on part of a sequence.
  *
  * All ranks in this process, in double on the reference device.
  */
@@ -40,7 +40,7 @@ static int begin(const struct shape *m)
 	return 0;
 }
 
-/* Lines of an INI as one line of text. */
+/* Returns the lines of an INI joined into one, for a description. */
 static const char *line(const char *text)
 {
 	static char copies[3][100];
@@ -109,7 +109,8 @@ static void members(void)
 }
 
 /* -- one member --------------------------------------------------------------------------------- */
-/* The nodes of the model without the section, cast for cast, so that what attention makes may be made again. */
+/* With one member the plan has the same nodes, down to the casts, as without the section, so attention can still be
+ * recomputed. */
 static void nobody_else(void)
 {
 	struct shape m = { .layers = 1,
@@ -133,7 +134,7 @@ static void nobody_else(void)
 		b = with ? with->first : NULL;
 		while (a && b && a->v.op == b->v.op && !strcmp(a->attr, b->attr))
 			a = a->next, b = b->next;
-		ok(with && !a && !b, "cp 1, %s: the nodes are those of the model alone", line(forms[i]));
+		ok(with && !a && !b, "cp 1, %s: the plan has the nodes of the model without cp", line(forms[i]));
 		hd_plan_destroy(with);
 	}
 	hd_plan_destroy(without);
@@ -149,7 +150,8 @@ static int shifts(const struct hd_plan *p)
 	return n;
 }
 
-/* Keys go as many members on as the window reaches, twice, and their gradients once, and then home. */
+/* Returns how many shifts a plan has.  Keys and values are shifted as many members on as the window reaches, in
+ * forward and again in backward; their gradients are shifted as far once, and then home. */
 static int shifts_wanted(int members, int tokens, int window, int layers)
 {
 	int turns = window > 1 ? 2 + (window - 2) / tokens : 1;
@@ -181,7 +183,8 @@ static void window(int n, int window, const char *more)
 		against_one(&m, n, sections, name);
 	}
 	p = plan(&m, 1, n, sections);
-	is_int(p ? shifts(p) : -1, shifts_wanted(n, 4, window, 2), "keys go as far as the window");
+	is_int(p ? shifts(p) : -1, shifts_wanted(n, 4, window, 2),
+	       "... and keys are shifted as far as the window reaches");
 	hd_plan_destroy(p);
 	gt_close(one);
 }
@@ -204,29 +207,29 @@ static const struct {
 	int ranks, experts;
 } mixed[] = {
 	{ "cp 2 x dp 2", CP SECTION("dp") "size = 2\n", 4, 0 },
-	{ "dp 2, states cut, x cp 2", SECTION("dp") "size = 2\nzero = 1\nbucket = 1K\n" CP, 4, 0 },
-	{ "cp 2 x dp 2, gradients cut", CP SECTION("dp") "size = 2\nzero = 2\n", 4, 0 },
-	{ "cp 2 x dp 2, parameters cut", CP SECTION("dp") "size = 2\nzero = 3\n", 4, 0 },
+	{ "dp 2, states sharded, x cp 2", SECTION("dp") "size = 2\nzero = 1\nbucket = 1K\n" CP, 4, 0 },
+	{ "cp 2 x dp 2, gradients sharded", CP SECTION("dp") "size = 2\nzero = 2\n", 4, 0 },
+	{ "cp 2 x dp 2, parameters sharded", CP SECTION("dp") "size = 2\nzero = 3\n", 4, 0 },
 	{ "tp 2 x cp 2", SECTION("tp") "size = 2\n" CP, 4, 0 },
 	{ "cp 2 x tp 2", CP SECTION("tp") "size = 2\n", 4, 0 },
-	{ "tp 2, sequence cut, x cp 2", SECTION("tp") "size = 2\nsequence_parallel = yes\n" CP, 4, 0 },
-	{ "cp 2 x tp 2, sequence cut", CP SECTION("tp") "size = 2\nsequence_parallel = yes\n", 4, 0 },
+	{ "tp 2, sequence sharded, x cp 2", SECTION("tp") "size = 2\nsequence_parallel = yes\n" CP, 4, 0 },
+	{ "cp 2 x tp 2, sequence sharded", CP SECTION("tp") "size = 2\nsequence_parallel = yes\n", 4, 0 },
 	{ "tp 2d x cp 2", SECTION("tp") "size = 4\nform = 2d\n" CP, 8, 0 },
 	{ "cp 2 x tp 2d", CP SECTION("tp") "size = 4\nform = 2d\n", 8, 0 },
 	{ "cp 2 x pp 2, gpipe", CP SECTION("pp") "size = 2\nschedule = gpipe\n", 4, 0 },
 	{ "pp 2, 1f1b, x cp 2", SECTION("pp") "size = 2\nschedule = 1f1b\n" CP, 4, 0 },
 	{ "cp 2 x pp 2, interleaved", CP SECTION("pp") "size = 2\nschedule = interleaved\n", 4, 0 },
-	{ "cp 2 x pp 2, weight gradients apart", CP SECTION("pp") "size = 2\nschedule = zb\n", 4, 0 },
-	{ "pp 2 x cp 2 x tp 2, pieces", SECTION("pp") "size = 2\nscatter_gather = yes\n" CP SECTION("tp") "size = 2\n",
-	  8, 0 },
-	{ "tp 2 x cp 2 x dp 2, states cut, x pp 2",
+	{ "cp 2 x pp 2, separate weight gradients", CP SECTION("pp") "size = 2\nschedule = zb\n", 4, 0 },
+	{ "pp 2 x cp 2 x tp 2, scatter-gather",
+	  SECTION("pp") "size = 2\nscatter_gather = yes\n" CP SECTION("tp") "size = 2\n", 8, 0 },
+	{ "tp 2 x cp 2 x dp 2, states sharded, x pp 2",
 	  SECTION("tp") "size = 2\n" CP SECTION("dp") "size = 2\nzero = 1\n" SECTION("pp") "size = 2\n", 16, 0 },
 	{ "cp 2 x ep 2", CP SECTION("ep") "size = 2\n", 4, 1 },
 	{ "ep 2 x cp 2", SECTION("ep") "size = 2\n" CP, 4, 1 },
 	{ "tp 2 x cp 2 x ep 2", SECTION("tp") "size = 2\n" CP SECTION("ep") "size = 2\n", 8, 1 },
 };
 
-/* Sections of one plugin: neither may lower the other's nodes. */
+/* Runs two sections of one plugin: neither may lower the other's nodes. */
 static void two_sections(const struct shape *m)
 {
 	static const char *const pairs[][2] = {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The programs of all ranks are matched against each other (engine/program/match.c).  Programs of two stages are damaged one
- * way each: a message left out, two in another order, of another length, of another kind of number, in another micro-batch,
- * and two collectives over the stages exchanged.  Each is found, and both ranks are named; the programs as they are meet.
+ * The programs of all ranks are matched against each other (engine/program/match.c).  If this broke, ranks that
+ * disagree would hang in a run instead of being refused.
+ *
+ * Programs of two stages are damaged in one way each: a missing or reordered message, a different length, dtype or
+ * micro-batch, two exchanged collectives.  Each damage is found, and the message names both ranks; undamaged programs
+ * match.
  */
 #include <config.h>
 #include "engine/program/match.h"
@@ -17,7 +20,7 @@ static struct hd_plan *plan(void)
 			  2, HD_DTYPE_F32);
 }
 
-/* Entry number k of this kind of communication; kind 0: of collectives over stages.  -1: from the end. */
+/* Returns entry number k of this kind of communication, or the last one if k is -1; kind 0 means collectives. */
 static struct entry *find(struct hd_program *g, uint32_t kind, int k)
 {
 	struct entry *last = NULL;
@@ -112,7 +115,7 @@ static void damaged(void (*damage)(struct hd_program *), const char *name, const
 	}
 	hd_match_all(m, &err);
 	ok(*want ? strstr(err.text, want) && strstr(err.text, "rank 0 ") && strstr(err.text, "rank 1") : !err.code,
-	   "%s: %s", name, *err.text ? err.text : "they meet");
+	   "%s: %s", name, *err.text ? err.text : "the programs match");
 	hd_match_destroy(m);
 	hd_classes_release(&c);
 	gt_plan_destroy(p);
@@ -122,14 +125,14 @@ int main(void)
 {
 	static const char order[] = "a send and the receive in its place are not the same";
 
-	damaged(nothing, "as they are", "");
+	damaged(nothing, "undamaged", "");
 	damaged(no_receive, "a receive is missing", "which never gets there");
-	damaged(other_order, "two receives in another order", order);
+	damaged(other_order, "two receives exchanged", order);
 	damaged(other_length, "a longer receive", order);
-	damaged(other_type, "a receive of another type", order);
-	damaged(other_micro, "a receive of another micro-batch", order);
+	damaged(other_type, "a receive of a different type", order);
+	damaged(other_micro, "a receive of a different micro-batch", order);
 	damaged(other_period, "a receive in every second step", "every 2 steps");
-	damaged(other_collective, "two collectives in another order", "two members of a communicator differ");
+	damaged(other_collective, "two collectives exchanged", "two members of a communicator differ");
 	damaged(no_collective, "a collective is missing", "which never gets there");
 	return done();
 }

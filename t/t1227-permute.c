@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Collective permutations (HD_COMM_PERMUTE), made in slot rewrite around gelu by t/plugins/permute.c: with 2, 3, 5 and 7
- * members, by shifts, reversals and multiples, some of which keep a member's own.  Loss, norm and every gradient are those of
- * one rank: a gradient that went back another way would meet another sample's gelu.  All ranks in this process, in double.
+ * t/plugins/permute.c adds collective permutations (HD_COMM_PERMUTE) around gelu in slot rewrite: shifts, reversals
+ * and multiples among 2, 3, 5 and 7 members; in some a member keeps its own data.  Loss, norm and every gradient must
+ * be those of one rank: a gradient sent back the wrong way would meet another sample's gelu.  All ranks in this
+ * process, in double.
  */
 #include <config.h>
 #include "engine/device/call.h"
@@ -41,8 +42,8 @@ static void permuted(int n, int mul, int add, const char *train)
 	snprintf(name, sizeof(name), "%d members, to %d i + %d%s%s", n, mul, add, *train ? ", " : "", train);
 	name[strcspn(name, "\n")] = 0;
 	p = plan(n, n, more);
-	ok(p && permutations(p, HD_UNIT_F) == 4 && permutations(p, HD_UNIT_B) >= 4, "%s: there and back, twice a layer",
-	   name);
+	ok(p && permutations(p, HD_UNIT_F) == 4 && permutations(p, HD_UNIT_B) >= 4,
+	   "%s: a permutation and its inverse, twice per layer", name);
 	r = p ? gt_open(p, sim_members) : NULL;
 	if (!r)
 		note("%s", gt_why());
@@ -74,7 +75,7 @@ static void inverses(void)
 				want = hd_comm_mod(mul * k, (int)n) == 1 % n ? k : -1;
 			wrong += got != want;
 		}
-	ok(!wrong, "inverses modulo 1 to 64: each, or none");
+	ok(!wrong, "inverses modulo 1 to 64 are right, or absent where none exists");
 }
 
 int main(void)

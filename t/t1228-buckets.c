@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Buckets for strategies of others (heddle/bucket.h, by t/plugins/buckets.c): loss, norm and every gradient are those of one
- * rank, and there are as many sums as the size of a bucket says; the sum may be the strategy's own.
+ * Third-party strategies may use buckets (heddle/bucket.h, here by t/plugins/buckets.c).  Loss, norm and every
+ * gradient are those of one rank, and the bucket size determines the number of sums; the strategy may supply the sum. 
+ * If this broke, such a strategy would train a different model, or sum each gradient on its own.
  */
 #include <config.h>
 #include "t/lib/one_rank.h"
@@ -17,7 +18,7 @@ static struct hd_plan *plan(int ranks, const char *more)
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
-/* Collectives of this kind on gradients, or on what they are packed in. */
+/* Counts collectives of this kind on gradients or on the buckets that hold them. */
 static int sums(const struct hd_plan *p, uint32_t kind)
 {
 	int k = 0;
@@ -64,7 +65,7 @@ int main(void)
 	ok(one && gt_compute(one) > 0, "one rank");
 	all = parameters(one->plan);
 	for (int n = 2; n <= 5; n += n == 3 ? 2 : 1) {
-		bucketed(n, "bytes = 1\n", HD_COMM_ALL_REDUCE, all, all + 1); /* a tied one has two terms */
+		bucketed(n, "bytes = 1\n", HD_COMM_ALL_REDUCE, all, all + 1); /* a tied parameter has two terms */
 		bucketed(n, "bytes = 1000000\n", HD_COMM_ALL_REDUCE, 1, 1);
 		bucketed(n, "bytes = 1000\n", HD_COMM_ALL_REDUCE, 3, all / 2);
 		bucketed(n, "bytes = 1000000\nscattered = 1\n", HD_COMM_REDUCE_SCATTER, 1, 1);

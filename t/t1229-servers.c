@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Servers of their own: loss, gradient norm, every gradient and every parameter of two steps are those of one rank, with any
- * number of workers and servers, inside and outside other strategies.  If this broke, a gradient would be counted by a server
- * that has it not, or a worker would go on with the weights of the step before.
+ * Ranks may be dedicated servers.  Loss, gradient norm, every gradient and every parameter of two steps are those of
+ * one rank, with any number of workers and servers, inside and outside other strategies.  If this broke, a server
+ * would miss a gradient, or a worker would go on with the previous step's weights.
  *
  * All ranks in this process, in double on the reference device.
  */
@@ -44,7 +44,7 @@ static struct hd_inprocess *open_layout(const struct layout *l, int serves)
 	return r;
 }
 
-/* Over the largest entry of all. */
+/* Returns the largest difference of parameters (or their gradients), relative to the largest entry of all. */
 static double far_off(const struct hd_inprocess *one, const struct hd_inprocess *r, int gradients, const char **where)
 {
 	double worst = 0, scale = 0;
@@ -87,7 +87,8 @@ static double values(const struct hd_inprocess *one, const struct hd_inprocess *
 	return worst;
 }
 
-/* A rank that serves runs nothing of a micro-batch, and has no parameter; a worker has no state and no master. */
+/* Checks that a server runs nothing of a micro-batch and has no parameter, and that a worker has no state and no
+ * master. */
 static int holds_its_own(const struct hd_inprocess *r)
 {
 	for (int k = 0; k < r->n; k++) {
@@ -116,7 +117,8 @@ static int reads(const struct entry *e, const struct tensor *t)
 	return 0;
 }
 
-/* The pulls of a worker's step all start before its first unit; each parameter is taken right in front of its first reader. */
+/* Checks that all pulls of a worker's step start before its first unit, and that each parameter is taken immediately
+ * before its first reader. */
 static int pulls_late(const struct hd_inprocess *r)
 {
 	const struct hd_program *g = r->program[0];
@@ -159,12 +161,13 @@ static void try(const struct layout *l)
 		if (hd_inprocess_update(one, &err) >= 0 && hd_inprocess_update(r, &err) >= 0)
 			w = fmax(w, far_off(one, r, 0, &where));
 	}
-	if (!ok(one && r && !err.code && g < 1e-11 && v < 1e-11 && w < 1e-11, "%s: %d workers, %d servers: as one rank",
-		l->name, l->workers, l->servers))
+	if (!ok(one && r && !err.code && g < 1e-11 && v < 1e-11 && w < 1e-11,
+		"%s: %d workers, %d servers: results are one rank's", l->name, l->workers, l->servers))
 		note("%s; gradients differ by %g, loss and norm by %g, parameters by %g (%s)", err.text, g, v, w,
 		     where);
-	ok(r && r->n % (l->workers + l->servers) == 0 && holds_its_own(r), "each has its own");
-	ok(r && pulls_late(r), "pulls are under way while forward goes on");
+	ok(r && r->n % (l->workers + l->servers) == 0 && holds_its_own(r),
+	   "... servers hold only states and masters, workers only parameters");
+	ok(r && pulls_late(r), "... and pulls overlap with forward");
 	hd_inprocess_close(one);
 	hd_inprocess_close(r);
 }
@@ -172,9 +175,9 @@ static void try(const struct layout *l)
 #define SGD "optimizer = sgd\nclip = 0\n"
 #define CLIP "optimizer = sgd\nclip = 0.01\n"
 #define ADAMW "optimizer = adamw\neps = 0.01\nclip = 0.01\n"
-/* Replicas along another axis, inside those of dp: a tensor may be summed along this one first, or last. */
+/* Replicas along a second axis, inside those of dp: a tensor may be summed along this axis first or last. */
 #define TWO "[strategy two]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = 2\n"
-/* Without servers of their own: workers add in their order, or in a ring. */
+/* Runs a layout without dedicated servers: workers add in rank order or in a ring. */
 static void among_workers(const struct layout *l)
 {
 	struct hd_inprocess *one = open_layout(l, 0), *r = open_layout(l, 1);
@@ -184,7 +187,7 @@ static void among_workers(const struct layout *l)
 	if (one && r && hd_inprocess_step(one, &err) >= 0)
 		hd_inprocess_step(r, &err);
 	ok(one && r && !err.code && far_off(one, r, 1, &where) < 1e-11 && values(one, r) < 1e-11,
-	   "%s: %d workers: as one rank%s", l->name, l->workers, err.text);
+	   "%s: %d workers: results are one rank's%s", l->name, l->workers, err.text);
 	hd_inprocess_close(one);
 	hd_inprocess_close(r);
 }
@@ -194,11 +197,11 @@ int main(void)
 	static const struct layout among[] = {
 		{ "in order", DP, SGD, 3, 0 },
 		{ "in a ring", PLUGIN("dp") "sync = ring\n", SGD, 3, 0 },
-		{ "beside servers", TWO "sync = server\nservers = 2\n" PLUGIN("dp") "zero = 1\n", SGD, 2, 0 },
-		{ "cut in 2, tp 2 and 3", TWO "zero = 3\n" PLUGIN("tp") "size = 2\n" PLUGIN("dp") "zero = 2\n", SGD, 3,
-		  0 },
-		{ "parameters cut in 3", TWO "zero = 2\n" PLUGIN("tp") "size = 2\n" PLUGIN("dp") "zero = 3\n", SGD, 3,
-		  0 }
+		{ "combined with servers", TWO "sync = server\nservers = 2\n" PLUGIN("dp") "zero = 1\n", SGD, 2, 0 },
+		{ "sharded over 2, tp 2 and 3", TWO "zero = 3\n" PLUGIN("tp") "size = 2\n" PLUGIN("dp") "zero = 2\n",
+		  SGD, 3, 0 },
+		{ "parameters sharded over 3", TWO "zero = 2\n" PLUGIN("tp") "size = 2\n" PLUGIN("dp") "zero = 3\n",
+		  SGD, 3, 0 }
 	};
 	static const struct layout layouts[] = {
 		{ "sgd", DP, SGD, 1, 1 },
@@ -210,7 +213,7 @@ int main(void)
 		{ "adamw", DP "bucket = 512\n", ADAMW, 3, 2 },
 		{ "adamw, late", DP "bucket = 512\noverlap = no\n", ADAMW, 3, 2 },
 		{ "tp inside", PLUGIN("tp") "size = 2\n" DP, ADAMW, 2, 1 },
-		{ "tp inside, sequence cut", PLUGIN("tp") "size = 2\nsequence_parallel = yes\n" DP "bucket = 512\n",
+		{ "tp inside, sequence sharded", PLUGIN("tp") "size = 2\nsequence_parallel = yes\n" DP "bucket = 512\n",
 		  ADAMW, 2, 2 },
 		{ "pp inside", PLUGIN("pp") "size = 2\n" DP "bucket = 512\n", ADAMW, 3, 2 },
 		{ "pp inside, zero bubble", PLUGIN("pp") "size = 2\nschedule = zb\n" DP, ADAMW, 2, 1 },
