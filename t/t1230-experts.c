@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Layers of experts in many layouts: loss, auxiliary loss, norm and every gradient of one rank, the same decisions, and the
- * all-to-alls of GShard (Lepikhin et al. 2020).  The error that most systems have had is a gradient of the experts that is
- * as many times too long as there are ranks that hold experts; it trains, with Adam even well.
+ * Runs layers of experts in many layouts: loss, auxiliary loss, norm, every gradient and all routing decisions are
+ * those of one rank, with the all-to-alls of GShard (Lepikhin et al. 2020).  The classic bug, which most systems have
+ * had, scales the experts' gradients by the number of ranks that hold experts.  Such a model still trains, with Adam
+ * even well.
  *
- * All ranks in this process, in double on the reference device.  Decisions are steps: a layout whose sums round otherwise
- * may choose otherwise.  So first the margins of all decisions are measured, and only then layouts compared.
+ * All ranks in this process, in double on the reference device.  Decisions are discontinuous: a layout that rounds its
+ * sums differently may choose differently.  So the margins of all decisions are measured before layouts are compared.
  */
 #include <config.h>
 #include "engine/models/decoder/experts.h"
@@ -35,13 +36,13 @@ static const struct layout layouts[] = {
 	{ "replicas only", "dp:4", "batch>dp", "", 4, 2 },
 	{ "experts on 2, replicas 2", "ep:2 dp:2", EP " batch>dp", "", 4, 2 },
 	{ "replicas 2, experts on 2", "dp:2 ep:2", "batch>dp " EP, "", 4, 1 },
-	{ "experts on 2, each cut in 2", "tp:2 ep:2", TP " " EP, "", 4, 2 },
-	{ "each expert cut in 4", "tp:4", TP, "", 4, 2 },
-	{ "experts on 2, each cut in 2, sequence too", "tp:2 ep:2", TP " seq>tp " EP, "", 4, 2 },
+	{ "experts on 2, each sharded over 2", "tp:2 ep:2", TP " " EP, "", 4, 2 },
+	{ "each expert sharded over 4", "tp:4", TP, "", 4, 2 },
+	{ "experts on 2, each sharded over 2, sequence too", "tp:2 ep:2", TP " seq>tp " EP, "", 4, 2 },
 	{ "experts on 2, stages 2", "ep:2 pp:2", EP " layer>pp", "", 4, 2 },
-	{ "experts on 2, stages 2, weight gradients apart", "ep:2 pp:2", EP " layer>pp", "order = split\n", 4, 1 },
-	{ "experts on 2, parameters cut by replicas", "ep:2 dp:2", EP " batch>dp", "home = dp\n", 4, 2 },
-	{ "experts on 2, each cut in 2, replicas 2", "tp:2 ep:2 dp:2", TP " " EP " batch>dp", "", 8, 1 },
+	{ "experts on 2, stages 2, separate weight gradients", "ep:2 pp:2", EP " layer>pp", "order = split\n", 4, 1 },
+	{ "experts on 2, parameters sharded over replicas", "ep:2 dp:2", EP " batch>dp", "home = dp\n", 4, 2 },
+	{ "experts on 2, each sharded over 2, replicas 2", "tp:2 ep:2 dp:2", TP " " EP " batch>dp", "", 8, 1 },
 };
 
 static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *model, int micro)
@@ -62,7 +63,7 @@ static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *m
 }
 
 static struct gt_run *one; /* of one rank, for the model at hand; its whole batch is one micro-batch */
-static size_t nstats;      /* sums of layers; behind them in the plan of `one` stand logits */
+static size_t nstats;      /* statistics of layers; the plan of `one` has logits after them */
 
 static void keep_logits(struct hd_plan *p)
 {
@@ -74,7 +75,7 @@ static void keep_logits(struct hd_plan *p)
 		}
 }
 
-/* -- what a router of sigmoids chooses by ------------------------------------------------------------------------------------ */
+/* -- decisions of a router with sigmoids --------------------------------------------------------------------------- */
 static struct tensor *bias_of(const struct hd_plan *p, int64_t l)
 {
 	char name[100];
@@ -83,7 +84,7 @@ static struct tensor *bias_of(const struct hd_plan *p, int64_t l)
 	return gt_param_named(p, name);
 }
 
-/* The distance of the n-th largest from the next. */
+/* Returns the distance of the n-th largest value from the next one; sorts x. */
 static double gap(double *x, int64_t count, int64_t n)
 {
 	for (int64_t i = 0; i < count; i++)
@@ -96,7 +97,8 @@ static double gap(double *x, int64_t count, int64_t n)
 	return n < count ? x[n - 1] - x[n] : INFINITY;
 }
 
-/* Of groups, by their two best; and of experts, as many as there are in the groups that the token may choose from. */
+/* Returns the smallest margin of a token's decisions.  These are the choice of groups, by the sum of their two best
+ * experts, and the choice of experts within those groups. */
 static double sigmoid_margin(const struct hd_model *m, const double *z, const double *bias)
 {
 	double t[64], sums[64], least;
@@ -122,9 +124,9 @@ static double sigmoid_margin(const struct hd_model *m, const double *z, const do
 	return least;
 }
 
-/* -- margins ------------------------------------------------------------------------------------------------------------- */
-/* The smallest distance of a decision from another: between the logits of two experts that are next to each other down to
- * the last that is chosen, and of 2 g2 from the random number.  Places are counted in integers. */
+/* -- margins ------------------------------------------------------------------------------------------------------- */
+/* Returns the smallest margin of a token's decisions: between logits adjacent in order, down to the last chosen
+ * expert, and between 2 g2 and the random number.  Places are counted in integers, so they need no margin. */
 static double token_margin(const struct hd_model *m, const double *z, uint64_t key, uint64_t token)
 {
 	double sorted[64], least = INFINITY;
@@ -168,7 +170,7 @@ static double margin(void)
 	return least;
 }
 
-/* -- comparison with one rank -------------------------------------------------------------------------------------------- */
+/* -- comparison with one rank -------------------------------------------------------------------------------------- */
 static double compare(struct gt_run *r, const struct tensor *g, const struct tensor *whole)
 {
 	double *w = gt_address(one, whole, 0), worst = 0;
@@ -193,7 +195,8 @@ static double compare(struct gt_run *r, const struct tensor *g, const struct ten
 	return worst;
 }
 
-/* Of the parameters whose name has `only`, or of all: the worst difference over the largest entry of these. */
+/* Returns the worst difference of gradients relative to their largest entry, for parameters whose name contains
+ * `only`, or for all. */
 static double gradients(struct gt_run *r, const char *only, const char **where)
 {
 	double worst = 0, scale = 0;
@@ -225,7 +228,8 @@ static double largest(double a, double b)
 	return b > a || b != b ? b : a;
 }
 
-/* Numbers that the run reads, on every rank; *decisions: the counts, which are integers. */
+/* Compares the loss, the norm and the statistics on every rank.  *decisions: whether the counts, which are integers,
+ * agree. */
 static double numbers(struct gt_run *r, int *decisions)
 {
 	double worst = r->plan->nmoe_stats == nstats ? 0 : NAN;
@@ -249,8 +253,8 @@ static double numbers(struct gt_run *r, int *decisions)
 	return worst;
 }
 
-/* The update moves each bias by the rate, up where an expert had fewer choices than the mean, else down: of all tokens, on
- * every rank that has it. */
+/* Returns whether the update moves each bias by the rate on every rank that has it.  It moves up where an expert was
+ * chosen less often than the mean over all tokens, else down. */
 static int moves_biases(struct gt_run *r)
 {
 	const struct hd_model *m = &one->plan->model;
@@ -298,7 +302,7 @@ static void runs(const struct layout *l, const char *model, const char *what)
 	if (!ok(off < 1e-12 && all < 1e-12, "%s: loss, auxiliary loss, norm and gradients of one rank, %s", l->name,
 		what))
 		note("%s: numbers differ by %g, gradients by %g (%s)", why ? why : "it ran", off, all, where);
-	ok(same, "%s: the same decisions", l->name);
+	ok(same, "%s: decisions are those of one rank", l->name);
 	if (!ok(experts < 1e-12, "%s: expert gradients are not scaled by the axis of experts", l->name))
 		note("off by %g of the largest (%s)", experts, expert);
 	if (!why && r->plan->model.router_bias_rate > 0)
@@ -306,8 +310,8 @@ static void runs(const struct layout *l, const char *model, const char *what)
 	sim_close(r);
 }
 
-/* -- differences ---------------------------------------------------------------------------------------------------------- */
-/* What is optimised: the loss and the weighted auxiliary ones (loss_scale is 1 here). */
+/* -- differences --------------------------------------------------------------------------------------------------- */
+/* Returns the objective: the loss plus the weighted auxiliary losses (loss_scale is 1 here). */
 static double objective(struct gt_run *r)
 {
 	const struct hd_model *m = &r->plan->model;
@@ -321,7 +325,8 @@ static double objective(struct gt_run *r)
 	return sum;
 }
 
-/* Central differences of some entries of every parameter; the tolerance is that of gt_differences. */
+/* Compares gradients with central differences of some entries of every parameter; the tolerance is that of
+ * gt_differences. */
 static double differences(struct gt_run *r, const char **where)
 {
 	double loss = objective(r), h = cbrt(DBL_EPSILON), worst = loss == loss ? 0 : NAN;
@@ -371,10 +376,10 @@ static void model(const char *keys, const char *what, int few)
 		note("%s", gt_why());
 		return;
 	}
-	if (!ok(margin() > 1e-6, "its decisions are clear"))
-		note("the least margin is %g", margin());
+	if (!ok(margin() > 1e-6, "... decisions have clear margins"))
+		note("the smallest margin is %g", margin());
 	off = differences(one, &where);
-	if (!ok(off <= 1, "its gradients are those of differences"))
+	if (!ok(off <= 1, "... and gradients match finite differences"))
 		note("off by %g times the tolerance (%s)", off, where);
 	gt_compute(one);
 	for (size_t i = 0; i < HD_LEN(layouts); i++)
@@ -383,7 +388,7 @@ static void model(const char *keys, const char *what, int few)
 	gt_close(one);
 }
 
-/* -- decisions do not depend on micro-batches ----------------------------------------------------------------------------- */
+/* -- decisions do not depend on micro-batches ---------------------------------------------------------------------- */
 static void micro_batches(int64_t group)
 {
 	char keys[200];
@@ -396,7 +401,7 @@ static void micro_batches(int64_t group)
 	nstats = p ? p->nmoe_stats : 0;
 	one = p ? gt_open(p, NULL) : NULL;
 	ok(one && gt_compute(one) > 0 && gt_address(one, p->moe_stats[0], 0)[2] > 0,
-	   "groups of %lld tokens: some are dropped", (long long)group);
+	   "groups of %lld tokens: some tokens are dropped", (long long)group);
 	for (int micro = 1; one && micro < BATCH; micro *= 2) {
 		struct gt_run *r;
 		double off = NAN;
@@ -407,16 +412,16 @@ static void micro_batches(int64_t group)
 		same = 0;
 		if (r && gt_compute(r) > 0)
 			off = numbers(r, &same);
-		ok(same && off < 1e-12, "groups of %lld tokens: the same decisions from micro-batches of %d",
+		ok(same && off < 1e-12, "groups of %lld tokens: micro-batches of %d lead to the same decisions",
 		   (long long)group, micro);
 		gt_close(r);
 	}
 	gt_close(one);
 }
 
-/* -- experts without tokens ------------------------------------------------------------------------------------------------ */
-/* A router of zeros likes all alike, and a tie goes to the lowest: all tokens choose experts 0 and 1, and every other rank
- * has none.  It takes part in every movement, and its gradients are zero and not what memory held. */
+/* -- experts without tokens ---------------------------------------------------------------------------------------- */
+/* A router of zeros scores all experts equally, and ties go to the lowest, so all tokens choose experts 0 and 1. 
+ * Ranks without tokens still take part in every movement, and their gradients are zero rather than stale memory. */
 static void blank_routers(struct gt_run *r)
 {
 	for (int k = 0; k < r->n; k++)
@@ -454,7 +459,8 @@ static void without_tokens(void)
 		int same = 0;
 		double off = why ? NAN : numbers(r, &same), all = why ? NAN : gradients(r, NULL, &where);
 
-		if (!ok(same && off < 1e-12 && all < 1e-12, "%s: ranks whose experts have no tokens", l->name))
+		if (!ok(same && off < 1e-12 && all < 1e-12,
+			"%s: ranks whose experts have no tokens compute zero gradients", l->name))
 			note("%s: numbers differ by %g, gradients by %g (%s)", why ? why : "it ran", off, all, where);
 		sim_close(r);
 	}
@@ -467,48 +473,54 @@ static void refusals(void)
 	struct hd_plan *p = plan(&two, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 16\n", 1);
 
 	ok(!p && strstr(gt_why(), "groups of 16 tokens, but a rank has 8 of a micro-batch"),
-	   "a group on two ranks is refused");
+	   "a group that spans two ranks is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 12\n", 1);
 	ok(!p && strstr(gt_why(), "12 neither divides train.seq = 8"),
-	   "a group that is no part of a sample is refused");
+	   "a group that does not divide a sample is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nexperts_per_token = 3\n", 1);
-	ok(!p && strstr(gt_why(), "gshard chooses 2"), "three experts of gshard are refused");
+	ok(!p && strstr(gt_why(), "gshard chooses 2"), "gshard with three experts per token is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = topk\nexperts_per_token = 5\n", 1);
 	ok(!p && strstr(gt_why(), "5 is more than model.experts = 4"), "more choices than experts are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 16\ncapacity_factor = 1\n", 1);
-	ok(!p && strstr(gt_why(), "is a capacity of less than one token"), "experts without capacity are refused");
+	ok(!p && strstr(gt_why(), "is a capacity of less than one token"),
+	   "a capacity of less than one token is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
-	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a limit of less than nothing is refused");
+	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a negative capacity factor is refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\nrouter_groups = 3\n", 1);
 	ok(!p && strstr(gt_why(), "model.experts = 8 cannot be divided into that many groups"),
-	   "groups that are not equal are refused");
+	   "unequal groups are refused");
 	p = plan(NULL, HD_DTYPE_F32,
 		 "family = glm4_moe\nexperts = 8\nrouter_groups = 4\nrouter_best_groups = 1\nexperts_per_token = 3\n",
 		 1);
 	ok(!p && strstr(gt_why(), "3 is more than the 2 experts of router_best_groups = 1"),
-	   "more choices than the groups have are refused");
+	   "more choices than the best groups have experts are refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = mixtral\nrouter_bias_rate = 0.1\n", 1);
-	ok(!p && strstr(gt_why(), "only router = sigmoid has it, but here it is topk"), "a bias of top k is refused");
+	ok(!p && strstr(gt_why(), "only router = sigmoid has it, but here it is topk"),
+	   "a bias rate with topk is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = sigmoid\n", 1);
-	ok(!p && strstr(gt_why(), "the family gpt2 does not have sigmoid"), "sigmoids of gpt2 are refused");
+	ok(!p && strstr(gt_why(), "the family gpt2 does not have sigmoid"), "gpt2 with sigmoids is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nmoe_every = 3\n", 1);
 	ok(!p && strstr(gt_why(), "3 is more than model.layers = 2: no layer has experts"),
 	   "experts in no layer are refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\ndense_layers = 2\n", 1);
-	ok(!p && strstr(gt_why(), "2 of model.layers = 2: no layer has experts"), "nor in those that are dense");
+	ok(!p && strstr(gt_why(), "2 of model.layers = 2: no layer has experts"),
+	   "... as are experts when all layers are dense");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 8000\n", 1);
-	ok(!p && strstr(gt_why(), "8000 does not divide the"), "a group of more than a step is refused");
+	ok(!p && strstr(gt_why(), "8000 does not divide the"), "a group larger than a step is refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = mixtral\nexperts = 4\nrouter = gshard\ngate_scale = 2\n", 1);
-	ok(!p && strstr(gt_why(), "2, but gates of router = gshard have no factor"), "a factor of gates is refused");
+	ok(!p && strstr(gt_why(), "2, but gates of router = gshard have no factor"),
+	   "a gate factor with gshard is refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\nrouter_groups = 2\nrouter_best_groups = 3\n", 1);
-	ok(!p && strstr(gt_why(), "3 is more than model.router_groups = 2"), "more groups than there are, are refused");
+	ok(!p && strstr(gt_why(), "3 is more than model.router_groups = 2"),
+	   "more best groups than groups are refused");
 	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 4\nrouter_groups = 4\n", 1);
 	ok(!p && strstr(gt_why(), "model.experts = 4 cannot be divided into that many groups of two"),
-	   "groups of one are refused");
+	   "groups of one expert are refused");
 }
 
-/* -- movements ------------------------------------------------------------------------------------------------------------ */
-/* GShard: 2 all-to-alls a layer forward and 2 backward, each of E C h elements a group, (n - 1) / n of them remote. */
+/* -- movements ----------------------------------------------------------------------------------------------------- */
+/* GShard has 2 all-to-alls per layer forward and 2 backward, each of E C h elements per group, (n - 1) / n of them
+ * remote. */
 static void movements(const char *keys, const char *what, int64_t rows, int64_t numbers)
 {
 	static const struct layout l = { "", "ep:4", EP, "", 4, 2 };
@@ -525,14 +537,14 @@ static void movements(const char *keys, const char *what, int64_t rows, int64_t 
 			others++;
 	}
 	ok(n[0] == 2 && n[1] == 2, "%s: 2 all-to-alls forward and 2 backward (%d, %d)", what, n[0], n[1]);
-	ok(bytes, "%s: each of %lld bytes a rank", what, (long long)want);
-	ok(others == numbers, "%s: and %lld other movements in the layer (%d)", what, (long long)numbers, others);
+	ok(bytes, "%s: each moves %lld bytes per rank", what, (long long)want);
+	ok(others == numbers, "%s: the layer has %lld other movements (%d)", what, (long long)numbers, others);
 	if (p)
 		gt_plan_destroy(p);
 }
 
-/* The plugin's own rules: wherever ep stands among the strategies, tokens change ranks along it alone.  It cuts the
- * batch inside the pieces of the replicas, or what an all-to-all brings together would be rows of all of them. */
+/* Checks the plugin's own rules: wherever ep stands among the strategies, tokens move along its axis alone.  It shards
+ * the batch inside the pieces of the replicas; otherwise an all-to-all would mix rows of all replicas. */
 static void beside_replicas(const char *sections, const char *what)
 {
 	int moved = 0, others = 0;
@@ -556,8 +568,8 @@ static void beside_replicas(const char *sections, const char *what)
 			moved += along;
 			others += !along;
 		}
-	is_int(moved, 4, "two all-to-alls forward and two backward, among the two ranks of ep");
-	is_int(others, 0, "and nothing among replicas");
+	is_int(moved, 4, "... two all-to-alls forward and two backward, among the two ranks of ep");
+	is_int(others, 0, "... and no movement among replicas");
 	gt_plan_destroy(p);
 }
 

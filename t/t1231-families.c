@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Each model family, and what its keys can be set to, in layouts of each kind: loss, gradient norm and every gradient of one
- * rank.  If this broke, a model that one has loaded would be trained as another as soon as it is cut.
+ * Runs each model family, with various settings of its keys, in layouts of each kind: loss, gradient norm and every
+ * gradient are one rank's.  If this broke, a loaded model would be trained as a different one as soon as it is
+ * sharded.
  *
  * All ranks in this process, in double on the reference device.
  */
@@ -54,7 +55,7 @@ static struct hd_plan *plan(const char *model, int micro, int ranks, const char 
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
-/* Lines of an INI as one. */
+/* Returns the lines of an INI joined into one, for a description. */
 static const char *line(const char *text)
 {
 	static char copy[200];
@@ -85,7 +86,7 @@ static void in_layouts(const char *model, const struct layout *l, size_t n)
 	gt_close(one);
 }
 
-/* Norms' weights and biases have one dim in files of transformers, however many they have here. */
+/* Weights of norms and biases have one dim in transformers' files, however many they have here. */
 static void only_matrices_decay(const char *model, struct hd_plan *p)
 {
 	const char *wrong = NULL;
@@ -101,7 +102,7 @@ static void only_matrices_decay(const char *model, struct hd_plan *p)
 		if (p->model.family->hf(&p->model, t->v.name, &r) < 0 || (t->decay && r.ndim == 1))
 			wrong = t->v.name;
 	}
-	if (!ok(p && decay && !wrong, "weights of one dim do not decay, %s", line(model)))
+	if (!ok(p && decay && !wrong, "only matrices decay, %s", line(model)))
 		note("%s", wrong ? wrong : gt_why());
 	if (p)
 		gt_plan_destroy(p);
@@ -113,7 +114,7 @@ static void decaying(const char *const *of, size_t n)
 		only_matrices_decay(of[i], plan(of[i], 4, 1, ""));
 }
 
-/* As many as there are, and no more. */
+/* A token may choose all experts, but no more. */
 static void chosen_experts(void)
 {
 	struct hd_plan *p = plan("family = olmoe\nexperts = 4\nexperts_per_token = 4\n", 4, 1, "");
@@ -124,10 +125,10 @@ static void chosen_experts(void)
 		gt_plan_destroy(p);
 	ok(!plan("family = olmoe\nexperts = 4\nexperts_per_token = 5\n", 4, 1, "") &&
 		   strstr(gt_why(), "5 is more than model.experts = 4"),
-	   "it cannot choose one more");
+	   "... but not one more");
 }
 
-/* With an argument only the models that have it in their keys. */
+/* With an argument, runs only the models whose keys contain it. */
 int main(int argc, char **argv)
 {
 	static const char *const routed[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.json of models that others have trained, as keys of [model].  A setting that is read as another one, or passed over, is
- * another model with somebody's weights: it must arrive, or be refused by its name.
+ * Reads config.json of models trained elsewhere into keys of [model].  A setting that is misread or ignored yields a
+ * different model with somebody's weights, so each setting must be converted, or refused by name.
  */
 #include <config.h>
 #include "engine/models/decoder/hf.h"
@@ -21,8 +21,8 @@
 #define ROPE(keys) "\"rope_scaling\":{" keys "}"
 
 static const struct {
-	const char *family, *keys; /* beside the sizes */
-	const char *want;          /* what the text has, or with a ! in front the error */
+	const char *family, *keys; /* added to the sizes */
+	const char *want;          /* part of the resulting text, or of the error if it begins with ! */
 } files[] = {
 	{ "llama", "\"attention_bias\":true", "qkv_bias = yes\n" },
 	{ "llama", "\"attention_bias\":false", "out_bias = no\n" },
@@ -54,7 +54,7 @@ static const struct {
 	  "!tie_word_embeddings is \"false\", which is not known for the family llama; known: true, false" },
 	{ "llama", "\"rms_norm_eps\":\"1e-6\"",
 	  "!rms_norm_eps is \"1e-6\", which is not known for the family llama; known: a number" },
-	/* of published files */
+	/* keys of published files */
 	{ "llama", "\"rope_interleaved\":false,\"pruned_heads\":{},\"is_decoder\":true", "embed = 32\n" },
 	{ "qwen2", "\"use_mrope\":false", "embed = 32\n" },
 	{ "phi3", "\"full_attn_mod\":1,\"interpolate_factor\":1,\"lm_head_bias\":false,\"mlp_bias\":false",
@@ -102,7 +102,7 @@ static const struct {
 	  "rope_original = 8\n" },
 	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":true"), "rope_truncate = yes\n" },
 	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":false"), "rope_truncate = no\n" },
-	/* (0.1 ln 2 + 1) / (0.2 ln 2 + 1); the stretch that is said goes before it */
+	/* (0.1 ln 2 + 1) / (0.2 ln 2 + 1); an attention_factor takes precedence */
 	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"mscale\":1,\"mscale_all_dim\":2"),
 	  "rope_attention = 0.939124" },
 	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"mscale\":1,\"mscale_all_dim\":2,\"attention_factor\":3"),
@@ -133,7 +133,7 @@ static const struct {
 	{ "gemma3",
 	  "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":7},\"sliding_attention\":{\"rope_theta\":7}}",
 	  "rope_theta_window = 0\n" },
-	/* what a section lacks stands beside it, or is the default of its layers */
+	/* a value that a section lacks stands at the top level, or is the default of its layers */
 	{ "gemma3", SECTIONS("\"rope_theta\":7", "\"rope_type\":\"default\""), "rope_theta_window = 10000\n" },
 	{ "gemma3", SECTIONS("\"rope_theta\":7", "") ",\"rope_local_base_freq\":9", "rope_theta_window = 9\n" },
 	{ "gemma3", SECTIONS("", "\"rope_theta\":7"), "rope_theta = 1000000\n" },
@@ -168,7 +168,7 @@ static const struct {
 	{ "gemma3", PARAMS("\"rope_theta\":7"),
 	  "!rope_parameters is {\"rope_theta\":7}, which is not known for the family gemma3; known: full_attention and" },
 	{ "gemma3", PARAMS("\"rope_theta\":7") ",\"rope_theta\":7", "rope_theta = 7\n" },
-	/* two places that say different things */
+	/* two places that contradict each other */
 	{ "gemma3", SECTIONS("\"rope_theta\":7", "\"rope_theta\":9") ",\"rope_local_base_freq\":8",
 	  "!rope_parameters.sliding_attention.rope_theta is 9, and rope_local_base_freq is 8" },
 	{ "gemma3", SECTIONS("\"rope_theta\":7", "") ",\"rope_theta\":8",
@@ -192,7 +192,7 @@ static const struct {
 	{ "llama", ROPE("\"rope_type\":\"default\",\"type\":\"linear\""), "; known: one word as rope_type and type" },
 	{ "llama", SECTIONS("\"rope_theta\":7", "\"rope_theta\":7"), "; known: one object for all layers" },
 	{ "qwen3_moe", "\"num_experts\":4,\"num_local_experts\":5", "!num_experts is 4, and num_local_experts is 5" },
-	/* what the class has no use for, or cannot do without */
+	/* settings that the class does not use, or requires */
 	{ "llama", PARAMS("\"partial_rotary_factor\":0.5"), "; known: a partial_rotary_factor of 1" },
 	{ "llama", PARAMS("\"partial_rotary_factor\":1.0"), "embed = 32\n" },
 	{ "gemma3", SECTIONS("\"partial_rotary_factor\":0.5", ""), "; known: a partial_rotary_factor of 1" },

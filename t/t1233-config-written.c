@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.json of a model that is saved: keys of [model] as the class of its family says them, or as one of ours where that class
- * cannot say it; and read again they are the same model.  If this broke, a checkpoint would be another model for other programs.
+ * A saved model's config.json states the keys of [model] as its family's class expects, or names a class of Heddle's
+ * own if that class cannot express them.  Read again, it is the same model.  If this broke, a checkpoint would be a
+ * different model to other programs.
  */
 #include <config.h>
 #include "engine/models/decoder/hf.h"
@@ -10,8 +11,8 @@
 #include "t/lib/tap.h"
 
 static const struct {
-	const char *family, *keys; /* of [model], beside the sizes */
-	const char *want;          /* what the text has; with a ! in front: what it has not */
+	const char *family, *keys; /* of [model], added to the sizes */
+	const char *want;          /* text that config.json must contain, or with a ! in front must not */
 } models[] = {
 	{ "llama", "", "\"model_type\":\"llama\"" },
 	{ "llama", "rope_scaling = yarn\nrope_factor = 2", "\"truncate\":true" },
@@ -43,7 +44,7 @@ static const struct {
 	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16\nwindow = 8", "\"use_sliding_window\":true" },
 	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16", "\"use_sliding_window\":false" },
 	{ "qwen2", "window = 8\nwindow_layers = fw", "\"use_sliding_window\":true" },
-	/* a window that no layer has: these classes would give it to all */
+	/* a window that no layer uses: these classes would apply it to all */
 	{ "mistral", "window = 8\nwindow_layers = f", "\"sliding_window\":null" },
 	{ "mistral", "window = 8\nwindow_layers = ffw", "\"sliding_window\":null" },
 	{ "mistral", "window = 8\nwindow_layers = w", "\"sliding_window\":8" },
@@ -53,7 +54,7 @@ static const struct {
 	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16\nwindow = 8\nwindow_layers = f", "\"sliding_window\":null" },
 	{ "qwen3_moe", "experts = 4\nexpert_mlp = 16\nwindow = 8\nwindow_layers = f", "\"use_sliding_window\":false" },
 	{ "gemma3", "rope_theta_window = 7\nwindow = 4\nwindow_layers = wf", "\"sliding_attention\"" },
-	/* what the classes of transformers compute otherwise, or refuse */
+	/* settings that the classes of transformers compute differently, or refuse */
 	{ "llama", "rope_scaling = dynamic\nrope_factor = 2\nrope_original = 16", "\"model_type\":\"heddle\"" },
 	{ "llama", "rope_scaling = dynamic\nrope_factor = 2", "\"rope_type\":\"dynamic\"" },
 	{ "llama", "", "\"pad_token_id\":null" },
@@ -100,7 +101,7 @@ static void one(size_t i)
 	config = hd_hf_config(&p->model);
 	text = json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 	if (!ok(*models[i].want == '!' ? !strstr(text, models[i].want + 1) : strstr(text, models[i].want) != NULL,
-		"... says %s", models[i].want))
+		"... contains %s (with ! in front: lacks it)", models[i].want))
 		note("%s", text);
 	if (strstr(text, "\"model_type\":\"heddle\""))
 		goto out;

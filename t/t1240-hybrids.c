@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Layouts drawn at random against one rank: which strategies, in which order, how large, with which of their keys, for
- * which model.  Initial weights, batches, losses, gradient norms and every gradient must be those of one rank.  If this
- * broke, strategies would each work and their combination would train another model.
+ * Compares random layouts with one rank: the strategies, their order, sizes and keys, and the model are drawn. 
+ * Initial weights, batches, losses, gradient norms and every gradient must be those of one rank.  If this broke, each
+ * strategy would work alone, but their combination would train a different model.
  *
  *	t1240-hybrids.t [N [SEED [FIRST]]]	layouts FIRST.. FIRST+N-1 of the sequence SEED; 60, 30 in tier ci, 12 in tier check
  *
- * A layout is a function of SEED and its number alone, so one that fails can be run again alone.  `make check-layouts
- * N=500 SEED=1` is the long sweep.  Only what divides is drawn; what is refused nevertheless is counted.
+ * A layout depends on SEED and its number alone, so one that fails can be rerun alone.  `make check-layouts N=500
+ * SEED=1` is the long sweep.  Only layouts that divide evenly are drawn; those that are refused nevertheless are
+ * counted.
  */
 #include <config.h>
 #define LAYERS 4
@@ -32,13 +33,13 @@ struct draw {
 	int model, tie, dropout;
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
-	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: ranks of one */
+	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: the ranks of a node */
 	int zero_size, loss_parts;
 	int ring, zigzag;
 	int64_t bucket;
 };
 
-/* Of tensor parallelism: ranks, and in how many pieces the rows of a micro-batch are cut. */
+/* Forms of tensor parallelism: their ranks, and how many ways the rows of a micro-batch are sharded. */
 static const struct {
 	const char *name, *keys;
 	int ranks, rows;
@@ -82,11 +83,12 @@ static int divides(const struct draw *d)
 	if (d->size[EP] > 1 && !models[d->model].experts)
 		return 0;
 	if (!strcmp(forms[d->form].name, "3d") && !strcmp(models[d->model].name, "mixtral"))
-		return 0; /* experts without a limit */
+		return 0; /* experts without a capacity limit */
 	return strcmp(d->schedule, "interleaved") || (m % p == 0 && LAYERS % (p * d->chunks) == 0);
 }
 
-/* What the axis of replicas is refused: groups that share nothing, or beside servers and nodes; late and cut. */
+/* Avoids keys that dp refuses: zero_size without sharding, with servers or with an odd size, and late sums of sharded
+ * gradients. */
 static void settle(struct draw *d)
 {
 	if (!d->zero || d->size[DP] % 2 || !strcmp(d->sync, "server"))
@@ -98,7 +100,7 @@ static void settle(struct draw *d)
 		d->node *= d->size[d->order[s]];
 }
 
-/* In place of what was drawn for tp. */
+/* May replace the ranks drawn for tp by a grid. */
 static void draw_form(struct draw *d)
 {
 	int form = below(2 * (int)HD_LEN(forms));
@@ -112,7 +114,7 @@ static void draw_form(struct draw *d)
 	d->sequence_parallel = 0;
 }
 
-/* The tokens of a sequence are cut by one in three, somewhere among the others; heads must suffice where they change hands. */
+/* One layout in three may also shard the sequence; cp stands anywhere in the order.  Ulysses needs enough heads. */
 static void draw_context(struct draw *d)
 {
 	int at = below(STRATEGIES), heads = strstr(models[d->model].keys, "kv_heads") ? 2 : EMBED / HEAD;
@@ -150,7 +152,7 @@ static struct draw draw(uint64_t seed, int number)
 		d.sync = syncs[below((int)HD_LEN(syncs))];
 		d.zero = below(4);
 		d.overlap = below(4);
-		d.zero_size = 2 * (number % 2); /* not drawn: others stay as they were */
+		d.zero_size = 2 * (number % 2); /* not drawn, so that earlier layouts stay the same */
 		d.chunks = strcmp(d.schedule, "interleaved") ? 1 : 2;
 		for (int s = 0; s < CP; s++) {
 			do
@@ -269,7 +271,7 @@ static const struct result *one_rank(const struct draw *d, const char *name)
 	return ones[i].ran > 0 ? &ones[i].r : NULL;
 }
 
-/* The layout, and where the gradient is in it and on one rank: on the first rank that has it. */
+/* Prints the layout, and the nodes of a gradient in it and on one rank, from the first rank that has it. */
 static void report(const char *one, const char *many, const struct draw *d, const char *where)
 {
 	char command[1000], ini[220];
@@ -298,7 +300,7 @@ static int refused(const char *name, const struct draw *d)
 	return system(command) != 0;
 }
 
-/* -> 1: refused */
+/* Compares one layout with one rank.  Returns 1 if it is refused. */
 static int try(uint64_t seed, int number)
 {
 	struct draw d = draw(seed, number);
@@ -317,7 +319,7 @@ static int try(uint64_t seed, int number)
 	if (run_ini(many, d.ranks, &m)) {
 		int no = refused(many, &d);
 
-		ok(no, "%d: %s: runs, or is refused before", number, summary(&d));
+		ok(no, "%d: %s: runs, or the check refuses it", number, summary(&d));
 		if (!no)
 			report(one, many, &d, "");
 		return no;
@@ -346,7 +348,7 @@ int main(int argc, char **argv)
 		return 1;
 	for (int i = first; i < first + n; i++)
 		no += try(seed, i);
-	ok(no * 20 <= n, "%d of %d layouts refused, at most 5 of 100", no, n);
+	ok(no * 20 <= n, "%d of %d layouts are refused, at most 5 of 100", no, n);
 	note("seed %llu, layouts %d to %d: %.0f s", (unsigned long long)seed, first, first + n - 1,
 	     hd_seconds() - begin);
 	layouts_end();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pipelines against one rank with the same micro-batches: every order of units, with stages that divide evenly and that do
- * not, few micro-batches and many, with what else cuts a model, and with what backward makes again.  If this broke, a
- * model trained in a pipeline would be another model: a message taken for another, an activation overwritten while a later
- * unit still reads it, a gradient of the tied embedding of one stage alone.
+ * Compares pipelines with one rank on the same micro-batches: every order of units, stages that divide evenly or not,
+ * few and many micro-batches, with other strategies and with recompute.  If this broke, a pipeline would train a
+ * different model: a message mistaken for another, an activation overwritten before a later unit reads it, a tied
+ * embedding's gradient from one stage alone.
  *
- * All ranks run in this process, in double on the reference device; a send that is waited for waits for its receiver, so
- * an order that needs buffers in between would stop here.
+ * All ranks run in this process, in double on the reference device.  A send completes only when it is received, so an
+ * order that needs buffers in between would stop here.
  */
 #include <config.h>
 #include "t/lib/one_rank.h"
@@ -45,7 +45,7 @@ static void refused(const char *model, int micros, int64_t ranks, const char *se
 		hd_plan_destroy(p);
 }
 
-/* -- stages alone ---------------------------------------------------------------------------------------------------------- */
+/* -- stages alone -------------------------------------------------------------------------------------------------- */
 static void orders(const char *model, const char *what, int m, int turn)
 {
 	static const char *const names[] = { "gpipe", "1f1b", "zb", "interleaved" };
@@ -71,15 +71,16 @@ static void orders(const char *model, const char *what, int m, int turn)
 		}
 }
 
-/* -- an order of the user's, whose micro-batches begin in no order of their own --------------------------------------------------- */
-/* Two stages of two chunks: all of a kind, of each chunk in the order of `turns`. */
+/* -- an order of the user's, with micro-batches out of sequence ---------------------------------------------------- */
+/* Writes an order for two stages of two chunks: all units of a kind together, each chunk's micro-batches as in
+ * `turns`. */
 static void own_order(const char *model, const char *what, const char *kinds, const char *const turns[3])
 {
 	char path[] = "/tmp/heddle-order-XXXXXX", sections[300], name[200];
 	int fd = mkstemp(path);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
 
-	if (!ok(f != NULL, "a file for an order"))
+	if (!ok(f != NULL, "a file for the order is created"))
 		return;
 	for (int k = 0; kinds[k]; k++)
 		for (int c = 0; c < 2; c++)
@@ -89,7 +90,8 @@ static void own_order(const char *model, const char *what, const char *kinds, co
 	fclose(f);
 	snprintf(sections, sizeof(sections), "[strategy pp]\n" PLUGIN("pp") "size = 2\nchunks = 2\nschedule = %s\n",
 		 path);
-	snprintf(name, sizeof(name), "%s, %s in the orders %s, %s, %s", what, kinds, turns[0], turns[1], turns[2]);
+	snprintf(name, sizeof(name), "%s, micro-batches of %s in the orders %s, %s, %s", what, kinds, turns[0],
+		 turns[1], turns[2]);
 	against_one(model, 4, 1, "none", 2, sections, name);
 	remove(path);
 }
@@ -100,28 +102,28 @@ static void own_orders(const char *model, const char *what)
 	own_order(model, what, "FBW", (const char *const[]){ "2031", "0213", "3120" });
 }
 
-/* -- with other axes ----------------------------------------------------------------------------------------------------------- */
+/* -- with other axes ----------------------------------------------------------------------------------------------- */
 static const struct mixed {
 	const char *name;
 	int ranks, replicas;
 	const char *how, *sections;
 } mixed[] = {
-	{ "tensor 2 x stages 2, pieces, gpipe", 4, 1, "full",
+	{ "tensor 2 x stages 2, scatter-gather, gpipe", 4, 1, "full",
 	  "[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy pp]\n" PLUGIN(
 		  "pp") "size = 2\nschedule = gpipe\nscatter_gather = yes\n" },
-	{ "tensor 2 x stages 2, pieces, 1f1b", 4, 1, "none",
+	{ "tensor 2 x stages 2, scatter-gather, 1f1b", 4, 1, "none",
 	  "[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy pp]\n" PLUGIN(
 		  "pp") "size = 2\nschedule = 1f1b\nscatter_gather = yes\n" },
-	{ "tensor 2 x stages 2, pieces, zb", 4, 1, "selective",
+	{ "tensor 2 x stages 2, scatter-gather, zb", 4, 1, "selective",
 	  "[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy pp]\n" PLUGIN(
 		  "pp") "size = 2\nschedule = zb\nscatter_gather = yes\n" },
-	{ "tensor 2 x stages 2, sequence cut, zb", 4, 1, "full",
+	{ "tensor 2 x stages 2, sequence sharded, zb", 4, 1, "full",
 	  "[strategy tp]\n" PLUGIN("tp") "size = 2\nsequence_parallel = yes\n[strategy pp]\n" PLUGIN(
 		  "pp") "size = 2\nschedule = zb\nscatter_gather = yes\n" },
-	{ "data 2 x tensor 2 x stages 2, pieces, interleaved", 8, 2, "full",
+	{ "data 2 x tensor 2 x stages 2, scatter-gather, interleaved", 8, 2, "full",
 	  "[strategy dp]\n" PLUGIN("dp") "size = 2\n[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy pp]\n" PLUGIN(
 		  "pp") "size = 2\nschedule = interleaved\nscatter_gather = yes\n" },
-	{ "stages 2 x data 2 x tensor 2, pieces, interleaved by three", 8, 2, "none",
+	{ "stages 2 x data 2 x tensor 2, scatter-gather, interleaved in three chunks", 8, 2, "none",
 	  "[strategy pp]\n" PLUGIN("pp") "size = 2\nschedule = interleaved\nchunks = 3\nscatter_gather = yes\n[strategy dp]\n" PLUGIN(
 		  "dp") "size = 2\n[strategy tp]\n" PLUGIN("tp") "size = 2\n" },
 };
@@ -136,7 +138,8 @@ static void with_others(const char *model, const char *what)
 	}
 }
 
-/* A batch that replicas have cut is cut again inside their pieces: nothing moves among them, wherever they stand. */
+/* Scatter-gather splits the batch inside the pieces of the replicas, so nothing moves among replicas, wherever dp
+ * stands. */
 static void pieces_of_pieces(const char *sections, const char *what)
 {
 	struct hd_plan *p = plan("", 4, 1, "none", 8, sections);
@@ -153,19 +156,20 @@ static void pieces_of_pieces(const char *sections, const char *what)
 					  !strcmp(n->comm.group->axes[a]->v.name, "tp");
 				among += !strcmp(n->comm.group->axes[a]->v.name, "dp");
 			}
-	is_int(pieces, 2, "what crosses is gathered from pieces, forward and backward");
-	is_int(among, 0, "and nothing moves among replicas");
+	is_int(pieces, 2, "... each message between stages is gathered from its pieces, forward and backward");
+	is_int(among, 0, "... and nothing moves among replicas");
 	gt_plan_destroy(p);
 }
 
-/* -- a tied embedding ------------------------------------------------------------------------------------------------------------ */
-/* Its gradient is a sum of what the first stage and the last one have: once a step one of them sends its part. */
+/* -- a tied embedding ---------------------------------------------------------------------------------------------- */
+/* A tied embedding's gradient is the sum of the first and the last stage's parts: once per step one of them sends its
+ * part. */
 static void tied(void)
 {
 	struct hd_plan *p = plan("", 4, 1, "none", 4, "[strategy pp]\n" PLUGIN("pp") "size = 4\n");
 	int sends = 0, stages[2] = { -1, -1 }, totals = 0;
 
-	if (!ok(p != NULL, "a tied embedding on the first stage and the last"))
+	if (!ok(p != NULL, "a tied embedding on the first and the last stage"))
 		return;
 	for (const struct node *n = p->first; n; n = n->next) {
 		if (!n->v.nin || n->ins[0]->v.what != HD_TENSOR_GRAD || strcmp(n->ins[0]->v.name, "grad:wte.weight"))
@@ -177,13 +181,13 @@ static void tied(void)
 			stages[1] = (int)n->comm.index;
 		}
 	}
-	is_int(totals, 1, "its two parts are added");
-	is_int(sends, 1, "after one has been sent");
-	ok(stages[0] == 3 && stages[1] == 0, "from the last stage to the first, where the parameter lives");
+	is_int(totals, 1, "... its gradient's two parts are added once");
+	is_int(sends, 1, "... one part is sent");
+	ok(stages[0] == 3 && stages[1] == 0, "... from the last stage to the first, where the parameter lives");
 	gt_plan_destroy(p);
 }
 
-/* -- which blocks are where -------------------------------------------------------------------------------------------------------- */
+/* -- the split into stages ----------------------------------------------------------------------------------------- */
 static void split(const char *model, const char *keys, const char *want)
 {
 	char sections[200], got[200] = "";

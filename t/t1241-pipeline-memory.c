@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a stage has in memory at once, from the lifetimes of its program: activations of m micro-batches with gpipe, of
- * min(p - r, m) with 1f1b, of min(p, m) until their weight gradients with zb; boundary tensors on their way in a number
- * that does not grow with m; and the planned bytes that follow.  If this broke, a job that fits by the papers' formulas
- * would not start, or more micro-batches (which make the bubble small) would not fit.
+ * Checks what a stage holds in memory at once, from the lifetimes of its program: activations of m micro-batches with
+ * gpipe, of min(p - r, m) with 1f1b, and of min(p, m) until their weight gradients with zb.  The boundary tensors
+ * under way do not grow in number with m, and the planned bytes follow.  If this broke, a job that fits by the papers'
+ * formulas would not start, or more micro-batches (which shrink the bubble) would not fit.
  */
 #include <config.h>
 #include "engine/device/device.h"
@@ -38,7 +38,7 @@ static void forget(struct hd_plan *p)
 	gt_plan_destroy(p);
 }
 
-/* Whether an entry writes or reads the tensor. */
+/* Returns whether an entry writes or reads the tensor. */
 static int touches(const struct entry *e, const struct tensor *t)
 {
 	if (e->type != HD_ENTRY_NODE)
@@ -52,7 +52,7 @@ static int touches(const struct entry *e, const struct tensor *t)
 	return 0;
 }
 
-/* Marks alive[entry] for each micro-batch from the tensor's first entry to its last. */
+/* Counts in alive[entry] each micro-batch whose tensor lives there, from its first entry to its last. */
 static void add_lives(const struct hd_program *g, const struct tensor *t, int *alive)
 {
 	for (int m = 0; m < (int)g->plan->micros; m++) {
@@ -77,7 +77,8 @@ static int most(const int *v, size_t n)
 	return top;
 }
 
-/* Of the first layer of each chunk: what attention makes, which its gradients and a weight's gradient read. */
+/* Returns how many attention outputs of the first layer of each chunk are alive at once.  Backward of attention and a
+ * weight gradient read them. */
 static int in_flight(const struct hd_program *g)
 {
 	int *alive = hd_alloc((g->n + 1) * sizeof(*alive)), top;
@@ -97,7 +98,7 @@ static int in_flight(const struct hd_program *g)
 	return top;
 }
 
-/* Sends that have been started and not yet waited for, of one boundary. */
+/* Returns how many sends across one boundary are started but not yet waited for, at most. */
 static int on_the_way(const struct hd_program *g)
 {
 	int top = 0;
@@ -157,8 +158,9 @@ static void counts(const char *order)
 		if (p)
 			forget(p);
 	}
-	ok(!wrong, "%s: micro-batches in flight on each stage", order);
-	ok(way > 0 && way <= P, "%s: %d boundary tensors on their way at most, of up to 16 micro-batches", order, way);
+	ok(!wrong, "%s: each stage has the expected number of micro-batches in flight", order);
+	ok(way > 0 && way <= P, "%s: at most %d boundary tensors are under way, for up to 16 micro-batches", order,
+	   way);
 }
 
 static int64_t bytes(const char *order, int m, int r, const char *how)
@@ -172,7 +174,7 @@ static int64_t bytes(const char *order, int m, int r, const char *how)
 	return n;
 }
 
-/* Bytes of a step by the number of micro-batches: each has its loss and its ids. */
+/* Checks whether a step's bytes grow with the micro-batches, beyond the loss and the ids that each has. */
 static void planned(const char *order, const char *how, int grows)
 {
 	const int64_t boundary = 2 * 64 * 64 * 4, small = 4 * 2 * 64 * 4;

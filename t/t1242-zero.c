@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory and bytes of replicas that keep a part of what they share, by the published formulas (ZeRO, Rajbhandari et al.
- * 2020, 1910.02054): with n replicas zero = 1 divides the optimizer's states by n, 2 the gradients too, 3 the parameters
- * too; 1 and 2 move what a plain sum of gradients does, 3 half as much again.  If this broke, a model that is said to fit
- * would not, or steps would wait for bytes that nobody needs.
+ * Checks memory and traffic of replicas that shard what they share, by the published formulas (ZeRO, Rajbhandari et
+ * al. 2020, 1910.02054).  With n replicas zero = 1 divides the optimizer's states by n, 2 also the gradients, 3 also
+ * the parameters. Levels 1 and 2 move as many bytes as a plain sum of gradients, 3 half as many again.  If this broke,
+ * a model that should fit would not, or steps would wait for useless bytes.
  */
 #include <config.h>
 #include "engine/device/device.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 
-static int members = 4, embed; /* embed 0: what the members divide */
+static int members = 4, embed; /* embed 0: a width that the members divide */
 static const char *beside = "", *optimizer = "adamw", *sync_by = "allreduce";
 
 static struct hd_plan *plan(int zero, int micros, int low)
@@ -50,7 +50,7 @@ static int is_accumulator(const struct tensor *t)
 	return t->v.what == HD_TENSOR_GRAD && t->v.node && !strcmp(t->v.node->op->name, "accumulate");
 }
 
-/* Bytes of all tensors of a kind, on a rank (whole: if nothing were cut). */
+/* Returns the bytes of all tensors of a kind on a rank, or with `whole` as if nothing were sharded. */
 static int64_t bytes(const struct hd_plan *p, uint32_t what, int whole)
 {
 	int64_t sum = 0;
@@ -64,7 +64,8 @@ static int64_t bytes(const struct hd_plan *p, uint32_t what, int whole)
 	return sum;
 }
 
-/* Sent on the axis by a rank in units of these phases, of one kind (0: all); scalars are not counted. */
+/* Returns the bytes that a rank sends on the axis in units of these phases, in collectives of one kind (0: all),
+ * without scalars. */
 static int64_t sent(const struct hd_plan *p, uint32_t phases, uint32_t kind)
 {
 	int64_t sum = 0;
@@ -90,7 +91,7 @@ static int64_t peak(struct hd_plan *p)
 	return sum;
 }
 
-/* Weights that backward multiplies by again: all but tables that are looked up, norms and biases. */
+/* Returns the bytes of weights that backward multiplies by again: all except lookup tables, norms and biases. */
 static int64_t read_again(const struct hd_plan *p)
 {
 	int64_t sum = 0;
@@ -116,15 +117,16 @@ static void memory(int low, int micros)
 		if (!ok(p != NULL, "zero %d, %s, %d micro-batches", zero, low ? "bf16" : "fp32", micros))
 			return;
 		is_int(bytes(p, HD_TENSOR_STATE, 0), bytes(p, HD_TENSOR_STATE, 1) / (zero >= 1 ? members : 1),
-		       "states");
+		       "... bytes of states");
 		is_int(bytes(p, HD_TENSOR_MASTER, 0), bytes(p, HD_TENSOR_MASTER, 1) / (zero >= 1 ? members : 1),
-		       "masters");
+		       "... bytes of masters");
 		is_int(bytes(p, HD_TENSOR_GRAD, 0), bytes(p, HD_TENSOR_GRAD, 1) / (zero >= 2 ? members : 1),
-		       "gradients");
+		       "... bytes of gradients");
 		is_int(bytes(p, HD_TENSOR_PARAM, 0), bytes(p, HD_TENSOR_PARAM, 1) / (zero >= 3 ? members : 1),
-		       "parameters");
+		       "... bytes of parameters");
 		now = peak(p);
-		ok(now > 0 && now < last, "planned: %lld bytes", (long long)now);
+		ok(now > 0 && now < last, "... the plan takes %lld bytes, less than at the level before",
+		   (long long)now);
 		last = now;
 		forget(p);
 	}
@@ -136,26 +138,29 @@ static void movement(void)
 	int64_t once = p ? bytes(p, HD_TENSOR_PARAM, 1) * (members - 1) / members : 0,
 		again = p ? read_again(p) * (members - 1) / members : 0;
 
-	if (!ok(p != NULL && once > again && again > once / 2, "a plan"))
+	if (!ok(p != NULL && once > again && again > once / 2, "without zero: planned"))
 		return;
-	is_int(sent(p, ~0u, 0), 2 * once, "gradients summed: 2 (n - 1) / n of the parameters");
+	is_int(sent(p, ~0u, 0), 2 * once, "... summing gradients moves 2 (n - 1) / n of the parameters");
 	forget(p);
 	for (int zero = 1; zero < 4; zero++) {
 		p = plan(zero, 1, 0);
-		if (!ok(p != NULL, "zero %d", zero))
+		if (!ok(p != NULL, "zero %d: planned", zero))
 			return;
-		is_int(sent(p, ~0u, HD_COMM_REDUCE_SCATTER), once, "gradients are scattered once");
-		is_int(sent(p, HD_UNIT_U, HD_COMM_ALL_GATHER), zero == 3 ? 0 : once, "new parameters gathered");
-		is_int(sent(p, HD_UNIT_F, HD_COMM_ALL_GATHER), zero == 3 ? once : 0, "parameters gathered in forward");
+		is_int(sent(p, ~0u, HD_COMM_REDUCE_SCATTER), once, "... gradients are reduce-scattered once");
+		is_int(sent(p, HD_UNIT_U, HD_COMM_ALL_GATHER), zero == 3 ? 0 : once,
+		       "... new parameters are gathered at the update (0 for zero 3)");
+		is_int(sent(p, HD_UNIT_F, HD_COMM_ALL_GATHER), zero == 3 ? once : 0,
+		       "... parameters are gathered in forward (only for zero 3)");
 		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) >= (zero == 3 ? again : 0), 1,
-		       "and those that backward reads");
-		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) <= (zero == 3 ? once : 0), 1, "there, once");
-		is_int(sent(p, ~0u, 0) <= (zero == 3 ? 3 : 2) * once, 1, "nothing else");
+		       "... backward gathers all weights that it reads");
+		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) <= (zero == 3 ? once : 0), 1,
+		       "... and at most once");
+		is_int(sent(p, ~0u, 0) <= (zero == 3 ? 3 : 2) * once, 1, "... nothing else moves");
 		forget(p);
 	}
 }
 
-/* Servers: what is pushed is added in the order of the workers. */
+/* With servers, pushed gradients are added in the order of the workers. */
 static void pushed(void)
 {
 	sync_by = "server";
@@ -163,15 +168,15 @@ static void pushed(void)
 		struct hd_plan *p = plan(zero, 1, 0);
 		int64_t once = p ? bytes(p, HD_TENSOR_PARAM, 1) * (members - 1) / members : 0;
 
-		if (!ok(p != NULL, "servers, zero %d", zero))
+		if (!ok(p != NULL, "servers, zero %d: planned", zero))
 			break;
-		is_int(sent(p, ~0u, HD_COMM_ORDERED_REDUCE_SCATTER), once, "gradients are pushed in order");
+		is_int(sent(p, ~0u, HD_COMM_ORDERED_REDUCE_SCATTER), once, "... gradients are pushed in order");
 		forget(p);
 	}
 	sync_by = "allreduce";
 }
 
-/* -- members that divide nothing: each has a piece of each tensor, the next whole number of elements of a dim ------------- */
+/* -- members that divide no dim: each has a piece of each tensor, rounded up to whole elements of a dim ------------ */
 static int64_t least_piece(const struct tensor *t)
 {
 	int64_t least = INT64_MAX, all = hd_global_count(t);
@@ -219,22 +224,23 @@ static void padded(int n, int low)
 		for (int i = 0; i < 4; i++)
 			is_int(bytes(p, what[i], 0),
 			       zero > (i < 2 ? 0 : i - 1) ? least_pieces(p, what[i]) : bytes(p, what[i], 1),
-			       "whole, or the least pieces");
+			       "... each kind of tensor is replicated, or in the smallest possible pieces");
 		now = peak(p);
-		ok(now > 0 && now < last, "planned: %lld bytes", (long long)now);
+		ok(now > 0 && now < last, "... the plan takes %lld bytes, less than at the level before",
+		   (long long)now);
 		last = now;
 		piece = (n - 1) * least_pieces(p, HD_TENSOR_GRAD);
 		wire = sent(p, HD_UNIT_B | HD_UNIT_W | HD_UNIT_S, HD_COMM_REDUCE_SCATTER);
 		if (zero == 1)
 			ok(wire >= piece && wire <= piece + 64 * (n - 1) * count(p, HD_TENSOR_PARAM),
-			   "sent: %lld bytes of gradients for %lld in pieces, in whole lines", (long long)wire,
-			   (long long)piece);
+			   "... sends %lld bytes of gradients for %lld in pieces, padded to whole cache lines",
+			   (long long)wire, (long long)piece);
 		forget(p);
 	}
 	embed = 0;
 }
 
-/* -- beside another axis: the dim that is padded least, and of several one that the other axis does not cut ---------------- */
+/* -- with a second axis: the dim with the least padding, preferably one that the second axis does not shard -------- */
 static double excess(const struct tensor *w, uint32_t d)
 {
 	int64_t n = w->local[d];
@@ -242,7 +248,7 @@ static double excess(const struct tensor *w, uint32_t d)
 	return (double)((n + members - 1) / members * members) / (double)n;
 }
 
-/* -> 1: the state is cut along such a dim */
+/* Returns whether the state is sharded along such a dim. */
 static int is_cut_best(const struct tensor *w, const struct tensor *state, int r, int other)
 {
 	const struct hd_dim *cut = state->at.on[r].dim, *taken = w->at.on[other].dim;
@@ -276,9 +282,9 @@ static void chosen_dims(int n, int width)
 		right += is_cut_best(T(t->v.of), t, 1 - other, other);
 		shared += t->at.on[1 - other].dim == T(t->v.of)->at.on[other].dim;
 	}
-	ok(states > 20 && right == states, "%d members, embed %d: %d of %d states are cut where it costs least", n,
+	ok(states > 20 && right == states, "%d members, embed %d: %d of %d states are sharded where it costs least", n,
 	   width, right, states);
-	ok(shared > 0 && shared < states / 2, "%d of them along a dim that the other axis cuts", shared);
+	ok(shared > 0 && shared < states / 2, "... %d of them along a dim that the other axis shards", shared);
 	if (p)
 		forget(p);
 	beside = "";
@@ -294,7 +300,8 @@ static int is_product(const struct node *n)
 	return c.matmul_flops > 0;
 }
 
-/* Products of the unit between the start of a movement and the first that reads it, or what is made of it without a product. */
+/* Returns how many products of the unit lie between the start of a movement and the first product that uses its
+ * result. */
 static int products_beside(const struct node *c)
 {
 	const struct tensor *y = c->outs[0];
@@ -313,7 +320,7 @@ static int products_beside(const struct node *c)
 	return -1;
 }
 
-/* A parameter that moves alone is under way during the product before its own. */
+/* Checks that a parameter that moves alone is under way during the product before its own. */
 static void early(void)
 {
 	struct hd_plan *p = plan(3, 1, 0);
@@ -329,9 +336,9 @@ static void early(void)
 		beside[k] += products_beside(n) >= 1;
 	}
 	is_int(gathers[0], 3 * 6 + 1, "forward: each weight of a product is gathered");
-	is_int(beside[0], gathers[0] - 1, "all but the first beside a product");
-	is_int(gathers[1], 3 * 6 + 1, "backward: again");
-	is_int(beside[1], gathers[1] - 1, "all but the first beside a product");
+	is_int(beside[0], gathers[0] - 1, "... all but the first during a product");
+	is_int(gathers[1], 3 * 6 + 1, "backward: each weight of a product is gathered again");
+	is_int(beside[1], gathers[1] - 1, "... all but the first during a product");
 	if (p)
 		forget(p);
 }
@@ -345,7 +352,7 @@ int main(void)
 	memory(0, 3);
 	memory(1, 3);
 	movement();
-	optimizer = "sgd"; /* without a state, which says where the update is */
+	optimizer = "sgd"; /* it has no state to show where the update is */
 	movement();
 	optimizer = "adamw";
 	pushed();

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients that travel in 16 bits.  With u the rounding unit of the type, a tensor x that is rounded is off by u |x| in norm
- * at most, and none that travels is larger than the sum of the members' gradients' norms, which one rank says when it is given
- * their samples one by one.  k roundings are off by k u of that.  (An element of bf16 is off by 2^-8, but many of them
- * by 0.41 of that in the root of the mean square: u is 2^-9.)  If this broke, a scale or a term would be missing, or sums
- * would be made in 16 bits: then small gradients stop early.
+ * Sends gradients in 16 bits.  If this broke, a scale or a term would be missing, or sums would be computed in 16
+ * bits, and small gradients would vanish early.
+ *
+ * Let u be the rounding unit of the type.  Rounding a tensor x errs by at most u |x| in norm.  No tensor that travels
+ * is larger than the sum of the norms of the members' gradients, which one rank measures from their samples one by
+ * one.  k roundings err by k u of that.  (An element of bf16 is off by up to 2^-8, but many of them by 0.41 of that in
+ * the root mean square, so u is 2^-9.)
  */
 #include <config.h>
 #define LAYERS 2
@@ -22,7 +24,7 @@ struct layout {
 	int roundings;
 };
 
-/* Terms, each rounded once; what they add up to in a ring, or where it is complete. */
+/* The roundings of each way: each term once, plus the partial sums of a ring, or the complete sum. */
 static const struct layout layouts[] = {
 	{ "ring", "sync = ring\nbucket = 8K\n", N },
 	{ "all-reduce", "sync = allreduce\n", 2 },
@@ -51,7 +53,7 @@ static void write_ini(const char *name, int batch, int steps, const char *keys, 
 	fclose(f);
 }
 
-/* One step. */
+/* Runs one step. */
 static int gradient(const char *name, int ranks, const char *keys, const char *wire, struct result *r)
 {
 	write_ini(name, N, 1, keys, wire);
@@ -61,7 +63,8 @@ static int gradient(const char *name, int ranks, const char *keys, const char *w
 	return 0;
 }
 
-/* Over all gradients: the norm of the difference, of a, and the elements.  NaN: they are not the same tensors. */
+/* Returns the norm of the difference of all gradients, or NaN if the tensors differ; also the norm of a and the number
+ * of elements. */
 static double distance(const struct result *a, const struct result *b, double *norm, double *count)
 {
 	struct hd_tensorfile *f = NULL, *g = NULL;
@@ -102,8 +105,8 @@ static void try(const struct layout *l, const char *wire, double unit, double le
 		return;
 	off = distance(one, &r, &norm, &count);
 	bound = l->roundings * (unit * (1 + 4 * unit) * members + least * sqrt(count)) + sqrt(BOUND_OF(0)) * members;
-	ok(off <= bound, "no further off than %d roundings", l->roundings);
-	ok(off > unit * norm / 16, "and rounded");
+	ok(off <= bound, "... off by no more than %d roundings", l->roundings);
+	ok(off > unit * norm / 16, "... and indeed rounded");
 	note("off by %.3g of the bound, %.3g of the norm", off / bound, off / norm);
 }
 
@@ -121,7 +124,8 @@ int main(void)
 	for (int i = 0; i < N; i++)
 		members += samples.norm[i] / N;
 	ok(gradient("one", 1, NULL, NULL, &one) == 0, "one rank, all samples");
-	ok(members >= one.norm[0] && members < N * one.norm[0], "members %.3g, together %.3g", members, one.norm[0]);
+	ok(members >= one.norm[0] && members < N * one.norm[0],
+	   "the members' norms sum to %.3g, at least the norm of the total, %.3g", members, one.norm[0]);
 	for (size_t i = 0; i < HD_LEN(layouts); i++) {
 		try(&layouts[i], "bf16", 0x1p-9, 0, &one, members);
 		try(&layouts[i], "fp16", 0x1p-11, 0x1p-35, &one, members);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients that travel in 16 bits among 3, 5, 6, 7 and 8 members, in every way to sum them.  The bound is that of
- * t1243: a tensor that is rounded to a type of unit u is off by u of its norm at most, none that travels is larger
- * than the members' gradients' norms together, and k roundings are off by k u of that.  fp16 travels 2^10 times as
- * large and is off by 2^-35 an element besides, where it is smallest; an element of bf16 is off by 2^-8, but many
- * of them by 0.41 of that in the root of the mean square, so u is 2^-9.  All members keep the same bits, for they
- * go on from them.  If this broke, five machines would train another model than four, or five models.
+ * Sends gradients in 16 bits among 3, 5, 6, 7 and 8 members, summed in every way.  If this broke, five machines would
+ * train a different model than four, or five models.
  *
- * All ranks in this process; what does not travel is double.
+ * The bound is that of t1243.  k roundings to a type of unit u err by at most k u of the sum of the norms of the
+ * members' gradients.  fp16 travels scaled by 2^10 and errs by another 2^-35 per element where it is smallest.  An
+ * element of bf16 is off by up to 2^-8, but many of them by 0.41 of that in the root mean square, so u is 2^-9.  All
+ * members must keep the same bits, since they continue from them.
+ *
+ * All ranks in this process; data that does not travel is double.
  */
 #include <config.h>
 #include "engine/run/job.h"
@@ -16,7 +17,7 @@
 
 static const int members[] = { 3, 5, 6, 7, 8 };
 
-/* roundings: each member's term once, then sums on their way; 0: as many as there are members */
+/* roundings: each member's term once, then sums on their way; 0: the number of members */
 static const struct way {
 	const char *name, *keys;
 	int roundings, node;
@@ -61,7 +62,7 @@ static int fill_member(void *ctx, const struct hd_program *g, const struct tenso
 	return gt_fill(ctx, g, t, micro + member, out);
 }
 
-/* The norms of the members' gradients, added: one rank with a sample of each. */
+/* Returns the sum of the norms of the members' gradients, from one rank that runs a sample of each. */
 static double norms_of_members(int n)
 {
 	struct gt_run *r = opened(n, 1, "");
@@ -88,7 +89,7 @@ static void add_gradient(struct gt_run *r, const struct tensor *g, const struct 
 
 		compare_part(r, g, whole, k, &squares);
 		d->squares += hd_owns(r->g[k], g) ? squares : 0;
-		if (hd_local_count(g) == hd_global_count(g)) /* not cut: every member has it */
+		if (hd_local_count(g) == hd_global_count(g)) /* replicated: every member has it */
 			d->same_bits &= !memcmp(gt_address(r, g, k), gt_address(r, g, 0), (size_t)hd_local_bytes(g));
 	}
 	d->elements += hd_global_count(whole);
@@ -116,7 +117,7 @@ static void run(const struct way *w, const char *wire, double unit, double least
 	off = why ? NAN : sqrt(d.squares);
 	bound = (w->roundings ? w->roundings : n) * (unit * (1 + 4 * unit) * norms + least * sqrt((double)d.elements));
 	if (!ok(off <= bound && off > unit * norm_of(one) / 16 && d.same_bits,
-		"%d members, %s, %s: rounded, and no further off", n, w->name, wire))
+		"%d members, %s, %s: rounded, within the bound, and the same bits everywhere", n, w->name, wire))
 		note("%s: off by %.3g of the bound, %.3g units of the norm; bits %s", why ? why : "it ran", off / bound,
 		     off / unit / norm_of(one), d.same_bits ? "are the same" : "differ");
 	sim_close(r);
@@ -131,7 +132,8 @@ int main(void)
 		one = opened(n, n, "");
 		if (one && gt_compute(one) > 0)
 			sum = norm_of(one);
-		if (!ok(norms >= sum, "%d members: %.3g together, %.3g the sum", n, norms, sum)) {
+		if (!ok(norms >= sum, "%d members: the norms sum to %.3g, at least the norm of the total, %.3g", n,
+			norms, sum)) {
 			note("%s", gt_why());
 			continue;
 		}

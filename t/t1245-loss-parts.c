@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * train.loss_parts: logits, loss and their gradients part by part, in many layouts, against one rank that makes them at once:
- * losses, norms and every gradient of the last of a few steps under SGD.  What breaks here: a part that reads the tokens of
- * another, a term of a gradient that is lost or counted twice, a gradient that backward would have kept until later.
- * And what it is for: the plan's memory, and what cannot be made in parts is refused.
+ * train.loss_parts computes logits, loss and their gradients part by part.  Many layouts are compared with one rank
+ * that computes them at once: losses, norms and every gradient of the last of a few steps under SGD.  If this broke, a
+ * part would read the tokens of another, or a term of a gradient would be lost or counted twice.
+ *
+ * The plan's memory must shrink, and losses that cannot be computed in parts are refused.
  */
 #include <config.h>
 #define LAYERS 4
@@ -31,9 +32,9 @@ static const struct layout {
 	int quick;
 } layouts[] = {
 	{ "each sequence", 1, 6, "loss_parts = 6\n", "", 1 },
-	{ "parts of a sequence", 1, 1, "loss_parts = 8\n", "", 0 },
-	{ "parts of each sequence", 1, 5, "loss_parts = 15\n", "", 1 },
-	{ "a token each", 1, 2, "loss_parts = 48\n", "", 0 },
+	{ "several parts per sequence", 1, 1, "loss_parts = 8\n", "", 0 },
+	{ "three parts per sequence", 1, 5, "loss_parts = 15\n", "", 1 },
+	{ "one token per part", 1, 2, "loss_parts = 48\n", "", 0 },
 	{ "a vocabulary on three", 3, 6, "loss_parts = 3\n", TP(3), 1 },
 	{ "a vocabulary on two, sequence parallel", 2, 6, "loss_parts = 12\n", TP(2) "sequence_parallel = yes\n", 1 },
 	{ "replicas, parameters sharded", 3, 2, "loss_parts = 4\n", DP(3) "zero = 3\n", 1 },
@@ -106,7 +107,7 @@ static void alike(int model, const struct layout *l, const struct result *one, i
 	loss = worst_loss(&r, one);
 	off = compare(one, &r, where, sizeof(where));
 	valid = fabs(valid_loss(name) / valid_loss(first) - 1) / sqrt(LOSS_BOUND_OF(STEPS));
-	ok(loss <= 1 && off <= 1 && valid <= 1, "%s: %s is one rank", models[model].name, l->name);
+	ok(loss <= 1 && off <= 1 && valid <= 1, "%s: %s: results are one rank's", models[model].name, l->name);
 	note("times the bound: loss %.3g, gradients %.3g (%s), validation %.3g", loss, off, where, valid);
 }
 
@@ -126,7 +127,7 @@ static void against_one_rank(void)
 	}
 }
 
-/* -- memory --------------------------------------------------------------------------------------------------------------- */
+/* -- memory -------------------------------------------------------------------------------------------------------- */
 #define LARGE_VOCAB 16384
 #define LARGE_TOKENS (4 * 512)
 #define LARGE \
@@ -153,19 +154,19 @@ static int64_t transient(const char *parts, const char *more)
 	return bytes;
 }
 
-/* What shrinks is the logits, whose gradient is made in their place. */
+/* Parts shrink the logits; their gradient is computed in place. */
 static void memory(void)
 {
 	int64_t logits = (int64_t)LARGE_TOKENS * LARGE_VOCAB * 4, whole = transient("1", ""), four = transient("4", "");
 	int64_t chosen = transient("0", "");
 
-	ok(whole >= logits, "whole: %lld bytes hold %lld of logits", (long long)whole, (long long)logits);
-	ok(whole - four >= logits / 2, "in four parts: %lld, much less", (long long)four);
-	is_int(chosen, transient("2", ""), "134 MB of logits are made in two parts");
-	is_int(transient("0", "recompute = full\n"), transient("2", "recompute = full\n"), "recomputed: too");
+	ok(whole >= logits, "at once: %lld bytes include %lld of logits", (long long)whole, (long long)logits);
+	ok(whole - four >= logits / 2, "in four parts: %lld bytes, much less", (long long)four);
+	is_int(chosen, transient("2", ""), "134 MB of logits are computed in two parts by default");
+	is_int(transient("0", "recompute = full\n"), transient("2", "recompute = full\n"), "... also with recompute");
 }
 
-/* -- what cannot be --------------------------------------------------------------------------------------------------------- */
+/* -- refusals ------------------------------------------------------------------------------------------------------ */
 static void refused(const char *parts, const char *train, const char *more, int ranks, const char *want)
 {
 	char *ini = hd_format(
@@ -175,13 +176,13 @@ static void refused(const char *parts, const char *train, const char *more, int 
 	struct hd_plan *p = gt_plan_of(ini, ranks, HD_DTYPE_F32);
 
 	ok(!p, "loss_parts = %s is refused", parts);
-	ok(p || strstr(gt_why(), want), "and why: %s", p ? "" : gt_why());
+	ok(p || strstr(gt_why(), want), "... and the message says why: %s", p ? "" : gt_why());
 	if (p)
 		gt_plan_destroy(p);
 	free(ini);
 }
 
-/* Where products have terms on several ranks there is one part, and backward stays what it was. */
+/* Where products have terms on several ranks there is one part, and gradients stay in backward. */
 static void stays(const char *name, const char *model, const char *strategy, int ranks, int moved)
 {
 	char *ini = hd_format(
@@ -194,13 +195,13 @@ static void stays(const char *name, const char *model, const char *strategy, int
 
 	for (const struct node *k = p ? p->first : NULL; k; k = k->next)
 		n += k->computes_for != 0;
-	ok(p && (n > 0) == moved, "%s: forward %s gradients (%d nodes)", name, moved ? "makes" : "makes no", n);
+	ok(p && (n > 0) == moved, "%s: forward %s gradients (%d nodes)", name, moved ? "computes" : "computes no", n);
 	if (p)
 		gt_plan_destroy(p);
 	free(ini);
 }
 
-/* A checkpoint's INI says how many parts, and evaluation may be of shorter sequences. */
+/* A checkpoint's INI states the parts, but evaluation may use shorter sequences. */
 static void evaluated(void)
 {
 	char out[200];
@@ -227,7 +228,7 @@ int main(void)
 		"the loss cannot be computed in parts: [strategy t] has nodes of its own there (plugin tp)");
 	stays("a vocabulary on two", "", "size = 2\n", 2, 1);
 	stays("products in two dims", "", "size = 4\nform = 2d\n", 4, 0);
-	stays("with logits that are capped", "family = llama\nlogit_softcap = 5\n", "size = 4\nform = 2d\n", 4, 0);
+	stays("capped logits", "family = llama\nlogit_softcap = 5\n", "size = 4\nform = 2d\n", 4, 0);
 	stays("products in three dims", "", "size = 8\nform = 3d\n", 8, 0);
 	against_one_rank();
 	evaluated();

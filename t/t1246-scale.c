@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What planning costs, counted: nodes of sums over n replicas, and what the programs of s stages look at.  If this broke,
- * `check` of a job of thousands of ranks, which every rank makes at its start, would take minutes or not end.
+ * Counts what planning costs: the nodes of sums over n replicas, and the nodes and tensors that the programs of s
+ * stages visit. If this broke, the check that every rank of a job of thousands runs at its start would take minutes,
+ * or forever.
  */
 #include <config.h>
 #include "engine/device/device.h"
@@ -54,15 +55,15 @@ static void test_replicas(const char *what, const char *keys)
 	for (int n = 4; n <= 4096; n *= 32) {
 		struct hd_plan *p = plan(n, 1, keys);
 
-		if (!ok(p != NULL, "%s: %d replicas", what, n))
+		if (!ok(p != NULL, "%s: %d replicas are planned", what, n))
 			return;
 		few = few ? few : nodes(p);
-		ok(nodes(p) == few, "%s: %d replicas take %d nodes, 4 took %d", what, n, nodes(p), few);
+		ok(nodes(p) == few, "%s: %d replicas take %d nodes, 4 replicas took %d", what, n, nodes(p), few);
 		forget(p);
 	}
 }
 
-/* Nodes and tensors that the programs of all stages look at. */
+/* Returns how many nodes and tensors the programs of all stages visit. */
 static int looked_at(struct hd_plan *p)
 {
 	int64_t all = 0;
@@ -80,7 +81,8 @@ static int looked_at(struct hd_plan *p)
 	return (int)all;
 }
 
-/* Each stage has its layers; what crosses a border is named on both sides, and the norm names each gradient everywhere. */
+/* Each stage visits its own layers.  In addition both sides of a boundary list its tensors, and every stage lists each
+ * gradient for the norm. */
 static void test_stages(void)
 {
 	int two = 0, gradients = 16 * 16;
@@ -92,8 +94,8 @@ static void test_stages(void)
 		two = two ? two : all;
 		if (!ok(all > 0, "%d stages are planned", s))
 			return;
-		note("%d stages: %d nodes and tensors are looked at", s, all);
-		ok(all < two + two / 4 + s * gradients, "%d stages together look at hardly more than two", s);
+		note("%d stages: %d nodes and tensors are visited", s, all);
+		ok(all < two + two / 4 + s * gradients, "%d stages together visit hardly more than two", s);
 		forget(p);
 	}
 }
@@ -101,8 +103,8 @@ static void test_stages(void)
 int main(void)
 {
 	test_replicas("ring", "");
-	test_replicas("ring, bf16 on its way", "wire = bf16\n");
-	test_replicas("servers that are on the workers", "sync = server\n");
+	test_replicas("ring, bf16 on the wire", "wire = bf16\n");
+	test_replicas("servers on the workers", "sync = server\n");
 	test_replicas("zero = 1", "zero = 1\n");
 	test_replicas("zero = 3", "zero = 3\n");
 	test_stages();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where statistics and gradient of logits are made by one node (engine/passes/loss/once.c), and where they stay apart.  A pair made
- * one where the vocabulary is cut would be wrong; one where something else reads the logits would keep both of them, and the plan
- * would take more memory.  That the node makes the same bits is t2013's, and the runs of whole layouts are t1245's.
+ * Checks where one node computes both the statistics and the gradient of logits (engine/passes/loss/once.c), and where
+ * the two stay apart.  Fusing them would be wrong where the vocabulary is sharded, and would take more memory where
+ * another node reads the logits.  t2013 checks that the node computes the same bits, and t1245 runs layouts that use
+ * it.
  */
 #include <config.h>
 #include "engine/cli/work.h"
@@ -50,12 +51,13 @@ static void expect(const char *name, const char *ini, int ranks, int both, int a
 {
 	struct hd_plan *p = plan_of(ini, ranks, 1, 0);
 
-	if (!ok(p != NULL, "%s: a plan", name))
+	if (!ok(p != NULL, "%s: planned", name))
 		return;
 	is_int(count(p, "xent_both"), both, name);
-	is_int(count(p, "xent_d"), apart, "gradients apart");
-	is_int(count(p, "xent_combine") > 0, apart > 0, "nothing is combined that is not cut");
-	is_int(count(p, "xent") > 0, apart > 0, "statistics apart");
+	is_int(count(p, "xent_d"), apart, "... separate gradient nodes");
+	is_int(count(p, "xent_combine") > 0, apart > 0,
+	       "... statistics are combined only if the vocabulary is sharded");
+	is_int(count(p, "xent") > 0, apart > 0, "... separate statistics nodes");
 	gt_plan_destroy(p);
 }
 
@@ -68,27 +70,27 @@ static void made_once(void)
 	expect("stages", MODEL("", "micro_batch = 2\n") PP("1f1b"), 2, 1, 0);
 	expect("stages, all forwards first", MODEL("", "micro_batch = 2\n") PP("gpipe"), 2, 1, 0);
 	expect("stages, weights later", MODEL("", "micro_batch = 2\n") PP("zb"), 2, 1, 0);
-	expect("recomputed, but for the head", MODEL("", "micro_batch = 4\nrecompute = full\n"), 1, 1, 0);
+	expect("recomputed except for the head", MODEL("", "micro_batch = 4\nrecompute = full\n"), 1, 1, 0);
 }
 
 static void made_apart(void)
 {
-	expect("a vocabulary that is cut", MODEL("", "micro_batch = 4\n") TP, 2, 0, 1);
-	expect("and in parts", MODEL("", "micro_batch = 4\nloss_parts = 2\n") TP, 2, 0, 2);
-	expect("logits that are made again", MODEL("", "micro_batch = 2\nrecompute = full\n") PP("gpipe"), 2, 0, 1);
+	expect("a sharded vocabulary", MODEL("", "micro_batch = 4\n") TP, 2, 0, 1);
+	expect("a sharded vocabulary, in parts", MODEL("", "micro_batch = 4\nloss_parts = 2\n") TP, 2, 0, 2);
+	expect("recomputed logits", MODEL("", "micro_batch = 2\nrecompute = full\n") PP("gpipe"), 2, 0, 1);
 }
 
 static void options(void)
 {
 	struct hd_plan *p = plan_of(MODEL("", "micro_batch = 4\n"), 1, 0, 0);
 
-	if (ok(p != NULL, "forward only: a plan")) {
-		is_int(count(p, "xent"), 1, "evaluation makes statistics alone");
+	if (ok(p != NULL, "forward only: planned")) {
+		is_int(count(p, "xent"), 1, "... evaluation computes statistics alone");
 		gt_plan_destroy(p);
 	}
 	p = plan_of(MODEL("", "micro_batch = 4\n"), 1, 1, 1);
-	if (ok(p != NULL, "a framework that makes the loss otherwise: a plan")) {
-		is_int(count(p, "xent_both"), 0, "it does not profit");
+	if (ok(p != NULL, "a framework that computes the two apart: planned")) {
+		is_int(count(p, "xent_both"), 0, "... has no fused node");
 		gt_plan_destroy(p);
 	}
 }
@@ -109,7 +111,7 @@ static int64_t memory(const char *ini, int ranks, int separate_loss_gradient)
 	return bytes;
 }
 
-/* The gradient is where the logits were. */
+/* Checks that fusing takes no more memory: the gradient replaces the logits. */
 static void no_more_memory(void)
 {
 	static const struct {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * precision = bf16 in many layouts, against one rank in bf16, and that one against fp32: the hash of the initial weights,
- * losses, and every gradient of the last of a few steps.  What breaks here: a gradient that is reduced before it was brought
- * to fp32, a copy of a weight that is not its master's, a tensor that one layout keeps in another precision.
+ * Compares precision = bf16 in many layouts with one rank in bf16, and that one with fp32: the hash of the initial
+ * weights, losses, and every gradient of the last of a few steps.  If this broke, a gradient would be reduced before
+ * its conversion to fp32, a weight's copy would differ from its master, or one layout would keep a tensor in a
+ * different precision.
  *
- * Bounds.  A value that is rounded to bf16 is off by at most u = 2^-8 of itself.  Two runs that round the same values at
- * other places differ, in each tensor that one of them rounds, by 2 u^2 of its square at most, and errors of different
- * roundings add up as squares.  A gradient has passed ROUNDINGS tensors a layer, forward and backward, and those of the
- * embedding and the head; the weights have moved apart by STEPS such errors at most.  The loss is a mean over the tokens,
- * whose errors are their own, for the weights' roundings are the same in both: so its square is off by TOKENS times less.
+ * Bounds.  A value rounded to bf16 is off by at most u = 2^-8 of itself.  Two runs that round the same values at
+ * different places differ, in each tensor that one of them rounds, by at most 2 u^2 of its square; errors of different
+ * roundings add up as squares.  A gradient has passed ROUNDINGS tensors per layer, forward and backward, and those of
+ * the embedding and the head. The weights have moved apart by at most STEPS such errors.  The loss is a mean over the
+ * tokens.  Their errors are independent, since the weights' roundings are the same in both runs, so the square of the
+ * loss is off by TOKENS times less.
  */
 #include <config.h>
 #define LAYERS 3
@@ -38,16 +40,17 @@ static const struct layout layouts[] = {
 	{ "pipeline 2", 2, PP },
 	{ "pipeline 2, zero bubble, in pieces over tensor 2", 4, TP PP "schedule = zb\nscatter_gather = yes\n" },
 	{ "tensor 2 x data 2 x pipeline 2, gpipe", 8, TP DP PP "schedule = gpipe\n" },
-	{ "parameters cut by replicas", 2, RULES "axes = a:2\nrules = batch>a\nhome = a\n" },
-	{ "parameters cut by replicas, two stages", 4,
+	{ "parameters sharded over replicas", 2, RULES "axes = a:2\nrules = batch>a\nhome = a\n" },
+	{ "parameters sharded over replicas, two stages", 4,
 	  RULES "axes = a:2 c:2\nrules = batch>a layer>c\nhome = a\norder = split\n" },
 	{ "experts on two", 2, EP },
-	{ "experts on two, their products cut", 4, EP TP },
-	{ "heads of attention, sequence elsewhere", 4,
+	{ "experts on two, their products sharded", 4, EP TP },
+	{ "heads sharded in attention, the sequence elsewhere", 4,
 	  RULES "axes = b:2 a:2\nrules = batch>a heads>b@attention kv_heads>b@attention seq>b\n" },
 	{ "servers on two, tensor 2", 4, TP DP "sync = server\nbucket = 8K\n" },
-	{ "all cut by replicas, two stages, zero bubble", 4, DP "zero = 3\nbucket = 16K\n" PP "schedule = zb\n" },
-	{ "experts on two, gradients cut by replicas", 4, EP DP "zero = 2\n" },
+	{ "everything sharded over replicas, two stages, zero bubble", 4,
+	  DP "zero = 3\nbucket = 16K\n" PP "schedule = zb\n" },
+	{ "experts on two, gradients sharded over replicas", 4, EP DP "zero = 2\n" },
 	{ "sequence on two, heads in attention", 2, CP "form = ulysses\n" },
 	{ "sequence on two, in a ring, tensor 2", 4, TP CP "form = ring\n" },
 	{ "sums on two levels", 4, "[strategy dp]\nplugin = dp\nsize = 4\nsync = hierarchical\nnode_size = 2\n" },
@@ -83,8 +86,8 @@ static void alike(const struct result *a, const struct result *b, const char *wh
 	double loss = worst_loss(a, b), off = compare(b, a, where, sizeof(where));
 
 	is_str(a->hash, b->hash, what);
-	ok(loss <= 1, "%s: losses", what);
-	ok(off <= 1, "%s: gradients", what);
+	ok(loss <= 1, "%s: losses agree within the bound", what);
+	ok(off <= 1, "%s: gradients agree within the bound", what);
 	note("times the bound: loss %.3g, gradients %.3g (%s)", loss, off, where);
 }
 
@@ -96,23 +99,23 @@ static void model(char letter, const char *keys, const char *what, const int *wh
 	char name[20];
 
 	snprintf(name, sizeof(name), "%cf", letter);
-	ok(run(name, NULL, keys, "", &full) == 0, "%s, fp32", what);
+	ok(run(name, NULL, keys, "", &full) == 0, "%s, one rank in fp32 runs", what);
 	snprintf(name, sizeof(name), "%c1", letter);
-	if (!ok(run(name, NULL, keys, BF16, &one) == 0, "%s, bf16", what))
+	if (!ok(run(name, NULL, keys, BF16, &one) == 0, "%s, one rank in bf16 runs", what))
 		return;
 	alike(&one, &full, "bf16 and fp32");
-	ok(compare(&full, &one, name, sizeof(name)) * sqrt(BOUND) > 0x1p-10, "bf16 is not fp32");
+	ok(compare(&full, &one, name, sizeof(name)) * sqrt(BOUND) > 0x1p-10, "bf16 differs from fp32");
 	for (; *which >= 0; which++) {
 		const struct layout *l = &layouts[*which];
 
 		snprintf(name, sizeof(name), "%c%d", letter, *which + 2);
 		ok(run(name, l, keys, *which % 2 ? BF16 "recompute = full\nloss_parts = 2\n" : BF16, &many) == 0,
-		   "%s, %s", what, l->name);
+		   "%s, %s runs", what, l->name);
 		alike(&many, &one, l->name);
 	}
 }
 
-/* What is made again makes the same bits. */
+/* Recomputation yields the same bits. */
 static void recomputed(void)
 {
 	static const char *const how[] = { "none", "selective", "full" };
@@ -122,9 +125,9 @@ static void recomputed(void)
 		char train[80], where[300] = "";
 
 		snprintf(train, sizeof(train), BF16 "recompute = %s\n", how[i]);
-		ok(run(how[i], NULL, "dropout = 0.1", train, &r[i]) == 0, "recompute = %s", how[i]);
+		ok(run(how[i], NULL, "dropout = 0.1", train, &r[i]) == 0, "a run with recompute = %s succeeds", how[i]);
 		ok(compare(&r[0], &r[i], where, sizeof(where)) == 0 && worst_loss(&r[0], &r[i]) == 0,
-		   "the same bits: %s", where);
+		   "... with the same bits: %s", where);
 	}
 }
 
@@ -141,7 +144,8 @@ int main(void)
 		return 1;
 	model('a', "", "gpt2", whole_sweep() ? all : half);
 	model('b', "family = llama\nkv_heads = 2", "llama", whole_sweep() ? some : few);
-	/* each token asks every expert: a choice between two that are nearly equal is no continuous function of the logits */
+	/* each token chooses every expert, since choosing between two nearly equal ones is not continuous in the
+	 * logits */
 	model('c', "family = mixtral\nkv_heads = 2\nexperts = 4\nexperts_per_token = 4\nz_loss = 0.001",
 	      "experts, rows counted", of_experts);
 	model('d', "experts = 2\nmoe_every = 2\nsecond_expert = all\ncapacity_factor = 2\naux_loss = 0",
