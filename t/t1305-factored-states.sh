@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# States of an optimizer that have some of a parameter's dims (Adafactor's rows and columns).  They live where they are read: in the
-# pieces of tensor parallelism, padded as the parameter is, and ZeRO cuts what those leave.  Each layout trains as one rank does.
+# An optimizer's states may have some of a parameter's dims (Adafactor's rows and columns).  They live where they are
+# read: in the pieces of tensor parallelism, padded like the parameter, and ZeRO shards the rest.  If this broke,
+# layouts would train differently.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 plugin=factored only=
@@ -26,7 +27,7 @@ last() { # the loss of the last step
 layout one.ini 257
 heddle train one.ini >out 2>&1
 one=$(last)
-ok "one rank" test -n "$one" || tap_comment <out
+ok "one rank trains" test -n "$one" || tap_comment <out
 same() { # RANKS SECTIONS...
 	ranks=$1
 	shift
@@ -41,15 +42,15 @@ same 4 'dp:size=2 zero=3' 'tp:size=2'
 same 3 'dp:size=3 zero=1'
 same 4 'pp:size=2' 'tp:size=2'
 
-# In double, where a vocabulary of 33 is padded
+# In double, with a padded vocabulary of 33
 for beside in 'tp 2' 'dp 2 (zero = 3)'; do
-	says "the same in double, $beside" '^# factored 1.0: [1-9] passed, 0 failed, 0 skipped' 0 \
+	says "in double the updates are one rank's, $beside" '^# factored 1.0: [1-9] passed, 0 failed, 0 skipped' 0 \
 		--only "its optimizer makes the same of a model, gpt2: factored, $beside"
 done
 
-# Sizes alone
+# Only sizes are checked
 for vocab in 50257 1021; do
 	layout l.ini $vocab 'tp:size=2' 'dp:size=3 zero=1'
-	ok "tp 2, dp 3, a vocabulary of $vocab" heddle check l.ini
+	ok "tp 2 and dp 3 with a vocabulary of $vocab are accepted" heddle check l.ini
 done
 done_testing
