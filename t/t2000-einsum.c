@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products by named dims, cpu against ref.  What breaks here makes every linear layer of some
- * layout wrong: a transpose taken for the other, a batch dim summed, a bias on the wrong dim,
- * gradients that do not add up over micro-batches.
+ * Products by named dims: cpu against ref.  If this broke, every linear layer of some layout would be wrong.
+ * Typical bugs are a mistaken transpose, a summed batch dim, a bias on the wrong dim, and gradients that do not add
+ * up over micro-batches.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -16,25 +16,26 @@ static const struct product {
 	{ "two row dims, bias", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", "out=96", 0 },
 	{ "add in place", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", NULL, 1 },
 	{ "bias, add in place", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 1 },
-	{ "bias, add apart", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 2 },
+	{ "bias, add out of place", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 2 },
 	{ "weight gradient [out,in]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "out=24,in=40", NULL, 0 },
 	{ "weight gradient [in,out]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "in=40,out=24", NULL, 0 },
 	{ "input gradient", "batch=2,seq=33,out=24", "out=24,in=40", "batch=2,seq=33,in=40", NULL, 1 },
 	{ "roles swapped", "in=19,out=23", "seq=37,in=19", "seq=37,out=23", "out=23", 0 },
 	{ "heads", "batch=2,seq=9,in=32", "head=4,hd=16,in=32", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16", 0 },
 	{ "heads joined", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16,out=32", "batch=2,seq=9,out=32", "out=32", 1 },
-	{ "heads cut from a whole", "seq=9,in=32", "head=4@4/12,hd=16,in=32", "seq=9,head=4@4/12,hd=16",
+	{ "a slice of the heads", "seq=9,in=32", "head=4@4/12,hd=16,in=32", "seq=9,head=4@4/12,hd=16",
 	  "head=4@4/12,hd=16", 0 },
 	{ "heads outermost", "batch=2,seq=9,in=32", "in=32,head=4,hd=16", "head=4,batch=2,seq=9,hd=16", NULL, 0 },
 	{ "experts", "expert=5,slot=11,in=24", "expert=5,in=24,ff=40", "expert=5,slot=11,ff=40", "expert=5,ff=40", 0 },
 	{ "experts, [out,in]", "expert=5,slot=11,in=24", "expert=5,ff=40,in=24", "expert=5,slot=11,ff=40", NULL, 0 },
 	{ "experts' weights", "expert=5,slot=11,in=24", "expert=5,slot=11,ff=40", "expert=5,in=24,ff=40", NULL, 0 },
-	{ "experts inside", "slot=11,expert=5,in=24", "expert=5,in=24,ff=40", "slot=11,expert=5,ff=40", NULL, 0 },
+	{ "experts as an inner dim", "slot=11,expert=5,in=24", "expert=5,in=24,ff=40", "slot=11,expert=5,ff=40", NULL,
+	  0 },
 	{ "two batch dims", "a=2,b=3,m=7,k=5", "a=2,b=3,k=5,n=6", "b=3,a=2,m=7,n=6", NULL, 1 },
 	{ "bias on rows", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "seq=7", 0 },
 	{ "bias on rows of batch", "batch=3,seq=7,in=12", "in=12,out=9", "batch=3,seq=7,out=9", "seq=7,out=9", 0 },
 	{ "bias without dims", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "", 0 },
-	{ "sums that do not merge", "i=4,m=6,j=5", "j=5,i=4,n=8", "m=6,n=8", "n=8", 1 },
+	{ "summed dims that do not merge", "i=4,m=6,j=5", "j=5,i=4,n=8", "m=6,n=8", "n=8", 1 },
 	{ "sum in one input", "m=6,k=5,lost=3", "k=5,n=8", "m=6,n=8", NULL, 0 },
 	{ "sum in one input, swapped", "k=5,n=8", "m=6,k=5,lost=3", "m=6,n=8", NULL, 0 },
 	{ "outer product", "m=6", "n=8", "m=6,n=8", NULL, 0 },
@@ -45,9 +46,9 @@ static const struct product {
 	{ "elementwise, transposed", "m=6,n=8", "n=8,m=6", "n=8,m=6", NULL, 0 },
 	{ "c transposed", "seq=37,in=19", "in=19,out=23", "out=23,seq=37", "out=23", 0 },
 	{ "extents of one", "batch=1,seq=1,in=19", "out=1,in=19", "batch=1,seq=1,out=1", "out=1", 1 },
-	{ "one summed", "m=6,k=1", "k=1,n=8", "m=6,n=8", NULL, 0 },
+	{ "a sum over one element", "m=6,k=1", "k=1,n=8", "m=6,n=8", NULL, 0 },
 	{ "one row", "m=1,k=40", "n=24,k=40", "m=1,n=24", "n=24", 0 },
-	{ "nothing summed", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0 },
+	{ "a sum over no element", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0 },
 	{ "no rows", "m=0,k=5", "k=5,n=8", "m=0,n=8", NULL, 0 },
 	{ "few rows, [in,out]", "seq=3,in=301", "in=301,out=260", "seq=3,out=260", "out=260", 1 },
 	{ "few rows, [out,in]", "seq=4,in=257", "out=300,in=257", "seq=4,out=300", "out=300", 2 },
@@ -79,7 +80,7 @@ static struct kt *build(const struct product *p, uint32_t in, uint32_t out)
 	return t;
 }
 
-/* Small integers: every order of summation gives the same bits, except where bf16 has to
+/* Data are small integers: every order of summation yields the same bits, except where bf16 has to
  * round the result. */
 static void check(const struct product *p, uint32_t in, uint32_t out, const char *dtypes)
 {
@@ -115,15 +116,15 @@ static void refuses(void)
 	kt_in(t, HD_DTYPE_F32, "m=2,k=3");
 	kt_in(t, HD_DTYPE_F32, "k=4,n=2");
 	kt_out(t, HD_DTYPE_F32, "m=2,n=2");
-	is_int(kt_prepare(t, KT_CPU), HD_EINVAL, "extents that differ are refused");
-	is_str(t->err.text, "einsum: dim k is 3 in a and 4 in b", "with both numbers");
+	is_int(kt_prepare(t, KT_CPU), HD_EINVAL, "different extents are refused");
+	is_str(t->err.text, "einsum: dim k is 3 in a and 4 in b", "... and the message has both numbers");
 	kt_free(t);
 #ifndef KT_CUDA
 	t = KT_NEW(einsum, "");
 	kt_in(t, HD_DTYPE_F64, "a=2,b=3");
 	kt_out(t, HD_DTYPE_F64, "a=2");
 	is_str(kt_prepare(t, KT_REF) < 0 ? t->err.text : "accepted", "einsum: 1 inputs, not 2",
-	       "nor does the reference");
+	       "the reference refuses a missing input");
 	kt_free(t);
 #endif
 }
@@ -137,12 +138,12 @@ static void settles(void)
 
 	kt_prepare(t, KT_CPU);
 	text = hd_device_cpu()->autotune("", NULL);
-	ok(strstr(text, "product:") == text && strchr(text, '\n'), "autotune returns what is in force");
+	ok(strstr(text, "product:") == text && strchr(text, '\n'), "autotune returns the choices in force");
 	again = hd_device_cpu()->autotune(text, NULL);
-	is_str(again, text, "what is known stays");
-	KT_CHECK(t, 0, "settled");
+	is_str(again, text, "known choices stay");
+	KT_CHECK(t, 0, "the product is right with a settled choice");
 	t->run.acc = 1;
-	KT_CHECK(t, 0, "settled, added");
+	KT_CHECK(t, 0, "... and right when added to its output");
 	free(text);
 	free(again);
 	kt_free(t);
@@ -165,7 +166,7 @@ static char *bcast(void *ctx, const char *text)
 	return hd_strdup(text);
 }
 
-/* Rank 0 times what only another rank needs, from the key alone. */
+/* Checks that rank 0 times a product that only another rank needs, from its key alone. */
 static void settles_for_others(void)
 {
 	const struct hd_exchange x = { NULL, gather, bcast };
@@ -175,7 +176,7 @@ static void settles_for_others(void)
 	kt_prepare(t, KT_CPU);
 	text = hd_device_cpu()->autotune("", &x);
 	line = strstr(text, foreign);
-	ok(line && strchr(line, ' ') && strchr(line, ' ') < strchr(line, '\n'), "the key of another rank has a value");
+	ok(line && strchr(line, ' ') && strchr(line, ' ') < strchr(line, '\n'), "a key of another rank gets a value");
 	free(text);
 	kt_free(t);
 }
@@ -183,8 +184,9 @@ static void settles_for_others(void)
 #endif
 
 #ifdef KT_CUDA
-/* With a gelu: made by the library where bf16 lies in whole pieces, else in two steps.  Of what gelu reads the rounded value is
- * kept, and gelu is of the one before: a rounding apart. */
+/* Products with a gelu: the library computes both where bf16 lies in whole pieces, else there are two steps.  If
+ * gelu's input is kept, the rounded value is stored, but gelu is applied to the unrounded one: they differ by a
+ * rounding. */
 static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
 {
 	char a[60], b[60], c[60], bias[20], name[60];
@@ -212,16 +214,17 @@ static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
 		if (how == 2 || how == 3)
 			kt_out(t, dtype, c);
 		t->least = 1;
-		KT_CHECK(t, tol, "%s, %s", how == 4 ? "a product and gelu's slope" : "gelu of a product", name);
+		KT_CHECK(t, tol, "%s, %s", how == 4 ? "a product times gelu's slope" : "gelu of a product", name);
 		kt_free(t);
 	}
 	after = kt_device->autotune("", NULL);
 	is_int(atoi(strstr(after, "with_gelu ") + 10) - atoi(strstr(before, "with_gelu ") + 10), inside,
-	       "so many by the library");
+	       "... the library computed the expected number of them");
 	free(before), free(after);
 }
 
-/* A product that is described wrongly is refused by the library and made in loops: right, and a thousand times slower. */
+/* The library refuses a product that is described wrongly; loops then compute it: correct, but a thousand times
+ * slower. */
 static void by_the_library(void)
 {
 	char *text = kt_device->autotune("", NULL);
@@ -229,7 +232,7 @@ static void by_the_library(void)
 
 	ok(products && atoi(products + 16) > 50, "products are counted: %s", text);
 	/* the two sums in one input, six times each: no dim of that input has stride 1 */
-	is_int(loops ? atoi(loops + 16) : -1, 12, "all others by the library");
+	is_int(loops ? atoi(loops + 16) : -1, 12, "only those with a sum in one input are computed in loops");
 	free(text);
 }
 #endif
@@ -238,7 +241,7 @@ int main(void)
 {
 	struct hd_err err = { 0 };
 
-	ok(hd_device_cpu()->open(2, &err) == 0, "open%s", err.text);
+	ok(hd_device_cpu()->open(2, &err) == 0, "the device is opened%s", err.text);
 	for (size_t i = 0; i < HD_LEN(products); i++) {
 		check(&products[i], HD_DTYPE_F32, HD_DTYPE_F32, "f32");
 		check(&products[i], HD_DTYPE_BF16, HD_DTYPE_F32, "bf16 to f32");
@@ -248,7 +251,7 @@ int main(void)
 #ifdef KT_CUDA
 	by_the_library();
 	with_gelu(5, 24, 40, HD_DTYPE_BF16, 5);
-	with_gelu(5, 23, 37, HD_DTYPE_BF16, 2); /* what is kept must be in whole pieces */
+	with_gelu(5, 23, 37, HD_DTYPE_BF16, 2); /* the kept input must be in whole pieces */
 	with_gelu(5, 24, 40, HD_DTYPE_F32, 0);
 #endif
 	refuses();

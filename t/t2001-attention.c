@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention, cpu against ref and ref's backward against finite differences.  What breaks here: a
- * causal mask off by one block edge, heads that read another head's keys, gradients of grouped
- * heads that do not add up, tails of odd sizes.
+ * Attention: cpu against ref, and ref's backward against finite differences.  If this broke, models would train on
+ * wrong attention.  Typical bugs are a causal mask off by one block edge and heads that read a different head's
+ * keys.  Others are gradients of grouped heads that do not add up, and tails of odd sizes.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -10,7 +10,7 @@
 #include <omp.h>
 
 #ifdef KT_CUDA
-#define LEAST_WIDTH 16 /* a word of the cpu's alone */
+#define LEAST_WIDTH 16 /* narrower words are the cpu's alone */
 #else
 #define LEAST_WIDTH 4
 #endif
@@ -88,7 +88,7 @@ static void close_both(struct both *x)
 	kt_free(x->bwd);
 }
 
-/* The backward's inputs: as forward left them on ref */
+/* Copies forward's results on ref to the inputs of backward. */
 static void hand_over(struct both *x)
 {
 	const struct kt_buf *from[] = { x->q, x->k, x->v, x->o, x->lse };
@@ -109,7 +109,7 @@ static double most(const struct kt_buf *b)
 
 static void check(const struct shape *s, int width)
 {
-	/* Scores carry an error of 2^-24 of their size, and exp turns it into a relative one. */
+	/* Scores are off by 2^-24 of their size, and exp turns that into a relative error. */
 	double scale = hd_attr_num(s->attr, "scale", 0.25), tol;
 	struct both x;
 
@@ -121,7 +121,7 @@ static void check(const struct shape *s, int width)
 	close_both(&x);
 }
 
-/* d(sum of o do) by central differences on ref, against ref's own backward; f64 throughout */
+/* Returns d(sum of o do) by central differences on ref, to compare with ref's own backward; f64 throughout. */
 static double difference(struct both *x, struct kt_buf *b, int64_t i)
 {
 	double *at = (double *)b->mem[KT_REF] + i, was = *at, step = 1e-5, f[2];
@@ -159,7 +159,7 @@ static void check_differences(const struct shape *s)
 			worst = fmax(worst, fabs(got - want) / (1e-3 + most(d[n])));
 		}
 	}
-	near(worst, 0, 1e-7, "ref's backward is the derivative");
+	near(worst, 0, 1e-7, "ref's backward matches finite differences");
 	close_both(&x);
 }
 
@@ -178,7 +178,7 @@ static void threads_do_not_matter(void)
 	omp_set_num_threads(3);
 	kt_prepare(x.bwd, KT_CPU);
 	kt_run(x.bwd, KT_CPU);
-	ok(!memcmp(one, x.dk->mem[KT_CPU], x.dk->bytes[KT_CPU]), "the same bits on 1 and on 3 threads");
+	ok(!memcmp(one, x.dk->mem[KT_CPU], x.dk->bytes[KT_CPU]), "1 and 3 threads yield the same bits");
 	free(one);
 	close_both(&x);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums over named dims, cpu against ref: bias gradients, and whatever a plugin reduces.  A GPU may make some that follow each other in
- * one launch, with the bits that each alone has.
+ * Sums over named dims, cpu against ref: bias gradients, and sums in plugins.  If this broke, biases would learn
+ * wrongly.  A GPU may compute consecutive sums in one launch, with the same bits as each alone.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -60,7 +60,7 @@ static void threads_do_not_matter(const char *a, const char *c)
 	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 1000), "%s to %s", a, c);
 	for (int64_t i = 0; i < out->count; i++)
 		same &= one[i] == kt_get(out, KT_CPU, i);
-	ok(same, "the same on 1 and on 3 threads");
+	ok(same, "... 1 and 3 threads yield the same bits");
 	free(one);
 	kt_free(t);
 }
@@ -90,16 +90,19 @@ enum { MOST = 6 };
 
 static const struct several {
 	const char *what, *a[MOST], *c;
-	int one; /* some of them are one launch */
+	int one; /* some of them can share a launch */
 } several[] = {
 	{ "three, of many slabs", { "row=700,col=264", "row=700,col=264", "row=700,col=264" }, "col=264", 1 },
 	{ "two, of few slabs and parts of vectors", { "p=2,row=250,col=35", "p=2,row=250,col=35" }, "p=2,col=35", 1 },
-	{ "more than one launch has",
+	{ "more than one launch can hold",
 	  { "row=70,col=64", "row=70,col=64", "row=70,col=64", "row=70,col=64", "row=70,col=64", "row=70,col=64" },
 	  "col=64",
 	  1 },
 	{ "between others", { "col=64", "row=70,col=64", "row=70,col=64", "row=71,col=64" }, "col=64", 1 },
-	{ "none has as many rows as the next", { "row=70,col=64", "row=71,col=64", "row=70,col=64" }, "col=64", 0 },
+	{ "no two consecutive ones with the same number of rows",
+	  { "row=70,col=64", "row=71,col=64", "row=70,col=64" },
+	  "col=64",
+	  0 },
 	{ "rows", { "row=7,col=64", "row=7,col=64" }, "row=7", 0 },
 	{ "without rows", { "row=0,col=64", "row=0,col=64" }, "col=64", 0 },
 };
@@ -132,11 +135,11 @@ static void run_together(void *joined, struct kt **t, int n, void *const *c)
 	struct hd_err err = { 0 };
 	int same = 1;
 
-	run.acc = !run.acc; /* each launch has its own */
+	run.acc = !run.acc; /* each joined sum has its own flag */
 	kt_in_orders(1);
 	kt_device->begin(&run);
 	k->run_joined(joined, &run);
-	ok(kt_device->finish(&err) == 0, "they run%s", err.text);
+	ok(kt_device->finish(&err) == 0, "... joined sums run%s", err.text);
 	for (int i = 0; i < n; i++) {
 		struct kt_buf *b = t[i]->out[0];
 		void *got = hd_alloc(b->bytes[KT_CPU] + 1);
@@ -146,7 +149,7 @@ static void run_together(void *joined, struct kt **t, int n, void *const *c)
 		same &= !memcmp(got, b->mem[KT_CPU], b->bytes[KT_CPU]);
 		free(got);
 	}
-	ok(same, "and leave what each alone does");
+	ok(same, "... with the bits that each has alone");
 }
 
 static void check_several(const struct several *s, uint32_t dtype, int acc)
@@ -177,7 +180,8 @@ static void check_several(const struct several *s, uint32_t dtype, int acc)
 	}
 }
 
-/* What must stay one after the other: one adds and one does not, both have one result, or one's result lies over what the next reads. */
+/* Checks that sums stay separate if only one adds, if both have the same result, or if one's result overlaps the
+ * other's input. */
 static void stay_apart(void)
 {
 	struct kt *t = one_of(&several[0], 0, HD_DTYPE_F32, 0);
@@ -187,10 +191,10 @@ static void stay_apart(void)
 			over = { &t->prep[KT_CPU], &a, &a, 0 };
 	const struct hd_kernel *k = t->kernel[KT_CPU];
 
-	ok(!k->join((struct hd_joint[]){ x, y }, 2), "one adds and one does not");
-	ok(!k->join((struct hd_joint[]){ x, x }, 2), "both have one result");
-	ok(!k->join((struct hd_joint[]){ over, x }, 2), "the first's result lies over what the second reads");
-	ok(!k->join((struct hd_joint[]){ x, over }, 2), "the second's result lies over what the first reads");
+	ok(!k->join((struct hd_joint[]){ x, y }, 2), "not joined if only one adds to its output");
+	ok(!k->join((struct hd_joint[]){ x, x }, 2), "not joined if both have the same result");
+	ok(!k->join((struct hd_joint[]){ over, x }, 2), "not joined if the first's result overlaps the second's input");
+	ok(!k->join((struct hd_joint[]){ x, over }, 2), "not joined if the second's result overlaps the first's input");
 	kt_free(t);
 	kt_device->free(a);
 	kt_device->free(c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix units: one product of tiles, in each thread and after a fork.  What breaks here: a permission that only the thread
- * that asked has, tiles of a wrong shape, operands of an instruction in the wrong order.
+ * Matrix units compute one product of tiles, in each thread and after a fork.  If this broke, bf16 runs would crash
+ * or compute wrong products.  Typical bugs are a permission that only one thread has, tiles of a wrong shape, and
+ * swapped operands.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #if HD_AMX
-/* Elements that differ from c = 1 + a b, of whole numbers that every order of sums gives exactly. */
+/* Returns how many elements differ from c = 1 + a b.  Data are whole numbers, so sums are exact in any order. */
 static int wrong(int seed)
 {
 	uint16_t a[16][32], b[16][32];
@@ -49,22 +50,22 @@ int main(void)
 
 	if (!hd_amx_allowed())
 		skip_all("this machine has no AMX with bf16");
-	is_int(wrong(1), 0, "a product of two tiles");
+	is_int(wrong(1), 0, "a product of two tiles is exact");
 #pragma omp parallel for num_threads(3) reduction(+ : bad)
 	for (int i = 0; i < 30; i++)
 		bad += wrong(i);
-	is_int(bad, 0, "and in three threads");
+	is_int(bad, 0, "... also in three threads");
 	child = fork();
 	if (!child)
 		_exit(!hd_amx_allowed() || wrong(3));
 	waitpid(child, &status, 0);
-	is_int(status, 0, "and in a child of this process");
+	is_int(status, 0, "... and in a child process");
 	return done();
 }
 #else
 int main(void)
 {
-	is_int(hd_amx_allowed(), 0, "code that was not compiled is not allowed");
+	is_int(hd_amx_allowed(), 0, "AMX is not allowed where its code was not compiled");
 	return done();
 }
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention_cached and rope_at, of texts that come in pieces: each query has what attention over its whole text gives it, each
- * turned head what rope gives it there, and device and ref leave the same caches.  What breaks here: a position that is off by
- * one, a text that reads its neighbour's cache, a ring that is overwritten before it is read, the padding before short texts.
+ * attention_cached and rope_at on texts that arrive in pieces: each query gets the result of attention over its
+ * complete text.  Each rotated head gets that of rope at its position, and device and ref leave the same caches.  If
+ * this broke, generated text would be wrong.  Typical bugs are a position off by one, a text that reads its
+ * neighbour's cache, an overwritten ring, and wrong padding before short texts.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -18,7 +19,7 @@ static const struct shape {
 	int64_t heads, kv, dim, window, past; /* past: positions of a cache */
 	const char *slice[2], *attr;
 } shapes[] = {
-	{ "all before it", 4, 2, 8, 0, 34, { "", "" }, "causal=1" },
+	{ "all earlier positions", 4, 2, 8, 0, 34, { "", "" }, "causal=1" },
 	{ "heads of 64, softcap", 2, 2, 64, 0, 34, { "", "" }, "causal=1 softcap=1.5 scale=0.9" },
 	{ "odd sizes", 3, 1, 5, 0, 35, { "", "" }, "causal=1" },
 	{ "a slice of the heads", 2, 1, 16, 6, 6, { "@2/4", "@1/2" }, "causal=1 window=6" },
@@ -27,12 +28,12 @@ static const struct shape {
 	{ "a window", 4, 2, 8, 5, 5, { "", "" }, "causal=1 window=5" },
 	{ "a window of one", 2, 1, 8, 1, 1, { "", "" }, "causal=1 window=1" },
 	{ "a window of a piece", 2, 2, 32, 4, 4, { "", "" }, "causal=1 window=4 softcap=2" },
-	{ "a window, and more room", 2, 2, 8, 5, 9, { "", "" }, "causal=1 window=5" },
+	{ "a window smaller than the cache", 2, 2, 8, 5, 9, { "", "" }, "causal=1 window=5" },
 	{ "a window longer than the texts", 2, 1, 8, 100, 34, { "", "" }, "causal=1 window=100" },
 	{ "heads of 256", 1, 1, 256, 7, 7, { "", "" }, "causal=1 window=7" },
 };
 
-/* What a text has at a position: of operand x (0: q, 1: k, 2: v), between -1 and 1. */
+/* Returns a text's value of operand x (0: q, 1: k, 2: v) at a position, between -1 and 1. */
 static double number(int x, int64_t text, int64_t position, int64_t i)
 {
 	uint64_t n = (uint64_t)(((text * MOST + position) * 4 + x) * 4096 + i + 1) * 0x9e3779b97f4a7c15u;
@@ -40,7 +41,7 @@ static double number(int x, int64_t text, int64_t position, int64_t i)
 	return (double)(n >> 40) / 0x1p23 - 1;
 }
 
-/* Of a whole text, by ref's attention: (position, head, dim). */
+/* Returns ref's attention over a complete text: (position, head, dim). */
 static double *whole(const struct shape *s, uint32_t dtype, int64_t text, int64_t length)
 {
 	char q[80], k[80], lse[80];
@@ -61,7 +62,7 @@ static double *whole(const struct shape *s, uint32_t dtype, int64_t text, int64_
 	o = kt_out(t, dtype, q);
 	kt_out(t, HD_DTYPE_F32, lse);
 	if (kt_run(t, KT_REF) < 0)
-		ok(0, "ref's attention: %s", t->err.text);
+		ok(0, "ref's attention runs: %s", t->err.text);
 	for (int64_t i = 0; i < length * s->heads * s->dim; i++)
 		out[i] = kt_get(o, KT_REF, i);
 	kt_free(t);
@@ -92,7 +93,7 @@ static struct piece piece_new(const struct shape *s, uint32_t dtype, int64_t col
 	return p;
 }
 
-/* The columns of a run whose last token is `behind` before the end of each text. */
+/* Fills the columns of a run whose last token stands `behind` tokens before the end of each text. */
 static void fill(const struct shape *s, struct piece *p, int64_t grown, int64_t behind)
 {
 	for (int64_t i = 0; i < TEXTS * p->columns; i++) {
@@ -108,7 +109,7 @@ static void fill(const struct shape *s, struct piece *p, int64_t grown, int64_t 
 	}
 }
 
-/* The outputs of a run against the whole texts': the largest difference. */
+/* Returns the largest difference between the outputs of a run and those of the complete texts. */
 static double apart(const struct shape *s, const struct piece *p, double *const *want)
 {
 	int64_t row = s->heads * s->dim;
@@ -125,7 +126,7 @@ static double apart(const struct shape *s, const struct piece *p, double *const 
 	return most;
 }
 
-/* Prompts in pieces of four, then token by token, then a piece again. */
+/* Runs prompts in pieces of four, then token by token, then a piece again. */
 static void check(const struct shape *s, uint32_t dtype)
 {
 	static const int64_t runs[][3] = { { 4, 0, 8 }, { 4, 0, 4 }, { 4, 0, 0 }, { 1, 1, 0 },
@@ -145,7 +146,7 @@ static void check(const struct shape *s, uint32_t dtype)
 			for (int64_t i = 0; i < n; i++)
 				kt_set(p.in[3 + k], i, caches[k][i]);
 		p.t->least = 1;
-		KT_CHECK(p.t, kt_tol(dtype, s->past + s->dim + 6), "%s, %s: run %zu, device and ref", s->what,
+		KT_CHECK(p.t, kt_tol(dtype, s->past + s->dim + 6), "%s, %s: run %zu, device and ref agree", s->what,
 			 dtype == HD_DTYPE_BF16 ? "bf16" : "fp32", r);
 		most = fmax(most, apart(s, &p, want));
 		for (int k = 0; k < 2; k++)
@@ -154,14 +155,14 @@ static void check(const struct shape *s, uint32_t dtype)
 		kt_free(p.t);
 	}
 	/* ref computes both in double, from the same numbers, in sums of at most 40 terms */
-	ok(most <= 40 * 0x1p-52, "%s: as over the whole texts (%g)", s->what, most);
+	ok(most <= 40 * 0x1p-52, "%s: equals attention over the complete texts (%g)", s->what, most);
 	for (int i = 0; i < TEXTS; i++)
 		free(want[i]);
 	for (int k = 0; k < 2; k++)
 		free(caches[k]);
 }
 
-/* -- rope_at ---------------------------------------------------------------------------------------------------------------- */
+/* -- rope_at ------------------------------------------------------------------------------------------------------- */
 static void check_rope(const char *attr, int64_t dim, uint32_t dtype)
 {
 	static const int positions[] = { 3, -1, 0, 19, 7, 7, -1, 12 };
@@ -176,7 +177,7 @@ static void check_rope(const char *attr, int64_t dim, uint32_t dtype)
 	for (int64_t i = 0; i < 20 * 2 * dim; i++)
 		kt_set(x, i, number(0, 0, i / (2 * dim), i % (2 * dim)));
 	if (kt_run(all, KT_REF) < 0)
-		ok(0, "rope: %s", all->err.text);
+		ok(0, "rope runs: %s", all->err.text);
 	t = KT_NEW(rope_at, with);
 	snprintf(spec, sizeof(spec), "b=4,s=2,h=2,d=%d", (int)dim);
 	from = kt_in(t, dtype, spec), at = kt_in(t, HD_DTYPE_I32, "b=4,s=2"), to = kt_out(t, dtype, spec);
@@ -187,14 +188,14 @@ static void check_rope(const char *attr, int64_t dim, uint32_t dtype)
 		kt_set(from, i, number(0, 0, p < 0 ? 0 : p, i % (2 * dim)));
 	}
 	/* a sum of two products; the angle itself is rounded to fp32 */
-	KT_CHECK(t, kt_tol(dtype, 2), "rope_at %s of %d: device and ref", attr, (int)dim);
+	KT_CHECK(t, kt_tol(dtype, 2), "rope_at %s of %d: device and ref agree", attr, (int)dim);
 	for (int64_t i = 0; i < 8 * 2 * dim; i++) {
 		int p = positions[i / (2 * dim)];
 
 		most = fmax(most,
 			    fabs(kt_get(to, KT_REF, i) - kt_get(y, KT_REF, (p < 0 ? 0 : p) * 2 * dim + i % (2 * dim))));
 	}
-	ok(most == 0, "rope_at %s of %d: as rope has it there (%g)", attr, (int)dim, most);
+	ok(most == 0, "rope_at %s of %d: equals rope at each position (%g)", attr, (int)dim, most);
 	kt_free(t);
 	kt_free(all);
 }
@@ -207,7 +208,7 @@ static void check_refusals(void)
 	s.attr = "";
 	p = piece_new(&s, HD_DTYPE_F32, 2);
 	ok(kt_prepare(p.t, KT_CPU) == HD_ENOTSUP && strstr(p.t->err.text, "only causal"),
-	   "what is not causal is refused: %s", p.t->err.text);
+	   "attention that is not causal is refused: %s", p.t->err.text);
 	kt_free(p.t);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * add, cast, copy, accumulate, fill, gelu, swiglu.  In the field a wrong broadcast, a piece
- * that is missed at the end of an odd size, or a rounding that is not to nearest even would
- * show as a loss that is a little worse.
+ * add, cast, copy, accumulate, fill, gelu, swiglu.  A bug here shows as a loss that is a little worse.  Typical bugs
+ * are a wrong broadcast, a missed piece at the end of an odd size, and rounding other than to nearest even.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -80,7 +79,7 @@ static void cast_rounding(int which)
 	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=12"), *y = kt_out(t, HD_DTYPE_BF16, "a=12");
 	int right = 0;
 
-	x->view[KT_REF].dtype = HD_DTYPE_F32; /* on this one occasion the reference must round, too */
+	x->view[KT_REF].dtype = HD_DTYPE_F32; /* only here the reference must round, too */
 	y->view[KT_REF].dtype = HD_DTYPE_BF16;
 	for (size_t i = 0; i < HD_LEN(want); i++)
 		((float *)x->mem[which])[i] = want[i].x;
@@ -88,12 +87,13 @@ static void cast_rounding(int which)
 	is_int(kt_run(t, which), 0, "cast f32 to bf16 on each device");
 	for (size_t i = 0; i < HD_LEN(want); i++)
 		right += ((uint16_t *)y->mem[which])[i] == want[i].y;
-	is_int(right, HD_LEN(want), "rounds to nearest even");
-	ok(isnan(kt_get(y, which, HD_LEN(want))), "NaN stays NaN");
+	is_int(right, HD_LEN(want), "... and rounds to nearest even");
+	ok(isnan(kt_get(y, which, HD_LEN(want))), "... and NaN stays NaN");
 	kt_free(t);
 }
 
-/* 1 + k/2048 lies halfway between two fp16 where k is odd; the least is 2^-24, from 65520 on all is infinite. */
+/* 1 + k/2048 lies halfway between two fp16 where k is odd; the smallest is 2^-24, and from 65520 on all are infinite.
+ * */
 static void cast_half(int which)
 {
 	static const struct {
@@ -130,12 +130,12 @@ static void cast_half(int which)
 	is_int(kt_run(t, which), 0, "cast f32 to f16 on each device");
 	for (size_t i = 0; i < HD_LEN(want); i++)
 		right += ((uint16_t *)y->mem[which])[i] == want[i].y;
-	is_int(right, HD_LEN(want), "rounds to nearest even");
-	ok((((uint16_t *)y->mem[which])[HD_LEN(want)] & 0x7fff) > 0x7c00, "NaN stays NaN");
+	is_int(right, HD_LEN(want), "... and rounds to nearest even");
+	ok((((uint16_t *)y->mem[which])[HD_LEN(want)] & 0x7fff) > 0x7c00, "... and NaN stays NaN");
 	kt_free(t);
 }
 
-/* What lies outside, halfway, and is no number. */
+/* Casts to bytes: values out of range, halfway values, and NaN. */
 static void cast_bytes(void)
 {
 	static const struct {
@@ -151,7 +151,7 @@ static void cast_bytes(void)
 	KT_CHECK(t, 0, "cast to bytes");
 	for (int i = 0; i < 12; i++)
 		right += kt_get(y, KT_CPU, i) == want[i].y;
-	is_int(right, 12, "bytes");
+	is_int(right, 12, "... and clamps, rounds and maps NaN as specified");
 	kt_free(t);
 }
 
@@ -172,7 +172,7 @@ static void casts(void)
 	cast(HD_DTYPE_F16, HD_DTYPE_BF16, 70001, 0x1p-8);
 	cast(HD_DTYPE_F32, HD_DTYPE_B1, 70001, 0);
 	cast(HD_DTYPE_B1, HD_DTYPE_F32, 70001, 0);
-	cast(HD_DTYPE_B1, HD_DTYPE_F32, 3, 0); /* nothing is written behind it */
+	cast(HD_DTYPE_B1, HD_DTYPE_F32, 3, 0); /* nothing is written after it */
 	cast(HD_DTYPE_BF16, HD_DTYPE_B1, 13, 0);
 	cast(HD_DTYPE_B1, HD_DTYPE_BF16, 13, 0);
 	cast(HD_DTYPE_F32, HD_DTYPE_U8, 70001, 0);
@@ -200,7 +200,7 @@ static void copy(uint32_t dtype, const char *x, const char *y, const char *attr)
 	t->leaves = 1;
 	KT_CHECK(t, 0, "copy %s %s", hd_dtype_name(dtype), attr);
 	if (!*attr)
-		ok(kt_get(out, KT_CPU, 5) == kt_get(in, KT_CPU, 5), "copy of everything");
+		ok(kt_get(out, KT_CPU, 5) == kt_get(in, KT_CPU, 5), "... and every element arrives");
 	kt_free(t);
 }
 
@@ -229,7 +229,7 @@ static void accumulate(const char *spec, int64_t last)
 	KT_CHECK(t, 0, "accumulate, first, %s", spec);
 	t->run.acc = 1;
 	KT_CHECK(t, 0, "accumulate, second");
-	is_int((int)kt_get(y, KT_CPU, last), 2 * (int)kt_get(x, KT_CPU, last), "the sum of both");
+	is_int((int)kt_get(y, KT_CPU, last), 2 * (int)kt_get(x, KT_CPU, last), "... and yields the sum of both");
 	kt_free(t);
 }
 
@@ -243,7 +243,7 @@ static void accumulate_and_fill(void)
 	y = kt_out(f, HD_DTYPE_F32, "a=131,b=257");
 	f->run.loss_scale = 0.25;
 	KT_CHECK(f, 0, "fill");
-	near(kt_get(y, KT_CPU, 33666), 0.75, 0, "fill with the loss scale");
+	near(kt_get(y, KT_CPU, 33666), 0.75, 0, "... with the loss scale");
 	kt_free(f);
 }
 
@@ -273,9 +273,9 @@ static void gelu(const char *spec, double range)
 	kt_free(d);
 }
 
-#ifndef KT_CUDA /* there products take gelu in */
-/* y and the slope of one pass are gelu's, and dy times the slope is gelu_d; a pass that misses a row's end, or sums what it made
- * before it was rounded, would be a bias' gradient that is a little off. */
+#ifndef KT_CUDA /* on cuda, products compute gelu themselves */
+/* y and the slope from one pass are gelu's, and dy times the slope is gelu_d.  A pass that misses a row's end, or sums
+ * values before they are rounded, would make a bias' gradient a little wrong. */
 static void gelu_slope(const char *rows, const char *cols, double range)
 {
 	char spec[128];
@@ -293,21 +293,21 @@ static void gelu_slope(const char *rows, const char *cols, double range)
 	kt_reals(dy, -1, 1);
 	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 16), "gelu and its slope, %s", spec);
 	kt_share(k, slope);
-	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 17), "times the slope");
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 17), "... dy times the slope is right");
 	if (x->count <= 200)
-		kt_gradient(t, x, y, dy, dx, "that is the derivative");
+		kt_gradient(t, x, y, dy, dx, "... and is the derivative");
 	kt_threads(t, "gelu and its slope");
 	kt_inplace(slope, x);
-	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 16), "the slope in place of x");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 16), "... with the slope in place of x");
 	kt_reals(kt_in(s, HD_DTYPE_F32, spec), -1, 1);
 	kt_reals(kt_in(s, HD_DTYPE_F32, spec), -1, 1);
 	dx = kt_out(s, HD_DTYPE_F32, spec);
 	sums = kt_out(s, HD_DTYPE_F32, cols);
 	kt_threads(s, "times the slope, with sums");
 	kt_inplace(dx, s->in[1]);
-	KT_CHECK(s, kt_tol(HD_DTYPE_F32, x->count / sums->count + 2), "and its sums over %s", rows);
+	KT_CHECK(s, kt_tol(HD_DTYPE_F32, x->count / sums->count + 2), "... with its sums over %s", rows);
 	s->run.acc = 1;
-	KT_CHECK(s, kt_tol(HD_DTYPE_F32, x->count / sums->count + 3), "and they are added");
+	KT_CHECK(s, kt_tol(HD_DTYPE_F32, x->count / sums->count + 3), "... and the sums are added to the output");
 	kt_free(t);
 	kt_free(d);
 	kt_free(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * norm, norm_d, norm_dw.  In the field a variance that cancels, a column that is summed twice
- * or sums that depend on the threads would show as runs that diverge late, or that cannot be
+ * norm, norm_d, norm_dw.  If this broke, a variance that cancels, a column that is summed twice
+ * or sums that depend on the threads would show as runs that diverge late or cannot be
  * repeated.
  */
 #include <config.h>
@@ -41,7 +41,7 @@ static struct norm norm_new(const char *rows, const char *col, int rms)
 	return n;
 }
 
-/* What forward left becomes the input of backward, the doubles unrounded. */
+/* Makes forward's results the inputs of backward, with the doubles unrounded. */
 static void norm_connect(struct norm *n)
 {
 	int last = n->d->nin - 1;
@@ -65,8 +65,8 @@ static void norm_free(struct norm *n)
 	kt_free(n->dw);
 }
 
-/* The sums over a row or a column are of so many terms; each term has a few roundings of its
- * own, hence the + 16.  An offset of the data against its spread makes x - mean that much less
+/* Sums over a row or a column have so many terms; each term has a few roundings of its
+ * own, hence the + 16.  If the data's offset exceeds its spread, x - mean is that much less
  * exact.  Rows have at least 9 elements: in shorter ones the projections of norm_d cancel
  * almost everything. */
 static void norm(const char *rows, const char *col, int rms, double offset)
@@ -94,7 +94,8 @@ static void norm(const char *rows, const char *col, int rms, double offset)
 	norm_free(&n);
 }
 
-/* norm_d, or norm_d_add, which adds what is there and may be in its place; with the results behind the first that attr asks for. */
+/* Checks norm_d, or norm_d_add, which adds another input and may be in its place, with the further results that attr
+ * asks for. */
 static void backward(const char *rows, const char *col, int rms, int add, const char *attr)
 {
 	char spec[128], text[80], what[200];
@@ -146,7 +147,7 @@ static void derivative(int rms)
 	kt_reals(n.dy, -1, 1);
 	kt_run(n.f, KT_REF);
 	norm_connect(&n);
-	ok(!kt_run(n.d, KT_REF) && !kt_run(n.dw, KT_REF), "backward in double, rms=%d", rms);
+	ok(!kt_run(n.d, KT_REF) && !kt_run(n.dw, KT_REF), "backward runs in double, rms=%d", rms);
 	kt_gradient(n.f, n.x, n.y, n.dy, n.dx, "norm_d is the derivative by x");
 	kt_gradient(n.f, n.w, n.y, n.dy, n.gw, "norm_dw is the derivative by w");
 	if (n.b)
@@ -154,7 +155,7 @@ static void derivative(int rms)
 	norm_free(&n);
 }
 
-/* Integers, and rstd a power of two: sums are exact in any order. */
+/* Data are integers and rstd is a power of two, so sums are exact in any order. */
 static void exact_columns(const char *rows, const char *col)
 {
 	struct norm n = norm_new(rows, col, 0);
@@ -178,7 +179,8 @@ int main(void)
 {
 	struct norm n = norm_new("batch=3", "embed=8", 0);
 
-	/* Memory that a device keeps between launches grows with what is asked for: first a little, then half as much again. */
+	/* Memory that a device keeps between launches grows on demand: ask for a little first, then for half as much
+	 * again. */
 	exact_columns("seq=131", "embed=600");
 	exact_columns("seq=131", "embed=900");
 	norm("batch=3,seq=5", "embed=9", 0, 0);
@@ -199,7 +201,7 @@ int main(void)
 	backward("batch=2,seq=71", "embed=768", 0, 0, "out=embed");
 	backward("batch=2@2/7,seq=71@9/200", "embed=2048", 1, 1, "dw=1");
 	backward("batch=7", "embed=8196", 1, 1, "dw=1 out=embed");
-	/* of each way that a row is held on cuda, and rows that are too long for that */
+	/* a width for each way that cuda holds a row, and rows too long for that */
 	for (size_t i = 0; i < HD_LEN(widths); i++) {
 		norm("batch=3", widths[i], i % 2, 0);
 		backward("batch=9", widths[i], i % 2, i % 2, i % 2 ? "dw=1 out=embed" : "dw=1 bias=1 out=embed");

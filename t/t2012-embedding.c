@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * embedding, position, rope.  In the field an id on the edge of a slice that two ranks claim,
- * or a position counted from the slice instead of the whole, would make a sharded run differ
+ * embedding, position, rope.  If this broke, an id on the edge of a slice that two ranks claim,
+ * or a position counted from the start of a slice, would make a sharded run differ
  * from a single one.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
 
-/* <dy, A x> and <A' dy, x>: equal where A' is the transpose of a linear A.  Integers, so exact. */
+/* Computes one side of <dy, A x> = <A' dy, x>, which holds if A' is the transpose of a linear A.  Exact for integers.
+ * */
 static double dot(const struct kt_buf *a, const struct kt_buf *b)
 {
 	double sum = 0;
@@ -34,7 +35,7 @@ static void embedding(const char *ids_spec, const char *w_spec, const char *x_sp
 	near(dot(dx, x), dot(dw, w), 0, "embedding_dw is the transpose");
 	b->run.acc = 1;
 	KT_CHECK(b, 0, "embedding_dw, added");
-	near(2 * dot(dx, x), dot(dw, w), 0, "the sum of both");
+	near(2 * dot(dx, x), dot(dw, w), 0, "... and is the sum of both");
 	kt_threads(b, "embedding_dw");
 	kt_free(f);
 	kt_free(b);
@@ -64,7 +65,7 @@ static void position(const char *x_spec, const char *w_spec, int inplace)
 	kt_free(b);
 }
 
-/* A turn: three roundings an element, and the cosine's and sine's own. */
+/* A rotation has three roundings per element, besides those of the cosine and sine. */
 static void rope(const char *spec, int inplace)
 {
 	struct kt *t = KT_NEW(rope, "theta=500"), *back = KT_NEW(rope, "theta=500 inverse=1");
@@ -79,7 +80,7 @@ static void rope(const char *spec, int inplace)
 	KT_CHECK(back, kt_tol(HD_DTYPE_F32, 4), "rope inverse");
 	for (int64_t i = 0; i < x->count; i++)
 		worst = fmax(worst, fabs(kt_get(x1, KT_REF, i) - kt_get(x, KT_REF, i)));
-	near(worst, 0, 1e-14, "the inverse turns back, in double");
+	near(worst, 0, 1e-14, "the inverse rotates back, in double");
 	kt_threads(t, "rope");
 	if (inplace) {
 		kt_inplace(y, x);
@@ -89,7 +90,7 @@ static void rope(const char *spec, int inplace)
 	kt_free(back);
 }
 
-/* Angles that are scaled, and dims that do not turn; the derivative of a turn that also stretches is not its inverse. */
+/* Scaled angles, and dims that do not rotate.  If a rotation also stretches, its derivative is not its inverse. */
 static const char *const scaled[] = {
 	"",
 	"theta=100 rotary=4",
@@ -112,7 +113,7 @@ static void rope_scaled(const char *attr)
 	kt_out(other, HD_DTYPE_F32, spec);
 	kt_reals(x, -1, 1);
 	kt_reals(y, -1, 1);
-	KT_CHECK(other, kt_tol(HD_DTYPE_F32, 4), "rope beside one of %s", attr);
+	KT_CHECK(other, kt_tol(HD_DTYPE_F32, 4), "rope next to one with %s", attr);
 	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "rope %s", attr);
 	kt_free(t);
 	kt_free(other);
@@ -131,7 +132,7 @@ static void rope_gradient(const char *attr)
 	dx = kt_out(back, HD_DTYPE_F32, spec);
 	kt_reals(x, -1, 1);
 	kt_reals(dy, -1, 1);
-	is_int(kt_run(back, KT_REF), 0, "backward in double");
+	is_int(kt_run(back, KT_REF), 0, "backward runs in double");
 	kt_gradient(t, x, y, dy, dx, attr);
 	kt_free(t);
 	kt_free(back);
@@ -149,10 +150,10 @@ static void rope_positions(void)
 	kt_reals(x, -1, 1);
 	for (int i = 0; i < 60; i++)
 		kt_set(x4, i, kt_get(x, KT_CPU, 48 + i));
-	ok(!kt_run(whole, KT_CPU) && !kt_run(piece, KT_CPU), "rope of a whole and of a slice");
+	ok(!kt_run(whole, KT_CPU) && !kt_run(piece, KT_CPU), "rope runs on a whole sequence and on a slice");
 	for (int i = 0; i < 60; i++)
 		same &= kt_get(y4, KT_CPU, i) == kt_get(y, KT_CPU, 48 + i);
-	ok(same, "a slice is turned by its global positions");
+	ok(same, "... and a slice is rotated by its global positions");
 	kt_free(whole);
 	kt_free(piece);
 }
@@ -187,12 +188,13 @@ int main(void)
 	embedding("batch=2,seq=5", "vocab=7,embed=33", "batch=2,seq=5,embed=33", 6);
 	embedding("batch=2,seq=5", "vocab=3@4/11,embed=33", "batch=2,seq=5,embed=33", 10);
 	embedding("batch=4,seq=35", "vocab=40@20/50,embed=501@3/999", "batch=4,seq=35,embed=501@3/999", 49);
-	/* ids of real text: few, and long lists of tokens; one list of 32 and one of 33 and of 97 */
+	/* like ids of real text: few ids with long lists of tokens; lists of 32, 33 and 97 */
 	embedding("batch=2,seq=151", "vocab=3,embed=36", "batch=2,seq=151,embed=36", 2);
 	embedding("batch=1,seq=32", "vocab=2,embed=5", "batch=1,seq=32,embed=5", 0);
 	embedding("batch=1,seq=33", "vocab=2,embed=5", "batch=1,seq=33,embed=5", 0);
 	embedding("batch=1,seq=97", "vocab=2,embed=5", "batch=1,seq=97,embed=5", 0);
-	/* rows of more than 8 bits, which cuda sorts in two launches; pieces that end where an id does; more tokens than a block's */
+	/* row numbers of more than 8 bits, which cuda sorts in two launches; pieces that end where an id does; more
+	 * tokens than a block */
 	embedding("batch=2,seq=301", "vocab=600@100/1300,embed=20", "batch=2,seq=301,embed=20", 1299);
 	embedding("batch=2,seq=2100", "vocab=300,embed=8", "batch=2,seq=2100,embed=8", 299);
 	position("batch=3,seq=5,embed=7", "position=8,embed=7", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xent, xent_combine, xent_d, xent_both.  In the field an overflow, padding that counts, or slices of the
- * vocabulary that do not combine to the whole would show as a loss that depends on the layout.
+ * xent, xent_combine, xent_d, xent_both.  If this broke, an overflow, padding that counts, or slices of the
+ * vocabulary that do not combine correctly would show as a loss that depends on the layout.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -44,8 +44,8 @@ static void xent_free(struct xent *x)
 	kt_free(x->d);
 }
 
-/* z - max is exact to half an ulp of the range, and e^z inherits that absolute error as a
- * relative one; the sum of positive terms is short in fp32, and long in double. */
+/* z - max is exact to half an ulp of the range, and e^z inherits that absolute error as a relative one.  The sum of
+ * positive terms is short in fp32, and long in double. */
 static double tolerance(double range)
 {
 	return kt_tol(HD_DTYPE_F32, 16) + 2 * range * 0x1p-24;
@@ -68,7 +68,7 @@ static void xent(const char *rows, const char *vocab, int targets_to, double ran
 	xent_free(&x);
 }
 
-/* -- xent_both -------------------------------------------------------------------------------------------------------------- */
+/* -- xent_both ----------------------------------------------------------------------------------------------------- */
 static struct kt *both_new(uint32_t dtype, const char *rows, const char *vocab)
 {
 	struct kt *b = KT_NEW(xent_both, "value=0.37");
@@ -88,7 +88,7 @@ static int same_bits(const struct kt_buf *a, const struct kt_buf *b)
 	return a->bytes[KT_CPU] == b->bytes[KT_CPU] && !memcmp(a->mem[KT_CPU], b->mem[KT_CPU], a->bytes[KT_CPU]);
 }
 
-/* What the other two make of the same logits; b has run. */
+/* Returns whether b, which has run, equals what xent and xent_d compute from the same logits. */
 static int like_two(struct kt *b, struct xent *x)
 {
 	int same = 1;
@@ -116,7 +116,7 @@ static void both(uint32_t dtype, const char *rows, const char *vocab, int target
 	kt_reals(b->in[0], -range, range);
 	kt_ints(b->in[1], 0, targets_to);
 	KT_CHECK(b, tol, "xent_both %s %s,%s", hd_dtype_name(dtype), rows, vocab);
-	ok(like_two(b, &x), "the same bits as xent and xent_d");
+	ok(like_two(b, &x), "... with the same bits as xent and xent_d");
 	kt_threads(b, "xent_both");
 	kt_inplace(b->out[0], b->in[0]);
 	KT_CHECK(b, tol, "xent_both in place");
@@ -124,7 +124,7 @@ static void both(uint32_t dtype, const char *rows, const char *vocab, int target
 	xent_free(&x);
 }
 
-/* The seed of backward: 2 * 0.125 is 0.25. */
+/* The seed of backward is value times the loss scale: 2 * 0.125 is 0.25. */
 static void seed(void)
 {
 	struct kt *b[2] = { KT_NEW(xent_both, "value=2 loss_scale=1"), KT_NEW(xent_both, "value=0.25") };
@@ -162,7 +162,7 @@ static void derivative(void)
 	kt_reals(x.dnll, 0.1, 1);
 	kt_run(x.f, KT_REF);
 	xent_connect(&x);
-	is_int(kt_run(x.d, KT_REF), 0, "backward in double");
+	is_int(kt_run(x.d, KT_REF), 0, "backward runs in double");
 	for (int64_t i = 0; i < x.z->count; i++) {
 		double *v = &kt_ref(x.z)[i], keep = *v, up, down;
 
@@ -179,7 +179,7 @@ static void derivative(void)
 	xent_free(&x);
 }
 
-/* Three slices, the last with padding, one whole padding: combined they give the whole. */
+/* Three slices, the last with padding, and a fourth of padding alone combine to the complete result. */
 static void slices(void)
 {
 	static const char *const spec[] = { "vocab=5@0/13", "vocab=5@5/13", "vocab=5@10/13", "vocab=5@15/13" };
@@ -192,7 +192,7 @@ static void slices(void)
 
 	kt_reals(whole.z, -30, 30);
 	kt_ints(whole.targets, 0, 12);
-	KT_CHECK(whole.f, tolerance(30), "the whole");
+	KT_CHECK(whole.f, tolerance(30), "xent of the complete vocabulary");
 	kt_share(top, whole.max);
 	for (int k = 0; k < 4; k++) {
 		part[k] = xent_new(HD_DTYPE_F32, "batch=7", spec[k]);
@@ -212,14 +212,14 @@ static void slices(void)
 	}
 	for (int i = 0; i < 7; i++) {
 		near(total[i], kt_get(whole.sum, KT_REF, i), 4 * tolerance(60),
-		     "the sums of the slices make the whole");
-		near(target[i], kt_get(whole.target, KT_CPU, i), 0, "one slice has the target");
+		     "the slices' sums combine to the total");
+		near(target[i], kt_get(whole.target, KT_CPU, i), 0, "exactly one slice has the target");
 	}
 	kt_free(c);
 	xent_free(&whole);
 }
 
-/* Exact: all logits equal, so the sum counts the columns; then one so large that it would
+/* Exact cases: equal logits, whose sum counts the columns; then one so large that it would
  * overflow alone. */
 static void extremes(void)
 {
@@ -230,10 +230,10 @@ static void extremes(void)
 	kt_set(x.z, 5003 + 2777, 1000);
 	kt_set(x.z, 2 * 5003 + 4999, -1e6);
 	KT_CHECK(x.f, 0, "extremes");
-	near(kt_get(x.sum, KT_CPU, 0), 5000, 0, "equal logits are counted");
+	near(kt_get(x.sum, KT_CPU, 0), 5000, 0, "the sum counts equal logits");
 	near(kt_get(x.max, KT_CPU, 1), 1000, 0, "a large one is the maximum");
-	near(kt_get(x.sum, KT_CPU, 1), 1, 0, "and the others vanish");
-	near(kt_get(x.sum, KT_CPU, 2), 1, 0, "logits of -inf count nothing");
+	near(kt_get(x.sum, KT_CPU, 1), 1, 0, "... and the others vanish");
+	near(kt_get(x.sum, KT_CPU, 2), 1, 0, "logits of -inf add nothing");
 	kt_set(x.z, 77, NAN);
 	kt_run(x.f, KT_CPU);
 	ok(isnan(kt_get(x.sum, KT_CPU, 0)), "a NaN is not hidden");
@@ -252,7 +252,8 @@ int main(void)
 	both(HD_DTYPE_BF16, "batch=3,seq=5", "vocab=33", 32, 3);
 	both(HD_DTYPE_F32, "batch=2,seq=7", "vocab=5024/5003", 5002, 20);
 	both(HD_DTYPE_BF16, "batch=2,seq=7", "vocab=5024/5003", 5002, 20);
-	/* by vectors, more of which are under way in cuda than it waits for at once; and rows that its shared memory does not hold */
+	/* by vectors, with more under way on cuda than it waits for at once; and rows that its shared memory cannot
+	 * hold */
 	both(HD_DTYPE_BF16, "batch=2", "vocab=60416/60411", 60410, 5);
 	both(HD_DTYPE_F32, "batch=2", "vocab=60000", 59999, 5);
 	both(HD_DTYPE_BF16, "batch=1", "vocab=120000", 119999, 5);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sumsq, clip, adamw, sgd.  In the field a wrong bias correction, decay that is scaled by the
+ * sumsq, clip, adamw, sgd.  If this broke, a wrong bias correction, decay that is scaled by the
  * wrong factor, or a low copy that lags behind its master would train, only worse.
  */
 #include <config.h>
@@ -16,7 +16,7 @@ static void sumsq(const char *spec)
 	once = kt_get(s, KT_CPU, 0);
 	t->run.acc = 1;
 	KT_CHECK(t, 0, "sumsq, added");
-	near(kt_get(s, KT_CPU, 0), 2 * once, 0, "twice the sum");
+	near(kt_get(s, KT_CPU, 0), 2 * once, 0, "... and yields twice the sum");
 	t->run.acc = 0;
 	kt_reals(x, -1e30, 1e30);
 	/* squares of floats are exact in double */
@@ -33,8 +33,8 @@ static void clip(double limited, double sum, double factor, double norm)
 
 	kt_set(s, 0, sum);
 	KT_CHECK(t, 0x1p-24, "clip of %g", sum);
-	near(kt_get(f, KT_CPU, 0), factor, 0, "factor");
-	near(kt_get(n, KT_CPU, 0), norm, 0, "norm");
+	near(kt_get(f, KT_CPU, 0), factor, 0, "... with the expected factor");
+	near(kt_get(n, KT_CPU, 0), norm, 0, "... and norm");
 	kt_free(t);
 }
 
@@ -71,8 +71,8 @@ static struct update adamw_new(struct kt *t, const char *spec, int low, int inpl
 	return u;
 }
 
-/* bf16 of each master, to nearest even, in the test's own words: the nearest multiple of 2^-7
- * of the binade, exactly between two the even one.  rint does that. */
+/* Checks that bf16 copies are masters rounded to nearest even.  Computed independently: the nearest multiple of 2^-7
+ * of the binade; halfway between two, the even one.  rint does that. */
 static int low_is_rounded(const struct update *u)
 {
 	for (int64_t i = 0; i < u->w->count; i++) {
@@ -91,13 +91,13 @@ static void adamw(const char *spec, int low, int inplace)
 
 	KT_CHECK(u.t, low ? 0x1p-8 : kt_tol(HD_DTYPE_F32, 9), "adamw %s low=%d in place=%d", spec, low, inplace);
 	if (low)
-		ok(low_is_rounded(&u), "the low copy is the new master, rounded");
+		ok(low_is_rounded(&u), "... and the low copy is the new master, rounded");
 	if (!inplace)
 		kt_threads(u.t, "adamw");
 	kt_free(u.t);
 }
 
-/* By hand.  Step 1 from m = v = 0: m = 0.1 g', v = 0.05 g'^2, both bias corrections cancel, so
+/* Computed by hand.  Step 1 from m = v = 0: m = 0.1 g', v = 0.05 g'^2, both bias corrections cancel, so
  * the move is the sign of g'. Step 2 with betas 1/2, powers of two everywhere: m = (m + g')/2,
  * v = (v + g'^2)/2, unbiased by 3/4. */
 static void adamw_by_hand(void)
@@ -111,12 +111,11 @@ static void adamw_by_hand(void)
 		kt_set(u.v, i, 0);
 	}
 	u.t->run.step = 1;
-	KT_CHECK(u.t, kt_tol(HD_DTYPE_F32, 9), "the first step");
-	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9), "moves by lr, and decays");
-	near(kt_get(u.w1, KT_CPU, 1), 3 - 0.01 * (-1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9),
-	     "in the gradient's direction");
-	near(kt_get(u.m1, KT_REF, 0), 0.1 * 0.5 * 4, 1e-15, "m holds the scaled gradient");
-	near(kt_get(u.v1, KT_REF, 0), 0.05 * 4, 1e-15, "v holds its square");
+	KT_CHECK(u.t, kt_tol(HD_DTYPE_F32, 9), "adamw of the first step");
+	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9), "... moves by lr, and decays");
+	near(kt_get(u.w1, KT_CPU, 1), 3 - 0.01 * (-1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9), "... against the gradient");
+	near(kt_get(u.m1, KT_REF, 0), 0.1 * 0.5 * 4, 1e-15, "... m holds the scaled gradient");
+	near(kt_get(u.v1, KT_REF, 0), 0.05 * 4, 1e-15, "... v holds its square");
 	kt_free(u.t);
 
 	u = adamw_new(KT_NEW(adamw, "beta1=0.5 beta2=0.5 eps=1 decay=0.5"), "a=1", 0, 0);
@@ -125,11 +124,11 @@ static void adamw_by_hand(void)
 	kt_set(u.m, 0, 2);
 	kt_set(u.v, 0, 2);
 	u.t->run.step = 2;
-	KT_CHECK(u.t, kt_tol(HD_DTYPE_F32, 9), "the second step");
-	near(kt_get(u.m1, KT_CPU, 0), 3, 0, "m");
-	near(kt_get(u.v1, KT_CPU, 0), 9, 0, "v");
+	KT_CHECK(u.t, kt_tol(HD_DTYPE_F32, 9), "adamw of the second step");
+	near(kt_get(u.m1, KT_CPU, 0), 3, 0, "... m as computed by hand");
+	near(kt_get(u.v1, KT_CPU, 0), 9, 0, "... v as computed by hand");
 	/* m^ = 4, v^ = 12: 2 - 0.01 (4 / (sqrt 12 + 1) + 1) */
-	near(kt_get(u.w1, KT_REF, 0), 2 - 0.01 * (4 / (sqrt(12) + 1) + 1), 1e-15, "w");
+	near(kt_get(u.w1, KT_REF, 0), 2 - 0.01 * (4 / (sqrt(12) + 1) + 1), 1e-15, "... w as computed by hand");
 	kt_free(u.t);
 }
 
@@ -153,7 +152,7 @@ static void sgd(const char *spec, int low, int inplace)
 	t->run.lr = 0.125;
 	want = 2 - 0.125 * (0.25 * kt_get(u.g, KT_CPU, 1) + 0.5 * 2);
 	KT_CHECK(t, low ? 0x1p-8 : 0, "sgd %s low=%d in place=%d", spec, low, inplace);
-	near(kt_get(u.w1, KT_CPU, 1), want, 0, "by hand");
+	near(kt_get(u.w1, KT_CPU, 1), want, 0, "... and matches a value computed by hand");
 	kt_free(t);
 }
 
@@ -179,7 +178,7 @@ int main(void)
 		kt_in(t, HD_DTYPE_F32, i < 2 ? "a=4" : "");
 	for (int i = 0; i < 3; i++)
 		kt_out(t, HD_DTYPE_F32, "a=4");
-#ifndef KT_CUDA /* there gradients may be bf16 */
+#ifndef KT_CUDA /* on cuda, gradients may be bf16 */
 	kt_refused(t, "adamw: input 1 has dtype bf16, it must be f32");
 #endif
 	kt_free(t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dropout.  In the field a mask that depends on where an element lies would make every layout
- * another run, and one that backward does not find again would be a wrong gradient.
+ * dropout.  If this broke, a mask that depends on where an element lies would make every layout
+ * a different run, and one that backward cannot reproduce would yield a wrong gradient.
  */
 #include <config.h>
 #include "kernels/dropout_key.h"
@@ -21,7 +21,7 @@ static struct kt *dropout_new(const char *spec, const char *attr)
 	return t;
 }
 
-/* One division on ref, a rounded factor and a product on cpu: two roundings. */
+/* ref divides once; cpu multiplies by a rounded factor: two roundings. */
 static void against_ref(const char *spec)
 {
 	struct kt *t = dropout_new(spec, "p=0.3 site=5");
@@ -29,11 +29,11 @@ static void against_ref(const char *spec)
 	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 1), "dropout %s", spec);
 	kt_threads(t, "dropout");
 	kt_inplace(t->out[0], t->in[0]);
-	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 1), "in place");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 1), "dropout in place");
 	kt_free(t);
 }
 
-/* Element (b, s, e) of the whole (batch, 6, 40), batches counted from the first sample of the
+/* A slice uses element (b, s, e) of the complete (batch, 6, 40), with batches counted from the first sample of the
  * step. */
 static void by_global_index(void)
 {
@@ -47,7 +47,7 @@ static void by_global_index(void)
 
 		same &= (kt_get(t->out[0], KT_CPU, i) != 0) == hd_dropout_keeps(key, (b * 6 + s) * 40 + e, P);
 	}
-	ok(same, "a slice keeps what the whole keeps, by global index");
+	ok(same, "a slice keeps the same elements as the complete tensor, by global index");
 	kt_free(t);
 }
 
@@ -74,7 +74,8 @@ static void statistics(void)
 	struct kt *t = dropout_new(spec, "p=0.3 site=5"), *u;
 	double n = 4 * 64 * 512, agree, chance = P * P + (1 - P) * (1 - P), wide = 5 * sqrt(chance * (1 - chance) / n);
 
-	near((double)kept(t, &agree, NULL) / n, 1 - P, 5 * sqrt(P * (1 - P) / n), "keeps 1 - p");
+	near((double)kept(t, &agree, NULL) / n, 1 - P, 5 * sqrt(P * (1 - P) / n),
+	     "the share of kept elements is 1 - p");
 	for (int k = 0; k < 4; k++) {
 		u = dropout_new(spec, k == 0 ? "p=0.3 site=6" : "p=0.3 site=5");
 		u->run.step += k == 1;
@@ -82,15 +83,15 @@ static void statistics(void)
 		u->run.sample0 += k == 3;
 		kept(u, &agree, t);
 		near(agree, chance, wide,
-		     k == 0   ? "another site"
-		     : k == 1 ? "another step"
-		     : k == 2 ? "another seed"
-			      : "other samples");
+		     k == 0   ? "a different site has an independent mask"
+		     : k == 1 ? "a different step has an independent mask"
+		     : k == 2 ? "a different seed has an independent mask"
+			      : "different samples have an independent mask");
 		kt_free(u);
 	}
 	u = dropout_new(spec, "p=0.3 site=5");
 	kept(u, &agree, t);
-	near(agree, 1, 0, "the same again: backward finds the mask of forward");
+	near(agree, 1, 0, "backward reproduces the mask of forward");
 	kt_free(u);
 	kt_free(t);
 }
@@ -124,8 +125,8 @@ int main(void)
 	kt_free(t);
 	t = dropout_new("batch=3,embed=5", "p=0.3");
 	t->run.train = 0;
-	KT_CHECK(t, 0, "not in training");
-	near(kt_get(t->out[0], KT_CPU, 7), kt_get(t->in[0], KT_CPU, 7), 0, "where it is the identity");
+	KT_CHECK(t, 0, "dropout outside training");
+	near(kt_get(t->out[0], KT_CPU, 7), kt_get(t->in[0], KT_CPU, 7), 0, "... is the identity");
 	kt_free(t);
 	return done();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernels of experts: route, dispatch, combine and the experts' products.  A choice that depends on where a token lies,
- * or a slot that two tokens get, is no crash: the model only learns worse.
+ * The kernels of experts: route, dispatch, combine and the experts' products.  If a choice depended on where a token
+ * lies, or two tokens got the same slot, nothing would crash: the model would only learn worse.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -39,7 +39,7 @@ static const struct {
 	{ "aux_group=16 group=16 capacity=4 first_choice_aux=1 normalize=1 random=1 site=3 aux=0.5 z=0.1",
 	  "random second expert, groups of a sample", 0 },
 	{ "aux_group=8 group=8 capacity=2 first_choice_aux=1 normalize=1 site=1 aux=0.1",
-	  "every second expert, two groups a sample", 0 },
+	  "every second expert, two groups per sample", 0 },
 	{ "aux_group=32 group=32 capacity=9 normalize=1 aux=1 z=1", "top 2, groups of two samples", 0 },
 	{ "aux_group=32 group=16 capacity=16 normalize=1 counts=1 aux=0.3", "top 2 without a limit", 1 },
 	{ "sigmoid=1 groups=4 best_groups=2 scale=1.7 aux_group=16 group=16 capacity=4 normalize=1 aux=0.5 z=0.1",
@@ -48,7 +48,7 @@ static const struct {
 	{ "scale=2 aux_group=16 group=16 capacity=4 z=0.1", "a softmax over all, times 2", 0 },
 };
 
-/* Sums of some ten terms; counts are compared by the same bound, which is far below 1. */
+/* Results are sums of about ten terms.  Counts are compared with the same bound, which is far below 1. */
 static void routes(void)
 {
 	for (size_t i = 0; i < HD_LEN(kinds); i++) {
@@ -73,7 +73,7 @@ static void routes(void)
 	}
 }
 
-/* Four tokens that all like expert 0 best and, of equal ones, expert 1 next; capacity 1. */
+/* Four tokens all prefer expert 0 and, by a tie, expert 1 next; the capacity is 1. */
 static void by_hand(void)
 {
 	static const int slots[] = { 0, 1, -1, -2, -1, -2, -1, -2 }, sums[] = { 6, 4, 4, 0 };
@@ -91,13 +91,13 @@ static void by_hand(void)
 			same &= kt_get(r.sums, which, 2 + i) == sums[i];
 		same &= kt_get(r.gates, which, 2) == 0 && kt_get(r.gates, which, 0) > 0.7;
 	}
-	ok(same, "first come, first served; a tie goes to the lowest; what is beyond the capacity has gate 0");
+	ok(same, "first come, first served; a tie goes to the lowest; beyond the capacity the gate is 0");
 	near(kt_get(r.sums, KT_CPU, 0) / 4, 3 * 2.718281828459045 / (2.718281828459045 + 2), 1e-6,
-	     "the auxiliary loss is E sum m f: of one expert for all, E times its probability");
+	     "the auxiliary loss is E sum m f: if all choose one expert, E times its probability");
 	kt_free(r.t);
 }
 
-/* Samples 2 and 3 of four, as a rank or a micro-batch has them. */
+/* Routes samples 2 and 3 of four, as a rank or a later micro-batch would. */
 static void by_global_token(void)
 {
 	struct routed all = route_of(kinds[0].attr, Z, BEST, 8, NULL);
@@ -118,7 +118,7 @@ static void by_global_token(void)
 		same &= kt_get(half.slots, KT_CPU, i) == kt_get(all.slots, KT_CPU, 2 * 16 * 2 + i) &&
 			kt_get(later.slots, KT_CPU, i) == kt_get(all.slots, KT_CPU, 2 * 16 * 2 + i) &&
 			kt_get(later.gates, KT_CPU, i) == kt_get(all.gates, KT_CPU, 2 * 16 * 2 + i);
-	ok(same, "a slice and a later micro-batch decide as the whole does");
+	ok(same, "a slice and a later micro-batch decide as the complete batch does");
 	for (int train = 0; train < 2; train++) {
 		all.t->run.train = train;
 		kt_run(all.t, KT_CPU);
@@ -126,17 +126,17 @@ static void by_global_token(void)
 			kept[train] += kt_get(all.gates, KT_CPU, 2 * i + 1) > 0;
 	}
 	ok(kept[1] < kept[0] && kept[1] > kept[0] / 4,
-	   "chance spares some second experts (%d of %d), and not in evaluation", kept[1], kept[0]);
+	   "chance drops some second experts (%d of %d remain), but not in evaluation", kept[1], kept[0]);
 	all.t->run.step++;
 	same = 1;
 	kt_run(all.t, KT_CPU);
 	for (int i = 0; i < 2 * 16 * 2; i++)
 		same &= kt_get(half.slots, KT_CPU, i) == kt_get(all.slots, KT_CPU, 2 * 16 * 2 + i);
-	ok(!same, "another step is another chance");
+	ok(!same, "a different step draws differently");
 	kt_free(all.t), kt_free(half.t), kt_free(later.t);
 }
 
-/* -- movement and products ----------------------------------------------------------------------------------------------- */
+/* -- movement and products ----------------------------------------------------------------------------------------- */
 /* low: rows, tokens and weights are bf16, gates and the weights' gradients are not */
 static void movements(int low)
 {
@@ -179,7 +179,7 @@ static void movements(int low)
 							: dims[i]);
 				kt_share(s, r.slots);
 				kt_reals(y, -1, 1);
-				kt_reals(out, -1, 1); /* rows that nobody has stay as they are */
+				kt_reals(out, -1, 1); /* unused rows stay as they are */
 				if (x)
 					kt_reals(x, -1, 1);
 				KT_CHECK(t, kt_tol(gates == 2 ? HD_DTYPE_F32 : type, gates == 2 ? 37 : 4),
@@ -188,7 +188,7 @@ static void movements(int low)
 					 : back     ? "combine"
 						    : "dispatch",
 					 gates & 1, kinds[i].name);
-				kt_threads(t, "its bits");
+				kt_threads(t, "... its bits");
 				kt_free(t);
 			}
 		}
@@ -196,7 +196,7 @@ static void movements(int low)
 	}
 }
 
-/* Of 20 choices 4 are the mean. */
+/* With 20 choices of 5 experts the mean is 4. */
 static void biases(void)
 {
 	static const double load[] = { 6, 4, 0, 7, 3 }, want[] = { -0.125, 0, 0.125, -0.125, 0.125 };
@@ -213,14 +213,14 @@ static void biases(void)
 		for (int e = 0; e < 5; e++)
 			same &= kt_get(out, which, e) == e + want[e];
 	}
-	ok(same, "a bias moves by the rate, towards experts with less than the mean");
+	ok(same, "a bias moves by the rate, up for experts below the mean");
 	kt_inplace(out, bias);
 	kt_run(t, KT_CPU);
-	ok(kt_get(out, KT_CPU, 0) == -0.125 && kt_get(out, KT_CPU, 4) == 4.125, "in place too");
+	ok(kt_get(out, KT_CPU, 0) == -0.125 && kt_get(out, KT_CPU, 4) == 4.125, "... also in place");
 	kt_free(t);
 }
 
-/* Experts 0 and 2 of 5 have no rows, and rows 23 to 29 are nobody's. */
+/* Experts 0 and 2 of 5 have no rows, and rows 23 to 29 are unused. */
 static void products(int low)
 {
 	uint32_t type = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
@@ -229,9 +229,9 @@ static void products(int low)
 		const char *a, *b, *c, *name;
 	} of[] = {
 		{ "embed=19", "expert=5,embed=19,mlp=23", "mlp=23", "rows" },
-		{ "embed=19", "expert=5,mlp=23,embed=19", "mlp=23", "rows, weights the other way" },
+		{ "embed=19", "expert=5,mlp=23,embed=19", "mlp=23", "rows, transposed weights" },
 		{ "embed=19", "mlp=23", "expert=5,embed=19,mlp=23", "weights" },
-		{ "embed=19", "mlp=23", "expert=5,mlp=23,embed=19", "weights the other way" },
+		{ "embed=19", "mlp=23", "expert=5,mlp=23,embed=19", "transposed weights" },
 		{ "embed=64", "mlp=23", "expert=5,embed=64,mlp=23", "weights of a whole tile" },
 	};
 
@@ -262,15 +262,15 @@ static void products(int low)
 			t->leaves = i < 2;
 			KT_CHECK(t, kt_tol(i < 2 ? type : HD_DTYPE_F32, 24), "%sproducts of %s, %s", low ? "bf16 " : "",
 				 of[i].name,
-				 how == 0   ? "anew"
-				 : how == 1 ? "added to"
-				 : how == 2 ? "with a sum"
-					    : "in place of it");
+				 how == 0   ? "overwritten"
+				 : how == 1 ? "accumulated"
+				 : how == 2 ? "with an addend"
+					    : "in place of the addend");
 			kt_free(t);
 		}
 }
 
-/* Elementwise kernels stop where the rows do. */
+/* Elementwise kernels process only the used rows. */
 static void used_rows(void)
 {
 	struct kt *t = KT_NEW(gelu, "");
@@ -282,7 +282,7 @@ static void used_rows(void)
 	t->run.rows = 6, t->run.rows_most = 10;
 	t->leaves = 1;
 	KT_CHECK(t, 1e-6, "gelu of 6 of 10 rows");
-	ok(kt_get(y, KT_CPU, 41) < 2 && kt_get(y, KT_CPU, 42) > 8, "the others are left alone");
+	ok(kt_get(y, KT_CPU, 41) < 2 && kt_get(y, KT_CPU, 42) > 8, "... and the other rows are untouched");
 	kt_free(t);
 }
 

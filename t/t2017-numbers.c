@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * scalar, iota, random: what is made of nothing.  If a slice were not the slice of the whole, a layout would train another
- * model than one rank; if random numbers did not change with the step, or changed where they must not, so would a resumed run.
+ * scalar, iota and random have no inputs.  If a slice were not that of the complete tensor, a layout would train a
+ * different model than one rank.  If random numbers did not follow the step, or changed where they must not, so would
+ * a resumed run.
  */
 #include <config.h>
 #include "t/lib/kernel_test.h"
@@ -27,11 +28,11 @@ static void iota(void)
 	KT_CHECK(t, 0, "iota");
 	for (int64_t i = 0; i < y->count; i++)
 		wrong += kt_get(y, KT_CPU, i) != (double)(8 + i / 70 % 4);
-	is_int(wrong, 0, "elements that are not the global index");
+	is_int(wrong, 0, "iota has no element other than the global index");
 	kt_free(t);
 }
 
-/* Numbers of a slice, at this seed and step; and whether device and reference agree on them to the bit. */
+/* Draws the numbers of a slice at this seed and step, and checks that device and reference agree to the bit. */
 static void draw(const char *spec, const char *attr, uint64_t seed, int64_t step, double *out)
 {
 	struct kt *t = KT_NEW(uniform, attr);
@@ -69,24 +70,24 @@ static void draws(void)
 		low = fmin(low, x[i]);
 		high = fmax(high, x[i]);
 	}
-	/* five deviations of a mean of N uniform numbers, and of their squares */
-	near(mean, 0.5, 5 * sqrt(1. / 12 / N), "mean");
-	near(square, 1. / 3, 5 * sqrt(4. / 45 / N), "mean square");
-	ok(low >= 0 && high < 1, "in [0, 1)");
+	/* five standard deviations of the mean of N uniform numbers, and of their squares */
+	near(mean, 0.5, 5 * sqrt(1. / 12 / N), "the mean is that of uniform numbers");
+	near(square, 1. / 3, 5 * sqrt(4. / 45 / N), "the mean square is that of uniform numbers");
+	ok(low >= 0 && high < 1, "all numbers are in [0, 1)");
 	draw("seq=10@30/100,embed=50@150/200", "key=123", 5, 1, z);
 	for (int i = 0; i < 10; i++)
 		for (int j = 0; j < 50; j++)
 			wrong += z[i * 50 + j] != x[(30 + i) * 200 + 150 + j];
-	is_int(wrong, 0, "elements of a slice that are not the whole's");
+	is_int(wrong, 0, "a slice has no element that differs from the complete tensor's");
 	draw("seq=100,embed=200", "key=123", 5, 2, z);
-	is_int(same(N), N, "numbers that stay from step to step");
+	is_int(same(N), N, "without each_step all numbers stay from step to step");
 	draw("seq=100,embed=200", "key=123 each_step=1", 5, 1, x);
 	draw("seq=100,embed=200", "key=123 each_step=1", 5, 2, z);
-	ok(same(N) < 10, "new ones in each step");
+	ok(same(N) < 10, "with each_step they change in each step");
 	draw("seq=100,embed=200", "key=124 each_step=1", 5, 2, x);
-	ok(same(N) < 10, "other ones of another key");
+	ok(same(N) < 10, "a different key gives different numbers");
 	draw("seq=100,embed=200", "key=124 each_step=1", 6, 2, z);
-	ok(same(N) < 10, "and of another seed");
+	ok(same(N) < 10, "... and so does a different seed");
 }
 
 int main(void)

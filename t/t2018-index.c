@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * topk, gather, scatter, along any dim, with values that are equal, negative, and of both zeros.  If this broke, a compressed
- * gradient would be another one, and another one on each device.
+ * topk, gather and scatter along any dim, with equal and negative values and both zeros.  If this broke, a compressed
+ * gradient would be wrong, and different on each device.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -15,7 +15,7 @@ static const struct {
 	{ "a=4000", "k=400", "along=0" },
 };
 
-/* Whole numbers: most values come several times. */
+/* Data are whole numbers, so most values occur several times. */
 static void topk(size_t i, int magnitude, int range)
 {
 	char attr[40];
@@ -33,7 +33,7 @@ static void topk(size_t i, int magnitude, int range)
 	kt_free(t);
 }
 
-/* Indices that come twice, and some outside.  Sums of whole numbers are exact in any order. */
+/* Some indices occur twice, and some are out of range.  Sums of whole numbers are exact in any order. */
 static void by_index(size_t i, int n)
 {
 	struct kt *g = KT_NEW(take, shapes[i].along), *s = KT_NEW(put, shapes[i].along);

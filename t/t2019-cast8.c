@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Casts to and from 8 bits, against tables of all their numbers: what a byte is, by the definition of its type; that it comes
- * back as itself; and at the middle between any two neighbours, and right below and above it, which of them a number goes
- * to.  On the cpu, the reference and cuda.
+ * Casts to and from 8 bits are compared with tables of all numbers.  Each byte has the value that its type defines,
+ * and survives the round trip.  Numbers halfway between two neighbours, and just below and above, go to the right one.
+ *  On the cpu, the reference and cuda.  If this broke, 8-bit values would be wrong or differ between devices.
  */
 #include <config.h>
 #include "t/lib/kernel_test.h"
@@ -18,7 +18,7 @@ static const struct type types[] = { { HD_DTYPE_I8, "i8", 0, 0, 127 },
 				     { HD_DTYPE_E4M3, "e4m3", 3, 7, 0x7e },
 				     { HD_DTYPE_E5M2, "e5m2", 2, 15, 0x7b } };
 
-/* Number k of those from 0 up, by definition. */
+/* Returns the k-th number from 0 up, by the type's definition. */
 static double number(const struct type *t, int k)
 {
 	int e = t->m ? k >> t->m : 0, f = k & ((1 << t->m) - 1);
@@ -38,7 +38,7 @@ static void cast(int which, uint32_t from, uint32_t to, const void *x, void *y, 
 	in = kt_in(t, from, spec), out = kt_out(t, to, spec);
 	in->view[KT_REF].dtype = from, out->view[KT_REF].dtype = to; /* the reference too: no doubles */
 	memcpy(in->mem[which], x, (size_t)(n * HD_BITS(from) / 8));
-	if (!ok(kt_run(t, which) >= 0, "run: %s", t->err.text))
+	if (!ok(kt_run(t, which) >= 0, "the cast runs: %s", t->err.text))
 		memset(y, 0, (size_t)(n * HD_BITS(to) / 8));
 	else
 		memcpy(y, out->mem[which], (size_t)(n * HD_BITS(to) / 8));
@@ -67,11 +67,11 @@ static void bytes(int which, const struct type *t)
 		wrong += (double)f[i] != want || (want == 0 && t->m && !signbit(f[i]) != !(i & 0x80));
 		changed += back[i] != all[i];
 	}
-	ok(!wrong, "%s: all 256 are what they are", t->name);
-	ok(!changed, "%s: and come back as themselves", t->name);
+	ok(!wrong, "%s: all 256 bytes have their defined values", t->name);
+	ok(!changed, "%s: and survive the round trip", t->name);
 }
 
-/* Between neighbours k and k + 1: the middle goes to the even one, all else to the nearer one. */
+/* Between neighbours k and k + 1 the middle goes to the even one, all else to the nearer one. */
 static void middles(int which, const struct type *t, int negative)
 {
 	float x[127 * 3 + 4];
@@ -103,7 +103,8 @@ static void not_numbers(int which, const struct type *t)
 	uint8_t y[2];
 
 	cast(which, HD_DTYPE_F32, t->dtype, x, y, 2);
-	ok(t->m ? (y[0] & 0x7f) == 0x7f && (y[1] & 0x7f) == 0x7f : !y[0] && !y[1], "%s: NaN", t->name);
+	ok(t->m ? (y[0] & 0x7f) == 0x7f && (y[1] & 0x7f) == 0x7f : !y[0] && !y[1],
+	   "%s: NaN stays NaN, or becomes 0 in integers", t->name);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * map: an expression over inputs that lie differently.  If this broke, a bias, a mask or a third
+ * map: an expression over inputs with different layouts.  If this broke, a bias, a mask or a third
  * party's op would read another row's element, or be off by more than fp32 rounding.
  */
 #include <config.h>
@@ -44,7 +44,7 @@ static const struct layout layouts[] = {
 	{ "exp(a) + b + c + d", "x=70000", { "x=70000", "", "x=70000", "" }, 2 },
 };
 
-/* Each operation may be wrong by two units of 2^-24 of the largest value. */
+/* Each operation may be off by two units of 2^-24 of the largest value. */
 static double bound(const char *expr)
 {
 	struct hd_expr e;
@@ -68,7 +68,7 @@ static void check_layout(const struct layout *l, uint32_t second)
 	kt_free(t);
 }
 
-/* Largest error in units of the last place of the fp32 result (denormals: of the smallest one). */
+/* Returns the largest error in units in the last place of the fp32 result (for denormals, of the smallest one). */
 static double ulps(const char *expr, double low, double high, int by_bits)
 {
 	struct kt *t = KT_NEW(map, expr);
@@ -128,7 +128,7 @@ static void check_special(const char *expr)
 	kt_free(t);
 }
 
-/* So many values at once that the buffers of a block no longer fit at full length. */
+/* Keeps so many values alive that the buffers of a block no longer fit at full length. */
 static void check_wide(void)
 {
 	char text[4000] = "";
@@ -143,7 +143,7 @@ static void check_wide(void)
 	kt_reals(kt_in(t, HD_DTYPE_F32, "x=3000"), -1, 1);
 	kt_reals(kt_in(t, HD_DTYPE_F32, "x=3000"), -1, 1);
 	kt_out(t, HD_DTYPE_F32, "x=3000");
-	KT_CHECK(t, bound(text), "60 numbers and 60 values alive");
+	KT_CHECK(t, bound(text), "an expression with 60 constants and 60 live values");
 	kt_free(t);
 }
 
@@ -164,7 +164,7 @@ static void check_threads(void)
 	omp_set_num_threads(2);
 	memset(y->mem[0], 0, y->bytes[0]);
 	kt_run(t, KT_CPU);
-	ok(!memcmp(one, y->mem[0], y->bytes[0]), "one and two threads: the same bits");
+	ok(!memcmp(one, y->mem[0], y->bytes[0]), "one and two threads yield the same bits");
 	free(one);
 	kt_free(t);
 }
@@ -198,7 +198,7 @@ int main(void)
 	check_threads();
 	refused("a + c", "x=4", HD_DTYPE_F32, "map: \"a + c\" reads input c, but the node has 2 inputs");
 	refused("a + b", "y=4", HD_DTYPE_F32, "map: input a has dim y, which the output does not have");
-#ifndef KT_CUDA /* there the words are others */
+#ifndef KT_CUDA /* on cuda the wording differs */
 	refused("a * b", "x=4", HD_DTYPE_I32, "map: input b is i32, only f32, f64 and bf16 are possible");
 #endif
 	refused("a * b", "x=5", HD_DTYPE_F32, "map: dim x has 5 elements in input a and 4 in the output");

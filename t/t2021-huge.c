@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensors of more than 2^31 elements, and of more than 2^32 bytes: kernels that move rows find them at both ends, and slices of a
- * file of such a tensor lie where they must.  Memory and files have holes: only what is touched exists.  If an index were an int,
- * the last rows of a large vocabulary would be read from somewhere else.
+ * Tensors of more than 2^31 elements and 2^32 bytes: kernels that move rows find them at both ends, and slices of a
+ * file of such a tensor lie where they must.  Memory and files are sparse: only touched pages exist.  If an index were
+ * an int, the last rows of a large vocabulary would be read from the wrong place.
  */
 #include <config.h>
 #include "engine/base/half.h"
@@ -62,7 +62,7 @@ static float value_at(int64_t i)
 	return (float)(i % 8191) + 0.5f;
 }
 
-/* Rows that lie below and above each power of two. */
+/* Rows below and above each power of two. */
 static const int32_t some[FEW] = { 0, (int32_t)((1ll << 31) / COLS), (int32_t)((1ll << 31) / COLS + 1),
 				   (int32_t)((1ll << 30) / COLS + 1), ROWS - 1 };
 
@@ -84,19 +84,19 @@ static void embedding(float *table)
 	go(&hd_cpu_embedding, "", 2, in, &out, (void *[]){ (void *)(uintptr_t)some, table }, (void *[]){ y });
 	for (int64_t i = 0; i < FEW * COLS; i++)
 		same &= y[i] == value_at(some[i / COLS] * (int64_t)COLS + i % COLS);
-	ok(same, "rows of a table of %lld elements", (long long)ALL);
+	ok(same, "rows of a table of %lld elements are read", (long long)ALL);
 	same = 1;
 	step.acc = 1; /* the rest stays untouched */
 	go(&hd_cpu_embedding_dw, "", 2, back, &in[1], (void *[]){ (void *)(uintptr_t)some, y }, (void *[]){ dw });
 	step.acc = 0;
 	for (int64_t i = 0; i < FEW * COLS; i++)
 		same &= dw[some[i / COLS] * (int64_t)COLS + i % COLS] == y[i];
-	ok(same, "and their gradients");
+	ok(same, "... and their gradients are written");
 	munmap(dw, ALL * 4);
 	free(y);
 }
 
-/* Pieces of the whole, by the numbers that the engine gives a copy: every 2^31 - 7th element on, and back. */
+/* Copies pieces out of the tensor and back, with numbers as the engine gives a copy: 2^31 - 7 elements apart. */
 static void copy(float *x)
 {
 	struct hd_dim all = { .name = "a", .n = ALL }, part = { .name = "b", .n = 8 };
@@ -112,20 +112,20 @@ static void copy(float *x)
 	go(&hd_cpu_copy, attr, 1, &whole, &piece, (void *[]){ x }, (void *[]){ y });
 	for (int i = 0; i < 8; i++)
 		same &= y[i] == (float)(i + 1);
-	ok(same, "copied out of it, %s", attr);
+	ok(same, "pieces are copied out of it, %s", attr);
 	same = 1;
 	snprintf(attr, sizeof(attr), "runs=2 run=4 dst=%lld dst_step=%lld", (long long)(from + by), (long long)-by);
 	go(&hd_cpu_copy, attr, 1, &piece, &whole, (void *[]){ y }, (void *[]){ z });
 	for (int64_t i = 0; i < 8; i++)
 		same &= z[from + (1 - i / 4) * by + i % 4] == (float)(i + 1);
-	ok(same, "and into it, %s", attr);
+	ok(same, "... and into it, %s", attr);
 	snprintf(attr, sizeof(attr), "runs=2 run=4 src=%lld src_step=%lld", (long long)(ALL - by - 3), (long long)by);
 	{
 		struct hd_kernel_desc d = { .attr = attr, .nin = 1, .nout = 1, .in = &whole, .out = &piece };
 		struct hd_prep p = { 0 };
 		struct hd_err err = { 0 };
 
-		ok(hd_cpu_copy.prepare(&d, &p, &err) < 0, "one element beyond its end is refused: %s", err.text);
+		ok(hd_cpu_copy.prepare(&d, &p, &err) < 0, "a copy one element beyond its end is refused: %s", err.text);
 	}
 	munmap(z, ALL * 4);
 }
@@ -147,11 +147,11 @@ static void select_row(float *x)
 	go(&hd_cpu_select, "", 1, &in, &out, (void *[]){ x }, (void *[]){ y });
 	for (int64_t i = 0; i < FEW * COLS; i++)
 		same &= y[i] == value_at(i);
-	ok(same, "the last row of each sequence of such a tensor");
+	ok(same, "the last row of each sequence of such a tensor is selected");
 	free(y);
 }
 
-/* Room on the disk is not asked for: the file has holes too. */
+/* Replaces libc's function so that no disk space is allocated: the file is sparse too. */
 int fallocate(int fd, int mode, off_t from, off_t bytes)
 {
 	(void)fd, (void)mode, (void)from, (void)bytes;
@@ -159,7 +159,7 @@ int fallocate(int fd, int mode, off_t from, off_t bytes)
 	return -1;
 }
 
-/* Of a file whose holes are most of it: a slice in its last row, through memory of another order. */
+/* Writes and reads a slice in the last row of a sparse file, through memory with a different order of dims. */
 static void file(void)
 {
 	static const int64_t shape[] = { ROWS, COLS }, off[] = { ROWS - 1, COLS - 3 }, n[] = { 1, 3 }, by[] = { 1, 2 };
@@ -173,22 +173,22 @@ static void file(void)
 
 	hd_tensorfile_add(f, "w", HD_DTYPE_BF16, 2, shape);
 	bytes = hd_tensorfile_bytes(f);
-	ok(bytes > 2 * ALL && bytes < 2 * ALL + 4096, "a file of %lld bytes", (long long)bytes);
+	ok(bytes > 2 * ALL && bytes < 2 * ALL + 4096, "the file has %lld bytes", (long long)bytes);
 	ok(!hd_tensorfile_create(f, path, &err) && !hd_tensorfile_write(f, "w", HD_DTYPE_F32, in, off, n, by, &err),
 	   "its last elements are written %s", err.text);
 	ok(pread(fd, last, 6, bytes - 6) == 6 && last[0] == hd_bf16_of(1) && last[1] == hd_bf16_of(2) &&
 		   last[2] == hd_bf16_of(3),
-	   "at its end");
+	   "... at its end");
 	ok(!hd_tensorfile_read(path, &r, &err) && !hd_tensorfile_load(r, "w", HD_DTYPE_F32, out, off, n, by, &err),
-	   "and read %s", err.text);
-	ok(!memcmp(in, out, sizeof(in)), "what was written");
+	   "... and are read again %s", err.text);
+	ok(!memcmp(in, out, sizeof(in)), "... unchanged");
 	hd_tensorfile_close(r);
 	hd_tensorfile_close(f);
 	close(fd);
 	unlink(path);
 }
 
-/* All of it is read: seconds. */
+/* Reads the complete tensor, which takes seconds. */
 static void norm(float *x)
 {
 	struct hd_dim all = { .name = "a", .n = ALL };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels with bf16 operands: on cuda the tensor-core attention above all.  What breaks here: a fragment that is put
- * together of the wrong rows, a mask off by one at a tile's edge, a tile that is read before its copy has arrived, the tail
- * of a vector or of a piece that is converted.
+ * Kernels with bf16 operands, above all cuda's tensor-core attention.  If this broke, bf16 models would train worse
+ * without a message.  Typical bugs are a fragment assembled from the wrong rows, a mask off by one at a tile's edge,
+ * and a tile read before its copy has arrived.  Others are the tail of a vector or of a converted piece.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -10,7 +10,7 @@
 #include "kernels/cpu/base/pairs.h"
 #include "kernels/cpu/elementwise/gelu_table.h"
 
-#define ROUND 0x1p-8 /* of one rounding to bf16, twice over */
+#define ROUND 0x1p-8 /* twice the error of one rounding to bf16 */
 
 static const struct shape {
 	const char *what, *q, *k, *attr;
@@ -43,7 +43,7 @@ static const struct shape {
 	  "causal=1 softcap=3 window=20" },
 };
 
-/* Backward from what forward left on ref, rounded as the device gets it. */
+/* Checks backward with forward's results on ref as inputs, rounded as the device gets them. */
 static void backward(const struct shape *s, const char *by, struct kt *f, double tol)
 {
 	struct kt *t = KT_NEW(attention_d, s->attr);
@@ -67,8 +67,8 @@ static void backward(const struct shape *s, const char *by, struct kt *f, double
 	kt_free(t);
 }
 
-/* Probabilities are rounded to bf16 on their way into the second product, as is the result; in backward o (in delta)
- * and ds too, whose terms cancel: each term of the sum is off by a rounding of its own. */
+/* Probabilities are rounded to bf16 before the second product, as is the result; in backward so are o (in delta)
+ * and ds, whose terms cancel.  Each term of the sum is off by its own rounding. */
 static void attention(const struct shape *s, const char *by)
 {
 	struct kt *f = KT_NEW(attention, s->attr);
@@ -84,7 +84,7 @@ static void attention(const struct shape *s, const char *by)
 	kt_free(f);
 }
 
-/* One kernel: operands as "dtype spec", b or f for the dtype. */
+/* Adds a kernel's operands, given as "dtype spec" with b, f or i for the dtype. */
 static struct kt *build(struct kt *t, const char *const *ins, const char *const *outs)
 {
 	for (; *ins; ins++) {
@@ -117,16 +117,17 @@ static struct kt *build(struct kt *t, const char *const *ins, const char *const 
 		kt_free(t_); \
 	} while (0)
 
-#ifndef KT_CUDA /* there products take gelu in */
+#ifndef KT_CUDA /* on cuda, products compute gelu themselves */
 /* The reference's 1 + tanh u loses all digits where tanh u is near -1. */
 static double gelu_of(double x)
 {
 	return x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-/* Every number of bf16, each beside the reference's, since on a scale of the largest one small results would not be seen.  A result is
- * rounded by 2^-8 of itself, and the exponential is off by 3e-6; the slope is a sum of two terms, at most 2 together, which
- * cancel at one point.  Below -9.98 results are those there, less than 2^-120.  A row of 65543 numbers leaves a tail. */
+/* Every number of bf16 is compared on its own, since on the scale of the largest one small results would not matter. 
+ * A result is rounded by 2^-8 of itself, and the exponential is off by 3e-6.  The slope is a sum of two terms, at most
+ * 2 together, which cancel at one point.  Below -9.98 all results equal that at -9.98, less than 2^-120.  A row of
+ * 65543 numbers leaves a tail. */
 static void all_gelus(void)
 {
 	struct kt *t = KT_NEW(gelu_slope, ""), *g = KT_NEW(gelu, ""), *d = KT_NEW(gelu_d, "");
@@ -145,7 +146,8 @@ static void all_gelus(void)
 		kt_set(x3, i, kt_get(x, KT_CPU, i));
 		kt_set(dy, i, 1);
 	}
-	ok(!kt_run(t, KT_CPU) && !kt_run(t, KT_REF) && !kt_run(g, KT_CPU) && !kt_run(d, KT_CPU), "gelu of all numbers");
+	ok(!kt_run(t, KT_CPU) && !kt_run(t, KT_REF) && !kt_run(g, KT_CPU) && !kt_run(d, KT_CPU),
+	   "gelu of all bf16 numbers runs");
 	for (int i = 0; i < 65543; i++) {
 		double a = kt_get(y, KT_CPU, i), of = kt_get(x, KT_CPU, i), b = gelu_of(of),
 		       k = kt_get(slope, KT_REF, i);
@@ -155,20 +157,20 @@ static void all_gelus(void)
 		bad[2] += !(fabs(kt_get(dx, KT_CPU, i) - k) <= (0x1p-8 + 0x1p-14) * fabs(k) + 0x1p-16);
 		other += memcmp((uint16_t *)y->mem[KT_CPU] + i, (uint16_t *)y2->mem[KT_CPU] + i, 2) != 0;
 	}
-	is_int(bad[0], 0, "each is rounded once");
-	is_int(bad[1], 0, "and each slope");
-	is_int(bad[2], 0, "and each gradient");
-	is_int(other, 0, "gelu alone makes the same bits");
+	is_int(bad[0], 0, "... each result is rounded once");
+	is_int(bad[1], 0, "... and each slope");
+	is_int(bad[2], 0, "... and each gradient");
+	is_int(other, 0, "... and gelu alone yields the same bits");
 	for (int i = 0; i < 3; i++)
 		kt_set(x, i, i == 0 ? NAN : i == 1 ? INFINITY : -INFINITY);
-	ok(!kt_run(t, KT_CPU), "of what is not finite");
-	ok(isnan(kt_get(y, KT_CPU, 0)) && isnan(kt_get(slope, KT_CPU, 0)), "NaN stays");
-	ok(kt_get(y, KT_CPU, 1) == INFINITY && kt_get(slope, KT_CPU, 1) == 1, "infinity too");
-	ok(fabs(kt_get(y, KT_CPU, 2)) < 1e-30, "and minus infinity gives nothing");
+	ok(!kt_run(t, KT_CPU), "gelu of numbers that are not finite runs");
+	ok(isnan(kt_get(y, KT_CPU, 0)) && isnan(kt_get(slope, KT_CPU, 0)), "... NaN stays NaN");
+	ok(kt_get(y, KT_CPU, 1) == INFINITY && kt_get(slope, KT_CPU, 1) == 1, "... infinity stays infinity");
+	ok(fabs(kt_get(y, KT_CPU, 2)) < 1e-30, "... and minus infinity yields 0");
 	kt_free(t), kt_free(g), kt_free(d);
 }
 
-/* A machine uses one of the two ways, by their speed; a result must not depend on that. */
+/* A machine computes gelu or looks it up, whichever is faster; the result must not depend on that. */
 static void looked_up(void)
 {
 	enum { N = 65536 + 7 };
@@ -180,19 +182,19 @@ static void looked_up(void)
 		skip("this processor has no vectors to look up with");
 		return;
 	}
-	hd_gelu_table_fast(); /* makes it */
+	hd_gelu_table_fast(); /* fills the table */
 	for (int i = 0; i < N; i++)
 		wide[i] = hd_of_bf16(x[i] = (uint16_t)i);
 	hd_gelu_slope(y, slope, wide, N);
 	hd_store_bf16(way[0][0], y, N);
 	hd_store_bf16(way[0][1], slope, N);
 	done = hd_gelu_look_up(way[1][0], way[1][1], x, N);
-	is_int(done, 65536, "gelu of bf16, looked up: whole vectors");
+	is_int(done, 65536, "gelu of bf16 is looked up in full vectors");
 	is_int(memcmp(way[0][0], way[1][0], 2 * 65536) || memcmp(way[0][1], way[1][1], 2 * 65536), 0,
-	       "the bits are those computed");
+	       "... with the bits of the computation");
 }
 
-/* The gates of swiglu too: bf16 beside fp32, which is computed, with operands that are the same. */
+/* Checks the gates of swiglu likewise: bf16 against fp32, which is always computed, with the same operands. */
 static void gates_of(const char *attr)
 {
 	struct kt *t[2] = { KT_NEW(swiglu, attr), KT_NEW(swiglu, attr) };
@@ -209,7 +211,7 @@ static void gates_of(const char *attr)
 		for (int i = 0; i < 5; i++)
 			for (int j = 0; j < 65543; j++)
 				kt_set(in[i], j, i == 0 || i == 2 ? hd_of_bf16((uint16_t)j) : (j % 37 - 18) * 0x1p-3);
-		ok(!kt_run(t[low], KT_CPU) && !kt_run(d[low], KT_CPU), "swiglu %s of all numbers", attr);
+		ok(!kt_run(t[low], KT_CPU) && !kt_run(d[low], KT_CPU), "swiglu %s of all bf16 numbers runs", attr);
 	}
 	for (int i = 0; i < 3; i++) {
 		const uint16_t *low = (i ? d[1] : t[1])->out[i ? i - 1 : 0]->mem[KT_CPU];
@@ -218,7 +220,7 @@ static void gates_of(const char *attr)
 		for (int j = 0; j < 65543; j++)
 			other += low[j] != hd_bf16_of(wide[j]);
 	}
-	is_int(other, 0, "and results are those in fp32, rounded");
+	is_int(other, 0, "... and results are those in fp32, rounded");
 	for (int low = 0; low < 2; low++)
 		kt_free(t[low]), kt_free(d[low]);
 }
@@ -261,7 +263,7 @@ static void others(const char *x, const char *rows, const char *col)
 	ONE(dropout, "p=0.3 site=4", LIST(bx), LIST(bx), 1);
 }
 
-/* Rows of more than one piece, the last of which is no whole vector. */
+/* Rows of several pieces, the last of which is not a full vector. */
 static void long_rows(void)
 {
 	const char *x = "b batch=2,seq=3,embed=2083", *w = "b embed=2083", *f = "f embed=2083", *r = "f batch=2,seq=3";
@@ -272,13 +274,13 @@ static void long_rows(void)
 	ONE(norm_d, "", LIST(x, f, r, r, x), LIST(x), 2083);
 	ONE(norm_d_add, "", LIST(x, x, f, r, r, x), LIST(x), 2083);
 	ONE(norm_d_add, "dw=1 bias=1 out=embed", LIST(x, x, f, r, r, x), LIST(x, f, f, f), 2083);
-	/* by vectors: more than a block of cuda reads at once, and padding that begins in the middle of one */
+	/* by vectors: more than a cuda block reads at once, and padding that begins in the middle of one */
 	ONE(xent, "", LIST("b b=2,vocab=9008/9003", "i b=2"), LIST("f b=2", "f b=2", "f b=2"), 100);
 	ONE(xent_d, "", LIST("b b=2,vocab=9008/9003", "i b=2", "f b=2", "f b=2", "f b=2"),
 	    LIST("b b=2,vocab=9008/9003"), 100);
 }
 
-/* Widths at which cuda shares out rows in another way, some with a last vector that is not there. */
+/* Widths at which cuda distributes rows differently, some without a last vector. */
 static void wide_norms(void)
 {
 	static const int wide[] = { 504, 648, 768, 1024, 1992, 4096, 8184 };
@@ -307,8 +309,8 @@ static void tables(void)
 	ONE(rope, "", LIST("b b=2,s=9,h=3,d=16"), LIST("b b=2,s=9,h=3,d=16"), 2);
 }
 
-/* The experts' products: rows of three of five experts, more than a tile for one of them; sums deeper than the copies are
- * ahead; sizes that are whole pieces of 16 bytes, and ones that are not.  Integers, so that every sum is exact. */
+/* Products of experts: three of five experts have rows, one of them more than a tile.  Some sums are deeper than
+ * copies run ahead; some sizes are multiples of 16 bytes.  Data are integers, so that every sum is exact. */
 static void products(int rows, int k, int n, int how, const char *what)
 {
 	static const int numbers[] = { 3, 130, 0, 0, 20, 47, 0, 0, 9, 1 };
@@ -342,12 +344,12 @@ static void products(int rows, int k, int n, int how, const char *what)
 		 turned ? ", the other way" : "");
 	if (weights) {
 		t->run.acc = 1;
-		KT_CHECK(t, 0, "and added to");
+		KT_CHECK(t, 0, "... and added to the output");
 	}
 	kt_free(t);
 }
 
-/* Tokens to the experts and back; what the router says of them, and the gates, are fp32 (engine/passes/precision.c). */
+/* Tokens move to the experts and back; the router's scores and the gates are fp32 (engine/passes/precision.c). */
 static void experts(const char *embed)
 {
 	static const char *const z = "f batch=4,seq=16,choice=8", *const g = "f batch=4,seq=16,best=2";
@@ -386,7 +388,7 @@ static void experts(const char *embed)
 	kt_free(t);
 }
 
-/* A sum that passes 2296 on its way to -8: a partial sum in bf16 would be off by 8. */
+/* A sum that reaches 2296 before it ends at -8: a partial sum in bf16 would be off by 8. */
 static void deep_product(const char *in, const char *out)
 {
 	struct kt *t = KT_NEW(einsum, "");
@@ -397,11 +399,11 @@ static void deep_product(const char *in, const char *out)
 	for (int64_t i = 0; i < b->count; i++)
 		kt_set(b, i, 3);
 	kt_out(t, HD_DTYPE_BF16, out);
-	KT_CHECK(t, ROUND, "a deep product, summed in fp32");
+	KT_CHECK(t, ROUND, "a deep product is summed in fp32");
 	kt_free(t);
 }
 
-/* Matrices of 3 x 5 elements: all but the first begin where only an element is aligned. */
+/* Matrices of 3 x 5 elements: all but the first are aligned to a single element only. */
 static void odd_products(void)
 {
 	struct kt *t = KT_NEW(einsum, "");
@@ -413,7 +415,7 @@ static void odd_products(void)
 	kt_free(t);
 }
 
-/* What the library does not make is counted, since loops are hundreds of times slower. */
+/* Counts products that the library does not compute, since loops are hundreds of times slower. */
 static void counted(void)
 {
 	char *text;
@@ -424,7 +426,7 @@ static void counted(void)
 	text = kt_device->autotune("", NULL);
 	is_int(sscanf(text, "einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %*d\neinsum.refused %lld",
 		      &products, &loops, &refused),
-	       3, "the device says how many products there were");
+	       3, "the device counts its products");
 	ok(products == 2 && loops == 0 && refused == 0, "%lld products, %lld in loops, %lld refused by the library",
 	   products, loops, refused);
 	free(text);
@@ -448,7 +450,7 @@ int main(void)
 	others("a=3,b=29,e=77", "a=3,b=29", "e=77");
 	others("a=1,b=3,e=2100", "a=1,b=3", "e=2100");
 	others("a=2,b=70,e=296", "a=2,b=70",
-	       "e=296"); /* columns by vectors, more than a block has; several slabs of rows */
+	       "e=296"); /* more vectors of columns than a block has; several slabs of rows */
 	long_rows();
 	wide_norms();
 	tables();
@@ -464,7 +466,7 @@ int main(void)
 	looked_up();
 	gates_of(""), gates_of("gelu=1"), gates_of("gelu=2");
 #else
-	/* What other GPUs run, where those above are by groups of warps. */
+	/* The code of other GPUs: above, groups of warps run. */
 	setenv("HEDDLE_WGMMA", "0", 1);
 	for (size_t i = 0; i < HD_LEN(shapes); i++)
 		if (whole_sweep() || i % 2)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products that depend on their shape and the processor alone (train.deterministic): the same bits with any number of
- * threads, and right at every edge of a piece.  What breaks here makes two runs of one INI differ, or leaves a corner of
- * a result uncomputed.
+ * With train.deterministic products depend on their shape and the processor alone: the same bits with any number of
+ * threads, and right at every edge of a piece.  If this broke, two runs of one INI would differ, or a corner of
+ * a result would be left uncomputed.
  */
 #include <config.h>
 #include <omp.h>
@@ -21,7 +21,7 @@ static const struct product {
 	{ "tails in rows and columns", "seq=517,in=130", "out=331,in=130", "seq=517,out=331", "out=331", 130, 0 },
 	{ "a tail of one row and one column", "seq=513,in=64", "in=64,out=513", "seq=513,out=513", NULL, 64, 1 },
 	{ "weight gradient, a long sum", "seq=4099,in=96", "seq=4099,out=80", "out=80,in=96", NULL, 4099, 1 },
-	{ "a longer sum than one piece has", "seq=20011,in=40", "seq=20011,out=40", "in=40,out=40", NULL, 20011, 0 },
+	{ "a sum longer than one piece", "seq=20011,in=40", "seq=20011,out=40", "in=40,out=40", NULL, 20011, 0 },
 	{ "batch", "expert=7,slot=70,in=96", "expert=7,in=96,ff=130", "expert=7,slot=70,ff=130", "expert=7,ff=130", 96,
 	  0 },
 	{ "one row", "m=1,k=1500", "n=3001,k=1500", "m=1,n=3001", NULL, 1500, 0 },
@@ -43,7 +43,7 @@ static struct kt *einsum(const struct product *p, uint32_t dtype, uint32_t to)
 	return t;
 }
 
-/* Experts' rows are counted at run time: 600, none and 95 of 700. */
+/* Experts' rows are counted at run time: 600, 0 and 95 of 700. */
 static struct kt *grouped(uint32_t dtype, int weights)
 {
 	struct kt *t = kt_new(&hd_cpu_grouped, &hd_ref_grouped, "rows=1");
@@ -59,7 +59,7 @@ static struct kt *grouped(uint32_t dtype, int weights)
 	return t;
 }
 
-/* A copy of what the cpu computes with so many threads. */
+/* Returns a copy of the cpu's result with so many threads; the caller frees it. */
 static void *result(struct kt *t, int threads)
 {
 	void *copy = malloc(t->out[0]->bytes[KT_CPU] + 1);
@@ -80,13 +80,13 @@ static void *result(struct kt *t, int threads)
 			void *many_; \
 			t_ = make_; \
 			many_ = result(t_, n_); \
-			ok(!memcmp(one_, many_, bytes_), "%s: %d threads, the bits of one", name, n_); \
+			ok(!memcmp(one_, many_, bytes_), "%s: %d threads yield the bits of one", name, n_); \
 			free(many_); \
 			kt_free(t_); \
 		} \
 		free(one_); \
 		t_ = make_; \
-		KT_CHECK(t_, tol, "%s: right", name); \
+		KT_CHECK(t_, tol, "%s: the result is right", name); \
 		kt_free(t_); \
 	} while (0)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products with a large vocabulary.  The library's fast implementations of them want scratchpads of hundreds of megabytes
- * or dense rows; what breaks here makes a step take minutes: plain loops that are the only one left of the implementations.
+ * Products with a large vocabulary.  The library's fast implementations of them need scratchpads of hundreds of
+ * megabytes or dense rows.  If this broke, only plain loops would remain, and a step would take minutes.
  */
 #include <config.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "t/lib/tap.h"
 #include "kernels/cpu/matmul/matmul.h"
 
-/* c = a times b transposed, as logits are made */
+/* Returns the shape of c = a times b transposed, as logits are computed. */
 static struct hd_mm_shape logits(int64_t m, int64_t n, int64_t k)
 {
 	return (struct hd_mm_shape){ .ndim = 3,
@@ -18,7 +18,7 @@ static struct hd_mm_shape logits(int64_t m, int64_t n, int64_t k)
 				     .stride = { { k, 0, 1 }, { 0, k, 1 }, { n, 1, 0 } } };
 }
 
-/* What autotune picks for one product, as "key value\n"; NULL: the library has none. */
+/* Returns what autotune picks for one product, as "key value\n", or NULL if the library has no implementation. */
 static char *picked(const struct hd_mm_shape *s, const char *known, const struct hd_exchange *x)
 {
 	struct hd_mm *mm = hd_mm_get(s, 1);
@@ -37,13 +37,13 @@ static void timed(void)
 		skip("no products of bf16 here");
 		return;
 	}
-	ok(strstr(text, "n=1024,50304,768") && !strstr(text, "/ref"), "logits are made by something fast");
+	ok(strstr(text, "n=1024,50304,768") && !strstr(text, "/ref"), "a fast implementation computes logits");
 	for (char *at = text; (at = strstr(at, "50304")); at += 5)
 		at[4] = '3';
 	known = hd_format("%.*s ab/ref:any\n", (int)strcspn(text, " "), text);
 	again = picked(&next, known, NULL);
 	ok(!strncmp(again, known, strcspn(known, " ")) && !strstr(again, "/ref"),
-	   "plain loops of an old cache do not come back");
+	   "an old cache does not bring plain loops back");
 	free(text);
 	free(known);
 	free(again);
@@ -70,7 +70,7 @@ static float of_bf16(uint16_t x)
 	return f;
 }
 
-/* Sums of 16 products below 5 are exact in bf16.  -> elements that are wrong, with `times` products in c */
+/* Returns how many elements are wrong if c holds `times` products.  Sums of 16 products below 5 are exact in bf16. */
 static int64_t wrong(const struct hd_mm_shape *s, const uint16_t *c, int times)
 {
 	int64_t bad = 0;
@@ -105,10 +105,10 @@ static void in_pieces(void)
 
 	if (mm) {
 		kt_pick("ab/gemm:jit");
-		is_int(hd_mm_run(mm, 0, c, a, b, NULL), 0, "a product that wants more scratch than it may have runs");
-		is_int(wrong(&s, c, 1), 0, "and is right, in its last columns too");
+		is_int(hd_mm_run(mm, 0, c, a, b, NULL), 0, "a product that needs more scratch than the limit runs");
+		is_int(wrong(&s, c, 1), 0, "... is right, in its last columns too");
 		hd_mm_run(mm, 1, c, a, b, NULL);
-		is_int(wrong(&s, c, 2), 0, "and adds");
+		is_int(wrong(&s, c, 2), 0, "... and adds to its output");
 	} else {
 		skip("no products of bf16 here");
 	}

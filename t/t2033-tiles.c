@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products on the tiles of x86-64 (AMX), forced for every shape, against ref.  What breaks here: a tail of rows, of columns or of
- * k that is not zero in a tile, a transposed operand that is packed as the other kind, sums over blocks of k that are set where
- * they should be added to or belong to another block of c, lines that go past the caches where c has a tail, bits that depend on the
- * threads.
+ * Products on the tiles of x86-64 (AMX), forced for every shape, against ref.  If this broke, linear layers would be
+ * wrong on such machines.  Typical bugs are a tail of rows, columns or k that is not zero in a tile, and a
+ * transposed operand packed as the other kind.  Others are sums over blocks of k that overwrite instead of adding or
+ * go to a wrong block of c.  Lines that bypass the caches at a tail of c, and bits that depend on threads, are
+ * further ones.
  */
 #include <config.h>
 #include <omp.h>
@@ -19,33 +20,33 @@ extern const struct hd_kernel hd_cpu_einsum, hd_ref_einsum;
 static const struct product {
 	const char *what, *a, *b, *c, *bias;
 	int64_t terms;
-	int acc;         /* added to what c holds */
-	const char *add; /* added to another operand */
+	int acc;         /* added to c's old value */
+	const char *add; /* the spec of an addend, or NULL */
 } products[] = {
 	{ "whole tiles", "seq=64,in=64", "out=96,in=64", "seq=64,out=96", NULL, 64, 0 },
 	{ "tails, [out,in], bias", "seq=77,in=83", "out=51,in=83", "seq=77,out=51", "out=51", 83, 0 },
 	{ "tails, [in,out], bias", "seq=45,in=33", "in=33,out=97", "seq=45,out=97", "out=97", 33, 1 },
 	{ "gradient of the input", "batch=3,seq=21,out=90", "out=90,in=70", "batch=3,seq=21,in=70", NULL, 90, 1 },
 	{ "gradient of the weight", "batch=3,seq=27,out=41", "batch=3,seq=27,in=53", "out=41,in=53", NULL, 81, 0 },
-	{ "gradient of the weight, the other way", "seq=81,out=41", "seq=81,in=53", "in=53,out=41", NULL, 81, 1 },
+	{ "gradient of the weight, transposed", "seq=81,out=41", "seq=81,in=53", "in=53,out=41", NULL, 81, 1 },
 	{ "k of several panels", "seq=50,in=1000", "out=70,in=1000", "seq=50,out=70", NULL, 1000, 0 },
 	{ "k of several blocks", "seq=70,in=4500", "out=130,in=4500", "seq=70,out=130", "out=130", 4500, 1 },
 	{ "several blocks of columns", "seq=70,in=400", "out=2111,in=400", "seq=70,out=2111", "out=2111", 400, 0 },
 	{ "several of both", "out=37,seq=2500", "seq=2500,in=600", "out=37,in=600", NULL, 2500, 1 },
-	{ "many rows that lie across k", "seq=70,out=615", "seq=70,in=40", "out=615,in=40", NULL, 70, 0 },
+	{ "many rows with k innermost", "seq=70,out=615", "seq=70,in=40", "out=615,in=40", NULL, 70, 0 },
 	{ "several blocks of rows, columns and k", "seq=1100,out=1500", "seq=1100,in=500", "out=1500,in=500", NULL,
 	  1100, 0 },
 	{ "fp32 past the caches, tails", "seq=70,out=1003", "seq=70,in=656", "out=1003,in=656", NULL, 70, 0 },
 	{ "bf16 past the caches, tails", "seq=2601,in=9", "in=9,out=3264", "seq=2601,out=3264", "out=3264", 9, 0 },
 	{ "batches", "expert=5,slot=37,in=40", "expert=5,in=40,ff=75", "expert=5,slot=37,ff=75", "expert=5,ff=75", 40,
 	  0 },
-	{ "beside an operand", "seq=77,in=83", "in=83,out=51", "seq=77,out=51", NULL, 83, 0, "seq=77,out=51" },
-	{ "beside an operand that lies otherwise", "seq=77,in=83", "in=83,out=51", "seq=77,out=51", NULL, 83, 0,
-	  "out=51,seq=77" },
+	{ "with an addend", "seq=77,in=83", "in=83,out=51", "seq=77,out=51", NULL, 83, 0, "seq=77,out=51" },
+	{ "with a transposed addend", "seq=77,in=83", "in=83,out=51", "seq=77,out=51", NULL, 83, 0, "out=51,seq=77" },
 
-	{ "beside an operand, bias", "seq=70,in=400", "in=400,out=96", "seq=70,out=96", "out=96", 400, 0,
+	{ "with an addend and a bias", "seq=70,in=400", "in=400,out=96", "seq=70,out=96", "out=96", 400, 0,
 	  "seq=70,out=96" },
-	{ "batches inside", "slot=37,expert=5,in=40", "expert=5,in=40,ff=75", "slot=37,expert=5,ff=75", NULL, 40, 1 },
+	{ "batches as an inner dim", "slot=37,expert=5,in=40", "expert=5,in=40,ff=75", "slot=37,expert=5,ff=75", NULL,
+	  40, 1 },
 	{ "two batch dims", "a=2,b=3,m=35,k=50", "a=2,b=3,k=50,n=66", "b=3,a=2,m=35,n=66", NULL, 50, 0 },
 	{ "a row of few heads", "seq=5,in=70", "head=3,hd=24,in=70", "seq=5,head=3,hd=24", NULL, 70, 0 },
 	{ "short k", "m=40,k=1", "k=1,n=50", "m=40,n=50", NULL, 1, 0 },
@@ -96,7 +97,7 @@ static void check(const struct product *p, uint32_t to)
 		omp_set_num_threads(threads);
 		t = einsum(p, to);
 		now = result(t);
-		ok(!one || !memcmp(one, now, t->out[0]->bytes[KT_CPU]), "%s to %s: %d threads, the bits of one",
+		ok(!one || !memcmp(one, now, t->out[0]->bytes[KT_CPU]), "%s to %s: %d threads yield the bits of one",
 		   p->what, hd_dtype_name(to), threads);
 		if (one)
 			free(now);
@@ -107,8 +108,8 @@ static void check(const struct product *p, uint32_t to)
 	free(one);
 }
 
-/* Products with one a, made together: the bits that each has alone.  What breaks: columns of one that go to another, a block over the
- * end of one, what another thread's share begins with. */
+/* Products that share a are computed together, with the bits that each has alone.  If this broke: columns of one in
+ * another, a block across the end of one, or a wrong start of another thread's share. */
 enum { SEVERAL = 3 };
 
 static void run_alone(struct kt *const *t, struct hd_joint *l)
@@ -138,11 +139,11 @@ static void check_together(const struct product *p, uint32_t to)
 		memcpy(out[i], begun[i], t[i]->out[0]->bytes[KT_CPU]);
 	}
 	joined = hd_cpu_einsum.join(l, SEVERAL);
-	ok(joined != NULL, "%s to %s: three with one a are joined", p->what, hd_dtype_name(to));
+	ok(joined != NULL, "%s to %s: three that share a are joined", p->what, hd_dtype_name(to));
 	hd_cpu_einsum.run_joined(joined, &t[0]->run);
 	for (int i = 0; i < SEVERAL; i++)
-		ok(!memcmp(alone[i], out[i], t[i]->out[0]->bytes[KT_CPU]), "%d of them has the bits that it has alone",
-		   i);
+		ok(!memcmp(alone[i], out[i], t[i]->out[0]->bytes[KT_CPU]),
+		   "... number %d has the bits that it has alone", i);
 	hd_cpu_einsum.unjoin(joined);
 	for (int i = 0; i < SEVERAL; i++) {
 		free(alone[i]), free(begun[i]);
@@ -150,7 +151,8 @@ static void check_together(const struct product *p, uint32_t to)
 	}
 }
 
-/* What may not be one: another a, a result that another reads, one that adds beside one that does not. */
+/* Checks what may not be joined: products with different a, one that reads the other's result, or one of which only
+ * one adds. */
 static void check_apart(void)
 {
 	const struct product p = { "apart", "seq=70,in=96", "in=96,out=96", "seq=70,out=96", NULL, 96, 0 };
@@ -160,19 +162,19 @@ static void check_apart(void)
 	struct hd_joint l[2] = { { &t[0]->prep[KT_CPU], &c0, in[0], 0 }, { &t[1]->prep[KT_CPU], &c1, in[1], 0 } };
 	void *joined = hd_cpu_einsum.join(l, 2);
 
-	ok(joined != NULL, "two with one a are joined");
+	ok(joined != NULL, "two that share a are joined");
 	hd_cpu_einsum.unjoin(joined);
 	l[1].acc = 1;
-	ok(!hd_cpu_einsum.join(l, 2), "not one that adds");
+	ok(!hd_cpu_einsum.join(l, 2), "... but not if only one adds");
 	l[1].acc = 0;
 	in[1][0] = t[1]->in[0]->mem[KT_CPU];
-	ok(!hd_cpu_einsum.join(l, 2), "not with another a");
+	ok(!hd_cpu_einsum.join(l, 2), "... not with different a");
 	in[1][0] = a;
 	in[1][1] = c0;
-	ok(!hd_cpu_einsum.join(l, 2), "not one that reads the other's result");
+	ok(!hd_cpu_einsum.join(l, 2), "... not if one reads the other's result");
 	in[1][1] = t[1]->in[1]->mem[KT_CPU];
 	c1 = c0;
-	ok(!hd_cpu_einsum.join(l, 2), "not with one result");
+	ok(!hd_cpu_einsum.join(l, 2), "... and not with the same result");
 	kt_free(t[0]), kt_free(t[1]);
 }
 
@@ -203,7 +205,7 @@ int main(void)
 
 	hd_device_cpu()->open(1, &err);
 	if (!hd_amx_here())
-		skip_all("no AMX here");
+		skip_all("this machine has no AMX");
 	for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
 		check(&products[i], HD_DTYPE_F32);
 		check(&products[i], HD_DTYPE_BF16);

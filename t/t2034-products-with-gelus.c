@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of bf16 with a gelu in the launch, by the kernel of Heddle's own (gelu_wgmma.cu), which a run takes where it is the fastest.
- * What breaks here: a tile whose products begin before the sums of the last are gone, a box that is filled while it is still read,
- * edges of a matrix that are no whole tile, or a choice that is kept for a list of other places.
+ * Products of bf16 with a gelu in the same launch, by Heddle's own kernel (gelu_wgmma.cu), which runs use where it
+ * is the fastest.  If this broke, MLPs would be wrong on such GPUs.  Typical bugs are a tile whose products begin
+ * before the last tile's sums are stored, and a box filled while it is still read.  Others are partial tiles at the
+ * edges of a matrix, and a choice reused for different candidates.
  */
 #include <config.h>
 #include <math.h>
@@ -14,22 +15,22 @@
 #ifdef KT_CUDA
 static const struct shape {
 	const char *what, *a, *b, *c, *bias;
-	int depth, orders; /* orders: the launch is long in each */
+	int depth, orders; /* orders: whether to run all simulated orders, which takes long */
 } shapes[] = {
 	{ "several tiles, weights [in,out]", "batch=2,seq=100,embed=72", "embed=72,mlp=520", "batch=2,seq=100,mlp=520",
 	  "mlp=520", 72, 0 },
 	{ "several tiles, weights [out,in]", "seq=200,mlp=72", "embed=392,mlp=72", "seq=200,embed=392", "embed=392", 72,
 	  0 },
 	{ "a part of a tile", "seq=9,embed=8", "embed=8,mlp=24", "seq=9,mlp=24", "mlp=24", 8, 1 },
-	{ "a deep one", "seq=130,embed=712", "embed=712,mlp=8", "seq=130,mlp=8", "mlp=8", 712, 0 },
-	{ "more rows of tiles than are made at the same time", "seq=2060,embed=8", "embed=8,mlp=200",
-	  "seq=2060,mlp=200", "mlp=200", 8, 0 },
+	{ "a deep product", "seq=130,embed=712", "embed=712,mlp=8", "seq=130,mlp=8", "mlp=8", 712, 0 },
+	{ "more rows of tiles than run at the same time", "seq=2060,embed=8", "embed=8,mlp=200", "seq=2060,mlp=200",
+	  "mlp=200", 8, 0 },
 };
 static const struct shape odd = {
 	"rows that do not begin at 16 bytes", "seq=9,embed=12", "embed=12,mlp=24", "seq=9,mlp=24", "mlp=24", 12, 0
 };
 
-/* Products that have a kernel of Heddle's own */
+/* Products for which Heddle has its own kernel */
 struct forced {
 	int products;
 	char *keys;
@@ -41,7 +42,7 @@ static char *gather(void *ctx, const char *wanted)
 	return hd_strdup(""); /* nothing is timed */
 }
 
-/* The library simulated names one implementation; behind it is the kernel. */
+/* Picks the kernel, which follows the one implementation of the simulated library. */
 static char *bcast(void *ctx, const char *text)
 {
 	struct forced *f = (struct forced *)ctx;
@@ -57,7 +58,7 @@ static char *bcast(void *ctx, const char *text)
 	return picks;
 }
 
-/* -> how many products got it */
+/* Makes products use Heddle's kernel.  Returns how many do. */
 static int force(void)
 {
 	struct forced f = { 0, NULL };
@@ -67,7 +68,7 @@ static int force(void)
 	return f.products;
 }
 
-/* Of what gelu reads the rounded value is kept, and gelu is of the one before. */
+/* If gelu's input is kept, the rounded value is stored, but gelu is applied to the unrounded one. */
 static void check(const struct shape *s, int bias, int keep, int forced)
 {
 	char name[120], attr[20];
@@ -89,7 +90,7 @@ static void check(const struct shape *s, int bias, int keep, int forced)
 	kt_free(t);
 }
 
-/* The gelu's gradient stays with the library. */
+/* Checks that gelu's gradient stays with the library. */
 static void slope(const struct shape *s)
 {
 	struct kt *t = KT_NEW(einsum_gelu_d, "");
@@ -99,7 +100,7 @@ static void slope(const struct shape *s)
 	kt_reals(kt_in(t, HD_DTYPE_BF16, s->c), -4, 4);
 	kt_out(t, HD_DTYPE_BF16, s->c);
 	kt_prepare(t, KT_CPU);
-	is_int(force(), 0, "gelu's slope is the library's");
+	is_int(force(), 0, "the library computes gelu's slope");
 	kt_free(t);
 }
 #endif
@@ -108,7 +109,7 @@ int main(void)
 {
 	struct hd_err err = { 0 };
 
-	ok(hd_device_cpu()->open(2, &err) == 0, "open%s", err.text);
+	ok(hd_device_cpu()->open(2, &err) == 0, "the device is opened%s", err.text);
 #ifdef KT_CUDA
 	for (size_t i = 0; i < HD_LEN(shapes); i++) {
 		check(&shapes[i], 1, 1, 1);
@@ -120,7 +121,7 @@ int main(void)
 	setenv("HEDDLE_WGMMA", "0", 1);
 	check(&shapes[2], 1, 1, 0);
 #else
-	skip("products and gelus are two kernels on a cpu");
+	skip("on a cpu, products and gelus are separate kernels");
 #endif
 	return done();
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention in bf16 on the cpu, on matrix units and by products of pairs where the machine has them, and in fp32: each element against ref within what the
- * rounding of probabilities and ds to bf16 can do to it, no more.  What breaks here: a product whose operands are packed for another
- * one, tails of blocks of 32 and of chunks of 256, a head_dim that is no multiple of 32, rescaling of what earlier keys gave, a mask
- * off by one, results that change with the pieces that threads get.  Rounding of rows to bf16, too.
+ * Attention in bf16 on the cpu, on matrix units and by products of pairs where the machine has them, and in fp32.
+ * Each element is compared with ref, within what rounding probabilities and ds to bf16 can do to it.  If this broke,
+ * models would train on wrong attention.  Typical bugs are operands packed for a different product, tails of blocks
+ * of 32 and of chunks of 256, and a head_dim that is no multiple of 32.  Others are the rescaling of earlier keys'
+ * sums, a mask off by one, and results that change with the pieces of threads.  Rounding of rows to bf16 is checked
+ * too.
  */
 #include <config.h>
 #include "kernels/cpu/base/amx.h"
@@ -11,7 +13,7 @@
 #include "kernels/prepare/attention.h"
 #include "t/lib/kernel_props.h"
 
-/* Half a unit in the last place of bf16; the twentieth more is for fp32, whose errors here are below a hundredth of that. */
+/* Half a unit in the last place of bf16, plus a twentieth for fp32, whose errors here are below a hundredth of that. */
 #define ROUND (1.05 * 0x1p-8)
 
 extern const struct hd_kernel hd_cpu_attention, hd_cpu_attention_d, hd_ref_attention, hd_ref_attention_d;
@@ -46,7 +48,7 @@ static const struct shape {
 	{ "no sequences", "b=0,s=9,h=2,d=64", "b=0,s=9,h=2,d=64", "causal=1" },
 };
 
-struct both { /* forward, and the backward that gets what it left on ref */
+struct both { /* forward, and backward on forward's results on ref */
 	struct kt *f, *d;
 	struct hd_attention t;
 };
@@ -88,12 +90,12 @@ static void run_both(struct both *x)
 	struct kt_buf *from[] = { x->f->in[0], x->f->in[1], x->f->in[2], x->f->out[0], x->f->out[1] };
 
 	for (int which = 0; which < 2; which++)
-		is_int(kt_run(x->f, which), 0, "forward");
+		is_int(kt_run(x->f, which), 0, "forward runs");
 	for (int i = 0; i < 5; i++)
 		for (int64_t j = 0; j < from[i]->count; j++)
 			kt_set(x->d->in[i], j, kt_get(from[i], KT_REF, j));
 	for (int which = 0; which < 2; which++)
-		is_int(kt_run(x->d, which), 0, "backward");
+		is_int(kt_run(x->d, which), 0, "backward runs");
 }
 
 static void close_both(struct both *x)
@@ -102,7 +104,7 @@ static void close_both(struct both *x)
 	kt_free(x->d);
 }
 
-/* Sums of the absolute terms of o, dq, dk and dv, of the parts that are rounded */
+/* Sums of the absolute rounded terms of o, dq, dk and dv */
 struct terms {
 	double *o, *dq, *dk, *dv, *lse;
 };
@@ -123,7 +125,7 @@ static int sees(const struct hd_attention *t, int64_t q, int64_t k)
 	return !t->causal || (back >= 0 && (!t->window || back < t->window));
 }
 
-/* One query q and one key k of a head; rows begin at elements i and j */
+/* Adds the terms of one query q and one key k of a head; their rows begin at elements i and j. */
 static void add_terms(const struct both *x, struct terms *to, int64_t i, int64_t j, int64_t row)
 {
 	const struct hd_attention *t = &x->t;
@@ -161,7 +163,7 @@ static void make_terms(const struct both *x, struct terms *to)
 							  (b * t->heads + h) * t->seq + q);
 }
 
-/* The largest error, in what the rounding of terms that add up to `terms`, and of the result, may make */
+/* Returns the largest error, relative to what rounding the terms, which add up to `terms`, and the result may cause. */
 static double worst(const struct kt_buf *b, const double *terms)
 {
 	double most = 0;
@@ -174,7 +176,7 @@ static double worst(const struct kt_buf *b, const double *terms)
 	return most;
 }
 
-/* lse is all fp32: a score has errors of the sum over head_dim, the sum of powers has those of its terms. */
+/* lse is fp32 throughout: a score has the errors of the sum over head_dim, and the sum of powers those of its terms. */
 static double worst_lse(const struct both *x, const double *largest)
 {
 	const struct kt_buf *b = x->f->out[1];
@@ -209,11 +211,11 @@ static void check(const struct shape *s, const char *attr)
 			    zeros(x.f->out[1]) };
 	memcpy(all, &e, sizeof(all));
 	make_terms(&x, &e);
-	near(worst(x.f->out[0], e.o), 0, 1, "o");
-	near(worst_lse(&x, e.lse), 0, 1, "lse");
-	near(worst(x.d->out[0], e.dq), 0, 1, "dq");
-	near(worst(x.d->out[1], e.dk), 0, 1, "dk");
-	near(worst(x.d->out[2], e.dv), 0, 1, "dv");
+	near(worst(x.f->out[0], e.o), 0, 1, "o is within its bound");
+	near(worst_lse(&x, e.lse), 0, 1, "lse is within its bound");
+	near(worst(x.d->out[0], e.dq), 0, 1, "dq is within its bound");
+	near(worst(x.d->out[1], e.dk), 0, 1, "dk is within its bound");
+	near(worst(x.d->out[2], e.dv), 0, 1, "dv is within its bound");
 	for (int i = 0; i < 5; i++)
 		free(all[i]);
 	close_both(&x);
@@ -225,14 +227,14 @@ static void threads_do_not_matter(const char *q, const char *k, const char *attr
 	struct both x;
 
 	open_both(&x, &s, "");
-	is_int(kt_run(x.f, KT_CPU), 0, "forward");
+	is_int(kt_run(x.f, KT_CPU), 0, "forward runs");
 	for (int i = 0; i < 5; i++) {
 		const struct kt_buf *from[] = { x.f->in[0], x.f->in[1], x.f->in[2], x.f->out[0], x.f->out[1] };
 
 		memcpy(x.d->in[i]->mem[KT_CPU], from[i]->mem[KT_CPU], from[i]->bytes[KT_CPU]);
 	}
-	kt_threads(x.f, "forward");
-	kt_threads(x.d, "backward");
+	kt_threads(x.f, "forward runs");
+	kt_threads(x.d, "backward runs");
 	close_both(&x);
 }
 
@@ -243,7 +245,7 @@ static int has_form(int i)
 	return i == 2 || (i ? hd_pairs_here() : hd_amx_allowed());
 }
 
-/* Without the rounding of probabilities some results would be others. */
+/* Checks that tiles are used: without the rounding of probabilities some results would differ. */
 static void tiles_are_used(int form)
 {
 	struct both x, y;
@@ -267,7 +269,8 @@ static void tiles_are_used(int form)
 	close_both(&y);
 }
 
-/* Each sign and exponent, with fractions around a half of the last place, and runs of every length: the bits of one number alone. */
+/* Rounds rows of every length, with each sign and exponent and fractions around half the last place, to the bits of
+ * single numbers. */
 static void bits_of_bf16(void)
 {
 	static const uint32_t fractions[] = { 0,       0x1,     0x7fff,   0x8000,   0x8001,   0xffff,  0x10000,
@@ -291,7 +294,7 @@ static void bits_of_bf16(void)
 	hd_store_bf16(low, x, N);
 	for (int64_t j = 0; j < N; j++)
 		wrong += low[j] != hd_bf16_of(x[j]);
-	is_int(wrong, 0, "rows of numbers are rounded to bf16 as each number is");
+	is_int(wrong, 0, "rows are rounded to bf16 as single numbers are");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products that add to one result, as in the gradient of what queries, keys and values read.  A GPU may make them in one launch, which
- * rounds the sum once.  What breaks here: a term that is left out or added twice, the end of a depth that is no whole tile, or a launch
- * that overwrites what a later product reads.
+ * Products that add to one result, as in the gradient of the common input of queries, keys and values.  A GPU may
+ * compute them in one launch, which rounds the sum once.  If this broke, such gradients would be wrong.  Typical
+ * bugs are a term that is left out or added twice, and a partial tile of the depth.  A launch may also overwrite an
+ * operand of a later product.
  */
 #include <config.h>
 #include <math.h>
@@ -11,11 +12,12 @@
 #include "t/lib/kernel_test.h"
 
 enum { MOST = 4 };
-enum { FRESH, BESIDE, ADDED }; /* c holds nothing; the sum of an addend that lies elsewhere; and is added to */
+enum { FRESH, BESIDE, ADDED }; /* c is overwritten; so too, with an addend elsewhere; or c's old value is the addend */
 
 static const struct sum {
 	const char *what, *c;
-	int from, one, orders; /* one: can be one launch; orders: of the simulated launch, which is long in each */
+	int from, one,
+		orders; /* one: can be one launch; orders: whether to run all simulated orders, which takes long */
 	const char *a[MOST], *b[MOST];
 } sums[] = {
 	{ "queries, keys and values, weights [in,out]",
@@ -32,28 +34,28 @@ static const struct sum {
 	  KT_ORDERS,
 	  { "seq=20,heads=3,hd=8", "seq=20,kv=1,hd=8" },
 	  { "heads=3,hd=8,embed=136", "kv=1,hd=8,embed=136" } },
-	{ "gate and up, beside an addend",
+	{ "gate and up, with an addend",
 	  "seq=20,embed=16",
 	  BESIDE,
 	  1,
 	  1,
 	  { "seq=20,mlp=72", "seq=20,mlp=72" },
 	  { "mlp=72,embed=16", "mlp=72,embed=16" } },
-	{ "four, added to what is there",
+	{ "four, added to the old value",
 	  "seq=20,embed=16",
 	  ADDED,
 	  1,
 	  1,
 	  { "seq=20,p=64", "seq=20,q=8", "seq=20,r=128", "seq=20,s=72" },
 	  { "embed=16,p=64", "embed=16,q=8", "embed=16,r=128", "embed=16,s=72" } },
-	{ "weights that lie differently",
+	{ "weights with different layouts",
 	  "seq=20,embed=16",
 	  FRESH,
 	  0,
 	  1,
 	  { "seq=20,p=16", "seq=20,q=16" },
 	  { "embed=16,p=16", "q=16,embed=16" } },
-	{ "a depth in no whole pieces",
+	{ "a depth that is no multiple of a piece",
 	  "seq=20,embed=16",
 	  FRESH,
 	  0,
@@ -79,7 +81,7 @@ static uint16_t to_bf16(float f)
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* The products, each but the first in place of its addend. */
+/* Builds the products, each but the first in place of its addend. */
 static int build(const struct sum *s, struct kt **t)
 {
 	int n = 0;
@@ -102,7 +104,7 @@ static int build(const struct sum *s, struct kt **t)
 	return n;
 }
 
-/* -> the sum, in double precision; *high: the largest that any of them leaves */
+/* Returns the sum in double precision.  *high: the largest value after any of the products. */
 static const double *expected(struct kt **t, int n, double *high)
 {
 	const double *c = NULL;
@@ -119,7 +121,8 @@ static const double *expected(struct kt **t, int n, double *high)
 	return c;
 }
 
-/* Where the sum was rounded once it is the nearest to what is right: sums of these integers are exact before. */
+/* Returns how many elements are wrong.  A sum that is rounded once is nearest to the true one, since sums of these
+ * integers are exact. */
 static int64_t wrong(const uint16_t *c, const double *right, int64_t count, int once, double most)
 {
 	int64_t bad = 0;
@@ -136,7 +139,7 @@ static char *gather(void *ctx, const char *wanted)
 	return hd_strdup(wanted);
 }
 
-/* What was timed, and of sums the choice in ctx. */
+/* Returns the timed choices, but for sums the choice in ctx. */
 static char *bcast(void *ctx, const char *text)
 {
 	char *forced = hd_strdup(text);
@@ -194,14 +197,15 @@ static void on_device(const struct sum *s, struct kt **t, int n, const char *one
 	joined = k->join(l, (size_t)n);
 	ok(!joined == !s->one, "%s: %s", s->what, s->one ? "can be one launch" : "cannot be one launch");
 	if (joined) {
-		is_int(summed(one), *one != '0' ? n : 0, *one != '0' ? "and are" : "but are not");
+		is_int(summed(one), *one != '0' ? n : 0,
+		       *one != '0' ? "... and the sums share launches" : "... but they do not");
 		kt_in_orders(s->orders > 1);
 		kt_device->begin(&run);
 		k->run_joined(joined, &run);
-		ok(kt_device->finish(&err) == 0, "they run%s", err.text);
+		ok(kt_device->finish(&err) == 0, "... they run%s", err.text);
 		kt_device->get(got, c, t[0]->out[0]->bytes[KT_CPU]);
 		is_int(wrong(got, right, t[0]->out[0]->count, *one != '0', n * high * 0x1p-9), 0,
-		       *one != '0' ? "rounded once" : "rounded each time");
+		       *one != '0' ? "... rounded once" : "... rounded each time");
 		k->unjoin(joined);
 	}
 	for (int i = 0; i < n; i++)
@@ -212,7 +216,7 @@ static void on_device(const struct sum *s, struct kt **t, int n, const char *one
 	free(got);
 }
 
-/* A result over an operand of a later product: the later ones read what the first has left there. */
+/* If a result overlaps an operand of a later product, that product reads what the first has stored there. */
 static void overlaps(void)
 {
 	struct kt *t[MOST];
@@ -228,7 +232,7 @@ static void overlaps(void)
 		in[i][2] = c;
 		l[i] = (struct hd_joint){ &t[i]->prep[KT_CPU], &c, in[i], 0 };
 	}
-	ok(!t[0]->kernel[KT_CPU]->join(l + 2, 2), "a result that lies over an operand is not of one launch");
+	ok(!t[0]->kernel[KT_CPU]->join(l + 2, 2), "products whose result overlaps an operand cannot be one launch");
 	for (int i = 0; i < n; i++)
 		kt_free(t[i]);
 	kt_device->free(c);
@@ -270,7 +274,7 @@ int main(void)
 {
 	struct hd_err err = { 0 };
 
-	ok(hd_device_cpu()->open(2, &err) == 0, "open%s", err.text);
+	ok(hd_device_cpu()->open(2, &err) == 0, "the device is opened%s", err.text);
 #ifdef KT_CUDA
 	setenv("HEDDLE_WGMMA", "0", 1);
 #endif

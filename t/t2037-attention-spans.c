@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention of sequences that are longer than what is packed at a time.  What breaks here: a sum that begins anew with each span, or
- * is not brought back for the next head; scratch memory that grows with the sequence.
+ * Attention over sequences longer than the span that is packed at a time.  If this broke, long sequences would train
+ * on wrong attention or run out of memory.  Typical bugs are a sum that restarts with each span or is not reset for
+ * the next head, and scratch memory that grows with the sequence.
  */
 #include <config.h>
 #include "t/lib/kernel_test.h"
@@ -8,7 +9,7 @@
 #include <omp.h>
 #include <string.h>
 
-#define ROUND 0x1p-8 /* of bf16 */
+#define ROUND 0x1p-8 /* rounding to bf16 */
 
 extern const struct hd_kernel hd_cpu_attention, hd_cpu_attention_d, hd_ref_attention, hd_ref_attention_d;
 
@@ -19,8 +20,8 @@ static const struct shape {
 	{ "two spans, grouped", "b=1,s=1090,h=3,d=4", "b=1,s=1090,kv=1,d=4", "causal=1" },
 	{ "three spans of keys, not causal", "b=1,s=70,h=2,d=4", "b=1,t=2060,h=2,d=4", "" },
 	{ "three spans of keys, not causal, grouped", "b=1,s=1030,h=2,d=3", "b=1,t=2060,kv=1,d=3", "" },
-	{ "a window that leaves spans out", "b=1,s=80@2100/2300,h=2,d=8", "b=1,t=2300,h=2,d=8", "causal=1 window=300" },
-	{ "spans that nobody sees", "b=1,s=1050@300/2400,h=1,d=4", "b=1,t=2060@200/2400,h=1,d=4", "causal=1" },
+	{ "a window that skips spans", "b=1,s=80@2100/2300,h=2,d=8", "b=1,t=2300,h=2,d=8", "causal=1 window=300" },
+	{ "spans that no query sees", "b=1,s=1050@300/2400,h=1,d=4", "b=1,t=2060@200/2400,h=1,d=4", "causal=1" },
 };
 
 static struct kt *forward_of(const struct shape *s, const char *attr, uint32_t dtype)
@@ -49,7 +50,7 @@ static struct kt *backward_of(const struct shape *s, const char *attr, uint32_t 
 	return t;
 }
 
-/* fp32: sums of so many terms; bf16: what is rounded is the result, and what backward gets. */
+/* In fp32 errors are those of the sums; in bf16 the result and backward's inputs are rounded. */
 static void check(const struct shape *s, uint32_t dtype, int width)
 {
 	double tol = dtype == HD_DTYPE_BF16 ? ROUND : kt_tol(HD_DTYPE_F32, 2060 + 8) * 3;
@@ -71,7 +72,7 @@ static void check(const struct shape *s, uint32_t dtype, int width)
 	kt_free(d);
 }
 
-/* Bytes that a launch of one head of so many positions takes. */
+/* Returns the scratch bytes of a launch of one head with so many positions. */
 static int64_t scratch(const struct hd_kernel *k, uint32_t dtype, int seq, int threads, const char *attr)
 {
 	char spec[60];
@@ -98,11 +99,11 @@ static void check_scratch(void)
 	const char *attr = "causal=1 amx=0 pairs=0";
 
 	for (int i = 0; i < 2; i++) {
-		ok(scratch(k[i], HD_DTYPE_F32, 1024, 1, attr) > 0, "%s takes some scratch", k[i]->name);
+		ok(scratch(k[i], HD_DTYPE_F32, 1024, 1, attr) > 0, "%s uses some scratch", k[i]->name);
 		ok(scratch(k[i], HD_DTYPE_F32, 8192, 1, attr) == scratch(k[i], HD_DTYPE_F32, 1024, 1, attr),
-		   "%s: as much for a longer sequence", k[i]->name);
+		   "%s: a longer sequence uses no more", k[i]->name);
 		ok(scratch(k[i], HD_DTYPE_F32, 4096, 3, attr) == 3 * scratch(k[i], HD_DTYPE_F32, 4096, 1, attr),
-		   "%s: for each thread", k[i]->name);
+		   "%s: each thread has its own", k[i]->name);
 	}
 	ok(scratch(k[1], HD_DTYPE_BF16, 8192, 1, attr) - scratch(k[1], HD_DTYPE_BF16, 1024, 1, attr) <=
 		   (int64_t)8192 * 16 * 4,

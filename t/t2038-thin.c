@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of few rows, in each form that this processor has, against sums of doubles.  What breaks here: a tail of rows, columns or k
- * that is left out or read beyond the matrix, a piece or a block that is set where it should be added to, bf16 of a pair's other half, bits that
- * depend on the threads.  And in einsum, forced for shapes whose form is chosen by timing.
+ * Products of few rows, in each form that this processor supports, against sums in double.  If this broke, generated
+ * text and small batches would be wrong.  Typical bugs are a tail of rows, columns or k that is left out or read
+ * beyond the matrix.  Others are a piece that overwrites instead of adding, the wrong half of a pair of bf16, and
+ * bits that depend on threads.  The forms also run in einsum, forced for shapes whose form is normally chosen by
+ * timing.
  */
 #include <config.h>
 #include <math.h>
@@ -109,7 +111,7 @@ static void make(struct thin_case *c)
 	c->map = mmap(NULL, pages(c->bytes) + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	mprotect(c->map + pages(c->bytes), 4096, PROT_NONE);
 	c->b = c->map + pages(c->bytes) - c->bytes;
-	for (int64_t i = 0; i < all; i++) /* between rows there is what would be noticed */
+	for (int64_t i = 0; i < all; i++) /* the gaps between rows hold NaN, so that a read of them shows */
 		if (c->low)
 			((uint16_t *)c->b)[i] = i % c->b_step < line ? hd_bf16_of(next_number()) : 0x7fc0;
 		else
@@ -131,7 +133,7 @@ static void release(struct thin_case *c)
 	free(c->tiles);
 }
 
-/* The largest error, in units of what rounding each step of a sum may give. */
+/* Returns the largest error, in units of what rounding each step of a sum may cause. */
 static double error_of(const struct thin_case *c, const float *y, int64_t y_step)
 {
 	double most = 0;
@@ -175,7 +177,8 @@ static void check_form(const struct form *f, struct sizes s, int along_k, int lo
 	   along_k ? "k" : "n", low ? "bf16" : "fp32", (int)s.m, (int)s.n, (int)s.k, s.apart);
 	f->run(&j, parts, y_step, 0, half);
 	f->run(&j, parts + half, y_step, half, s.n - half);
-	ok(!memcmp(y, parts, (size_t)(s.m * y_step) * 4), "and in two parts the same bits, nothing beyond them");
+	ok(!memcmp(y, parts, (size_t)(s.m * y_step) * 4),
+	   "... two parts yield the same bits, with nothing written beyond them");
 	release(&c);
 	free(y);
 	free(parts);
@@ -189,14 +192,14 @@ static const struct product {
 } products[] = {
 	{ "one row, [in,out]", "seq=1,in=331", "in=331,out=770", "seq=1,out=770", "out=770", 331, 1 },
 	{ "one row, [out,in]", "seq=1,in=331", "out=770,in=331", "seq=1,out=770", "out=770", 331, 0 },
-	{ "one row, more columns than a piece", "seq=1,in=67", "in=67,out=5003", "seq=1,out=5003", NULL, 67, 0 },
+	{ "one row, more columns than a piece has", "seq=1,in=67", "in=67,out=5003", "seq=1,out=5003", NULL, 67, 0 },
 	{ "3 rows, [in,out]", "seq=3,in=500", "in=500,out=3083", "seq=3,out=3083", "out=3083", 500, 0 },
 	{ "4 rows, fewer k than pieces hold", "seq=4,in=65", "in=65,out=1400", "seq=4,out=1400", NULL, 65, 1 },
 	{ "16 rows, [in,out]", "seq=16,in=257", "in=257,out=1091", "seq=16,out=1091", "out=1091", 257, 0 },
 	{ "16 rows, [out,in]", "seq=16,in=257", "out=1091,in=257", "seq=16,out=1091", NULL, 257, 1 },
 	{ "13 rows, roles swapped", "out=700,in=128", "seq=13,in=128", "seq=13,out=700", "out=700", 128, 0 },
 	{ "32 rows of two dims", "batch=8,seq=4,in=300", "in=300,out=230", "batch=8,seq=4,out=230", NULL, 300, 1 },
-	{ "heads cut from a whole", "seq=9,in=256", "head=4@4/12,hd=96,in=256", "seq=9,head=4@4/12,hd=96",
+	{ "a slice of the heads", "seq=9,in=256", "head=4@4/12,hd=96,in=256", "seq=9,head=4@4/12,hd=96",
 	  "head=4@4/12,hd=96", 256, 0 },
 };
 
@@ -227,7 +230,7 @@ static void check_product(const struct product *p, uint32_t from, uint32_t to)
 		t = einsum(p, from, to);
 		kt_run(t, KT_CPU);
 		ok(!one || !memcmp(one, t->out[0]->mem[KT_CPU], t->out[0]->bytes[KT_CPU]),
-		   "%d threads: the bits of one", threads);
+		   "... %d threads yield the bits of one", threads);
 		if (!one)
 			one = memcpy(malloc(t->out[0]->bytes[KT_CPU]), t->out[0]->mem[KT_CPU],
 				     t->out[0]->bytes[KT_CPU]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of bf16 on a processor that has no instructions for them: oneDNN is told so, whatever this one has.  Operands become
- * fp32 around the product, and a bias is in the result before the product is added.  What breaks here: a bias that one of the
- * implementations adds once more, a sum that is rounded before it is complete, an addend that is lost.
+ * Products of bf16 on a processor without instructions for them; oneDNN is told so, whatever this one has.  Operands
+ * are converted to fp32 around the product, and the bias is in the result before the product is added.  If this
+ * broke, bf16 runs on older processors would be wrong.  Typical bugs are a bias that is added twice, a sum rounded
+ * before it is complete, and a lost addend.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul.h"
@@ -16,7 +17,7 @@ static const struct product {
 	{ "few rows, a weight [in,out]", "seq=16,in=257", "in=257,out=1091", "seq=16,out=1091", "out=1091", 257 },
 	{ "few rows, a weight [out,in]", "seq=16,in=257", "out=1091,in=257", "seq=16,out=1091", "out=1091", 257 },
 	{ "roles swapped", "out=700,in=128", "seq=13,in=128", "seq=13,out=700", "out=700", 128 },
-	{ "heads cut from a whole", "seq=9,in=256", "head=4@4/12,hd=96,in=256", "seq=9,head=4@4/12,hd=96",
+	{ "a slice of the heads", "seq=9,in=256", "head=4@4/12,hd=96,in=256", "seq=9,head=4@4/12,hd=96",
 	  "head=4@4/12,hd=96", 256 },
 	{ "no bias", "seq=16,in=257", "in=257,out=1091", "seq=16,out=1091", NULL, 257 },
 	{ "many rows", "seq=130,in=67", "in=67,out=200", "seq=130,out=200", "out=200", 67 },
