@@ -237,7 +237,7 @@ static void sums(void)
 		       sequence ? "sequence sharded: gradients of norms are summed"
 				: "not sharded: no gradient of a norm is summed");
 		is_int(biases, sequence ? 2 * LAYERS : 0,
-		       sequence ? "... and gradients of biases added to the residual stream" : "... or of a bias");
+		       "... likewise those of biases that are added to the residual stream");
 		is_int(others, 0, "... and no others");
 		gt_plan_destroy(p);
 	}

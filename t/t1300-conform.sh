@@ -19,8 +19,8 @@ says() { # NAME PATTERN STATUS PLUGIN...
 for plugin in dp tp pp ep cp; do
 	says "$plugin passes" "^# $plugin .* [1-9][0-9]* passed, 0 failed" 0 $plugin --layouts 1 --no-runs
 done
-says "cp passes where a rank holds two pieces of a sequence" '^ok 1 - .*form = ring' 0 cp --layouts 1 --only \
-	'drawn 0, mixtral'
+says "cp passes where a rank holds two pieces of a sequence" '^ok 1 - .*form = ring' 0 cp --layouts 1 \
+	--only 'drawn 0, mixtral'
 says "a checkpoint is resumed in another layout" '^ok 1 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 4$' 0 dp --only resumes
 like "... in a smaller one, and with another plugin" "$(tr '\n' ' ' <out)" \
 	'ok 2 - resumes: a checkpoint of gpt2: dp 4, read into gpt2: dp 2 .*ok 3 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 2, '
@@ -89,15 +89,15 @@ table ta+ble 1 wide 2 '"h"'
 says "a name that an INI cannot contain is refused" '^#   name "ta\+ble": an INI takes only letters, digits, _ and -' \
 	1 ./ta+ble.so --only 'name and'
 table table 1 Wide 2 '"h"'
-says "a key with capital letters is refused" '^#   option Wide: keys have small letters' 1 ./table.so --only \
-	'options have'
+says "a key with capital letters is refused" '^#   option Wide: keys have small letters' 1 ./table.so \
+	--only 'options have'
 table table 1 wide 2 '""'
 says "an empty help text is refused" '^#   option wide: its help is missing' 1 ./table.so --only 'options have'
 table table 1 wide 2 NULL
 says "a missing help text is refused" '^#   option wide: its help is missing' 1 ./table.so --only 'options have'
 table table 1 wide 9 '"h"'
-says "a default outside its range is refused" '^#   option wide: its default is refused: .*9' 1 ./table.so --only \
-	'defaults of'
+says "a default outside its range is refused" '^#   option wide: its default is refused: .*9' 1 ./table.so \
+	--only 'defaults of'
 
 wrong() { # -D...: replicas.so with this fault
 	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -include stdlib.h -I"$src/include" "$@" -o replicas.so \
@@ -117,8 +117,8 @@ diloco 's/^//'
 says "... and its checkpoint is resumed" '^ok 1 - resumes: a checkpoint of gpt2: diloco 2, read into gpt2: diloco 4$' \
 	0 ./diloco.so --only 'larger layout'
 diloco 's|"a - b / %lld"|"a - b / (%lld + 1)"|'
-says "... a wrong mean of members is found" 'after an update .* differs from one rank' 1 ./diloco.so --only \
-	'equals one rank, gpt2: diloco 2'
+says "... a wrong mean of members is found" 'after an update .* differs from one rank' 1 ./diloco.so \
+	--only 'equals one rank, gpt2: diloco 2'
 diloco 's|s->g->initial(p, mine, HD_INITIAL_PARAMETER, 0);||'
 says "... weights that start unlike the parameter are found" '^#   loss after|differs from one rank' 1 ./diloco.so \
 	--only 'equals one rank, gpt2: diloco 2'
@@ -132,8 +132,8 @@ changed() { # FOLDER NAME sed-command: NAME.so with this change, which must have
 }
 serial() { # NAME FOLDER PLUGIN sed-command PATTERN [LAYOUT [SIZE]]
 	changed "$2" "$3" "$4"
-	says "$1: passes with the exact setting" ' 1 passed, 0 failed' 0 "./$3.so" --only \
-		"equals one rank, gpt2: ${6:-$3 4}"
+	says "$1: passes with the exact setting" ' 1 passed, 0 failed' 0 "./$3.so" \
+		--only "equals one rank, gpt2: ${6:-$3 4}"
 	says "$1: fails against its serial definition" "$5" 1 "./$3.so" --only "serial definition, gpt2: $3${7- 2}"
 }
 apart='^#   parameter .* after step [0-9] differs from that of the serial definition by '
@@ -143,8 +143,8 @@ for each in powersgd/powersgd diloco/diloco sparse-sums/sparse_sums int8-boundar
 		"./${each#*/}.so" --only 'serial definition'
 done
 ${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -o gossip.so "$src/t/plugins/gossip.c"
-says "a strategy that is exact with 2 members alone counts as approximate" ' 2 passed, 0 failed' 0 ./gossip.so --only \
-	'serial definition, gpt2'
+says "a strategy that is exact with 2 members alone counts as approximate" ' 2 passed, 0 failed' 0 ./gossip.so \
+	--only 'serial definition, gpt2'
 sed 's/^plugin = dp/plugin = .\/gossip.so/' tiny.ini >gossip.ini
 heddle_mpi 2 train gossip.ini --set checkpoint.dir=c --set dp.size=2 --set train.steps=1 >/dev/null 2>&1
 like "a run reports states that start over with a different number of members" \
@@ -160,8 +160,8 @@ serial "diloco with momentum that is not Nesterov's" diloco diloco '0,/d\[0\] = 
 serial "8 bits scaled by a different step" int8-boundary int8_boundary '0,/"a \* b \/ 127"/s//"a * b \/ 126"/' \
 	"$apart" 'pp 2, int8_boundary' ''
 changed powersgd powersgd 's/^//'
-says "powersgd with replicas: each replica has its own factors" ' 1 passed, 0 failed' 0 ./powersgd.so --only \
-	'equals one rank, mixtral: powersgd 2, dp 2'
+says "powersgd with replicas: each replica has its own factors" ' 1 passed, 0 failed' 0 ./powersgd.so \
+	--only 'equals one rank, mixtral: powersgd 2, dp 2'
 changed powersgd powersgd '/own_factor(s, p, q, x);/d'
 says "... and factors that are copies are refused" \
 	'^#   element 0 of x.*experts.w1.weight\. is .* after an update, but both are copies of one value' 1 \
@@ -172,10 +172,10 @@ says "a serial definition of the exact setting alone is refused" \
 	'trains like one rank without the plugin .*defines nothing approximate' 1 ./diloco.so \
 	--only 'serial definition, gpt2: diloco 2'
 changed powersgd powersgd '0,/return HD_OK;/s//return s->rank == 4 ? HD_EINVAL : HD_OK;/'
-says "the exact setting hides that the defaults are refused" ' 1 passed, 0 failed' 0 ./powersgd.so --only \
-	'equals one rank, gpt2: powersgd 4'
-says "... the check of the plugin as it comes reveals it" '^#   the layout is refused: ' 1 ./powersgd.so --only \
-	'as it comes, gpt2'
+says "the exact setting hides that the defaults are refused" ' 1 passed, 0 failed' 0 ./powersgd.so \
+	--only 'equals one rank, gpt2: powersgd 4'
+says "... the check of the plugin as it comes reveals it" '^#   the layout is refused: ' 1 ./powersgd.so \
+	--only 'as it comes, gpt2'
 changed powersgd powersgd 's/, .serial = &serial//'
 says "without a serial definition the check is skipped" '# SKIP it is approximate, and has no table serial' 0 \
 	./powersgd.so --only 'serial definition'
@@ -185,27 +185,27 @@ for wrong in '.one = "rank=2"|both of one and update' '.update = NULL|neither of
 done
 
 changed powersgd powersgd 's/\(\.approximate = "[a-z_]*=\)[^"]*"/\1-7"/'
-says "an exact setting outside its range is refused" '^#   approximate is refused: .*-7' 1 ./powersgd.so --only \
-	'make it exact'
+says "an exact setting outside its range is refused" '^#   approximate is refused: .*-7' 1 ./powersgd.so \
+	--only 'make it exact'
 
 wrong -DRIGHT
 says "a correct plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1 --no-runs
-says "... and a refused layout is listed with its reason" '# SKIP refused: .*no experts' 0 ./replicas.so --only \
-	'gpt2: replicas 2, ep 2'
+says "... and a refused layout is listed with its reason" '# SKIP refused: .*no experts' 0 ./replicas.so \
+	--only 'gpt2: replicas 2, ep 2'
 is "... once" "$(grep -c 'no experts' out)" 1
 says "--only runs a single check" '^1\.\.1$' 0 ./replicas.so --only "$two"
 says "--json prints the counts" '"passed": 1, "failed": 0, "skipped": 0' 0 ./replicas.so --only "$two" --json
 
 wrong '-DW_VJP="1.0000006"'
-says "slopes: a factor in a vjp that is off by half of the bound passes" ' 1 passed, 0 failed' 0 ./replicas.so --only \
-	'slopes of the loss, gpt2'
+says "slopes: a factor in a vjp that is off by half of the bound passes" ' 1 passed, 0 failed' 0 ./replicas.so \
+	--only 'slopes of the loss, gpt2'
 wrong '-DW_VJP="1.000004"'
 says "... and one that is off by more is found" 'gradient of .* is .*; the finite difference of the loss is' 1 \
 	./replicas.so --only 'slopes of the loss, gpt2'
 wrong '-DW_VJP="1.001"'
 says "slopes: a wrong factor in a vjp is found" \
-	'gradient of h\.1\.mlp\.fc\.bias is .*; the finite difference of the loss is' 1 ./replicas.so --only \
-	'slopes of the loss, gpt2'
+	'gradient of h\.1\.mlp\.fc\.bias is .*; the finite difference of the loss is' 1 ./replicas.so \
+	--only 'slopes of the loss, gpt2'
 says "... and the message names the node that computed it" \
 	'made by map a \* 1.001 \(backward, layer 3\), made by \[strategy x\]' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_NO_VJP
@@ -223,11 +223,11 @@ wrong -DW_MAX
 says "a maximum in place of a sum is found" 'from all-max on x ' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_GROUP
 says "a sum over the wrong group passes alone" ' 0 failed' 0 ./replicas.so --only 'gpt2: replicas 4'
-says "... and fails with a second strategy" 'from all-reduce on x\+dp .*made by \[strategy x\]' 1 ./replicas.so --only \
-	'gpt2: replicas 2, dp 2'
+says "... and fails with a second strategy" 'from all-reduce on x\+dp .*made by \[strategy x\]' 1 ./replicas.so \
+	--only 'gpt2: replicas 2, dp 2'
 wrong -DW_ORDER
-says "sums in a different order on each member: two members agree" '^ok 1 - ' 0 ./replicas.so --only \
-	'equals one rank, gpt2: replicas 2'
+says "sums in a different order on each member: two members agree" '^ok 1 - ' 0 ./replicas.so \
+	--only 'equals one rank, gpt2: replicas 2'
 for n in 3 4; do
 	says "... $n members do not" \
 		'^#   element [0-9]* of wte.weight is .* on rank 0 and .* on rank 1 after an update, .*in different orders' 1 ./replicas.so \
@@ -239,8 +239,8 @@ wrong -DW_MICRO
 says "a read of one micro-batch in sync is an error, not a refusal" \
 	'^#   .* is computed once a micro-batch, but is read where' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_THIRD
-says "a factor that is wrong with 3 members alone is found" "$first" 1 ./replicas.so --only \
-	'equals one rank, gpt2: replicas 3'
+says "a factor that is wrong with 3 members alone is found" "$first" 1 ./replicas.so \
+	--only 'equals one rank, gpt2: replicas 3'
 wrong '-DW_DIM="bacth"'
 says "a rule for a dim that no model has is found" '^#   nothing is sharded along its axis in any family' 1 \
 	./replicas.so --only 'shards something'
@@ -269,36 +269,36 @@ wrong -DW_AFTER
 says "a node that would wait for itself is found" '^#   .*after: comm of .* would wait for itself' 1 ./replicas.so \
 	--only 'plans or refuses, gpt2: replicas 2'
 wrong '-DW_REFUSE="one\ntwo"'
-says "a refusal of two lines is joined into one" '# SKIP refused: .*one.two$' 0 ./replicas.so --only \
-	'equals one rank, gpt2: replicas 2'
+says "a refusal of two lines is joined into one" '# SKIP refused: .*one.two$' 0 ./replicas.so \
+	--only 'equals one rank, gpt2: replicas 2'
 stages() { # -D...: stages.so with this fault
 	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "$@" -o stages.so "$src/t/plugins/stages.c"
 }
 stages -DRIGHT
-says "a correct schedule passes" '^ok 1 - equals one rank, gpt2: stages 3$' 0 ./stages.so --only \
-	'equals one rank, gpt2: stages 3'
+says "a correct schedule passes" '^ok 1 - equals one rank, gpt2: stages 3$' 0 ./stages.so \
+	--only 'equals one rank, gpt2: stages 3'
 stages -DW_DEADLOCK
-says "a schedule that is wrong with 3 stages alone passes with 2" '^ok 1 - ' 0 ./stages.so --only \
-	'equals one rank, gpt2: stages 2'
-says "... and fails with 3" '^#   .*schedule: stage 0 runs B0 before B1, but stage 1' 1 ./stages.so --only \
-	'equals one rank, gpt2: stages 3'
+says "a schedule that is wrong with 3 stages alone passes with 2" '^ok 1 - ' 0 ./stages.so \
+	--only 'equals one rank, gpt2: stages 2'
+says "... and fails with 3" '^#   .*schedule: stage 0 runs B0 before B1, but stage 1' 1 ./stages.so \
+	--only 'equals one rank, gpt2: stages 3'
 stages -DW_DROP
-says "a missing micro-batch is found" '^#   .*schedule: stage 0 has no F' 1 ./stages.so --only \
-	'equals one rank, gpt2: stages 2'
+says "a missing micro-batch is found" '^#   .*schedule: stage 0 has no F' 1 ./stages.so \
+	--only 'equals one rank, gpt2: stages 2'
 
 wrong '-DW_RULES=printf("here\n")' -include stdio.h
 says "output of a slot is found" '^#   a slot prints to the standard output, which is the program.s: here' 1 \
 	./replicas.so --only 'plans or refuses, gpt2: replicas 2'
 wrong -DW_CRASH
-says "a crash is reported with its slot" 'a crash: .* in slot rules of \[strategy x\]' 1 ./replicas.so --only \
-	'plans or refuses, gpt2'
+says "a crash is reported with its slot" 'a crash: .* in slot rules of \[strategy x\]' 1 ./replicas.so \
+	--only 'plans or refuses, gpt2'
 says "... and later checks still run" '^ok .* gpt2: replicas 8$' 1 ./replicas.so --only 'plans or refuses, gpt2'
 wrong '-DW_EXIT=exit(0)'
-says "an exit is reported with its slot" 'exit\(\) in slot rules of \[strategy x\]' 1 ./replicas.so --only \
-	'gpt2: replicas 4'
+says "an exit is reported with its slot" 'exit\(\) in slot rules of \[strategy x\]' 1 ./replicas.so \
+	--only 'gpt2: replicas 4'
 wrong '-DW_EXIT=abort()'
-says "an abort is reported with its slot" 'abort\(\) in slot rules of \[strategy x\]' 1 ./replicas.so --only \
-	'gpt2: replicas 4'
+says "an abort is reported with its slot" 'abort\(\) in slot rules of \[strategy x\]' 1 ./replicas.so \
+	--only 'gpt2: replicas 4'
 wrong -DW_LOOP
 says "an endless loop is reported with its slot" 'does not return in slot rules of \[strategy x\]' 1 ./replicas.so \
 	--only 'plans or refuses, gpt2: replicas 4' --limit 1

@@ -50,8 +50,8 @@ fault "... or in one input and is not" \
 fault "... or depends on the step" 'its results depend on the step' -DW_LINEAR=3 '-DW_LAST=y[0] += a->step->step'
 fault "an op without outputs is found" '.*product: slot shape says 0 outputs' '-DW_NOUT=0'
 wrong -DW_REF_ALONE
-says "missing kernels for the cpu are reported" '^#   it has no kernels for the cpu' 1 --only \
-	"keep to their operands, gpt2 on cpu"
+says "missing kernels for the cpu are reported" '^#   it has no kernels for the cpu' 1 \
+	--only "keep to their operands, gpt2 on cpu"
 fault "memory leaked by each run is found" 'product of .*: each run leaves [0-9]* more bytes allocated' \
 	'-DW_LAST=static void *volatile kept; kept = malloc(100)'
 fault "memory leaked by each prepare is found" \
@@ -82,8 +82,8 @@ says "a gradient with wrong dims is found" '^#   .*product: gradient 1 is \(batc
 wrong -DW_SHAPE
 says "a result with wrong dims is found" '^#   .*replace: ' 1 --only "$mistake"
 wrong -DW_PLACE=7
-says "an in-place index that is no input is found" '^#   .*inplace of output 0 is 7, but there are 2 inputs' 1 --only \
-	"$mistake"
+says "an in-place index that is no input is found" '^#   .*inplace of output 0 is 7, but there are 2 inputs' 1 \
+	--only "$mistake"
 fails_in() { # NAME PATTERN -D...: each layout is refused, so it is a mistake of the plugin
 	name=$1 pattern=$2
 	shift 2
@@ -96,8 +96,8 @@ fails_in "a slot vjp that fails without a message is found" \
 	'product: slot vjp failed with code -1 and no message \(slot vjp of plugin product\)' -DW_VJP_FAILS
 fails_in "a missing slot vjp is found" '\[plugin x\]: product is not differentiable, but a gradient is needed' \
 	-DW_NO_VJP
-says "... also by the comparison with one rank" '^#   .*product is not differentiable' 1 --only \
-	'equals one rank, gpt2: product, dp 2'
+says "... also by the comparison with one rank" '^#   .*product is not differentiable' 1 \
+	--only 'equals one rank, gpt2: product, dp 2'
 fails_in "a missing slot record is found" \
 	'\[plugin x\]: op product of \(batch,seq,mlp\) has no record and was not lowered' -DW_NO_RECORD
 fails_in "an op that reads a later layer is found" \
@@ -116,8 +116,8 @@ says "a gradient that is wrong in the second input alone is found" \
 wrong '-DW_KIND="norm"'
 says "slopes: a correct op in front of routers passes" ' 3 passed, 0 failed' 0 --only 'slopes of the loss'
 wrong '-DW_KIND="norm"' '-DW_VJP="a * b * 0.9999"'
-says "... and a wrong one is found" 'gradient of .* is .*; the finite difference of the loss is' 1 --only \
-	'slopes of the loss, mixtral'
+says "... and a wrong one is found" 'gradient of .* is .*; the finite difference of the loss is' 1 \
+	--only 'slopes of the loss, mixtral'
 wrong '-DW_RECORD=if (getpid() % 2) return a->launch(r, "map", n->ins, 2, n->outs, 1, "a * b * 1.5")' -include unistd.h
 for i in 1 2 3 4 5 6; do heddle conform ./product.so --only "$mistake" --no-runs; done >out 2>&1
 like "a kernel that each process chooses for itself is found" "$(cat out)" \

@@ -29,8 +29,8 @@ fault "a clipping factor that is read but not used is found" \
 fault "an ignored weight decay is found" 'train\.weight_decay = 0\.1 is accepted but does nothing' \
 	'-DW_VALUE="a - d * e"'
 wrong '-DW_VALUE="a - d * e"' -DW_REFUSES
-says "... and a refused weight decay passes" '^ok 1 - its optimizer uses weight_decay or refuses it, gpt2$' 0 --only \
-	'weight_decay'
+says "... and a refused weight decay passes" '^ok 1 - its optimizer uses weight_decay or refuses it, gpt2$' 0 \
+	--only 'weight_decay'
 fault "0 / 0 in fp32 alone is found" '.* is not finite after step 1 in fp32, but it is in double' \
 	'-DW_MEAN="0.9 * e + b * c * ((b * b * 1e-45) / (b * b * 1e-45 + 1e-300))"'
 fault "a result that only double can hold is found" '.* after step 3 differs, in fp32, from the result in double' \

@@ -24,8 +24,8 @@ follows "a loss of 0" '-DK="0"'
 follows "twice the sum of losses" '-DK="2"' -DW_SUM
 follows "added squares of the logits" '-DK="0.01"' -DW_SQUARES
 wrong '-DK="2"'
-says "gradients are slopes with auxiliary losses of routers too" '^# loss 1.0: 1 passed, 0 failed' 0 --only \
-	'gradients are slopes of the loss, mixtral'
+says "gradients are slopes with auxiliary losses of routers too" '^# loss 1.0: 1 passed, 0 failed' 0 \
+	--only 'gradients are slopes of the loss, mixtral'
 
 refused='\[plugin x\]: nll has only the gradient of cross entropy, .* which plugin loss made'
 for where in TARGET LOGITS; do

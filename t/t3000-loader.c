@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The gate for plugins. If it let a wrong one in, a job would call through shifted slots, or die
- * after days at the first call of a function that nobody has; if its message did not name the
- * field, the author of the plugin could not tell what to do. Each fault is built on its own.
+ * The loader checks plugins.  If it accepted a faulty one, a job would call through shifted slots.  Or it would die after
+ * days at the first call of a function that nobody defines.  If the message did not name the field, the plugin's author
+ * could not tell what to do.  Each fault is built into its own plugin.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -25,7 +25,7 @@ static int shell(const char *fmt, ...)
 	return system(command);
 }
 
-/* t/plugins/variant.c as tmp/FILE.so, with -D. */
+/* Builds t/plugins/variant.c with these -D options as tmp/FILE.so.  Returns its path; the caller frees it. */
 static char *build(const char *file, const char *defines)
 {
 	char *path = hd_format("%s/%s.so", tmp, file);
@@ -38,7 +38,7 @@ static char *build(const char *file, const char *defines)
 	return path;
 }
 
-/* The reason alone, without "plugin PATH: ". */
+/* Returns the reason why a plugin is refused, without "plugin PATH: ". */
 static const char *refusal(const char *path)
 {
 	static struct hd_err err;
@@ -77,13 +77,13 @@ static void test_not_loadable(void)
 	refuses("undata", "-DV_UNDEFINED_DATA", "does not load: undefined symbol: nobody_has_this_number");
 	path = hd_format("%s/text.so", tmp);
 	shell("seq 1000 > '%s'", path);
-	is_str(refusal(path), "does not load: invalid ELF header", "not an ELF file");
+	is_str(refusal(path), "does not load: invalid ELF header", "a file that is not ELF is refused");
 	shell(": > '%s'", path);
-	is_str(refusal(path), "does not load: file too short", "an empty file");
+	is_str(refusal(path), "does not load: file too short", "an empty file is refused");
 	free(path);
 	path = hd_format("%s/absent.so", tmp);
 	text = hd_format("no plugin file %s: No such file or directory", path);
-	is_str(refusal(path), text, "absent file");
+	is_str(refusal(path), text, "an absent file is refused");
 	free(text);
 	free(path);
 }
@@ -150,7 +150,7 @@ static void test_table(void)
 	text = hd_format("strategy: the table has %zu bytes, this engine's has %zu, and byte ", full + sizeof(void *),
 			 full);
 	why = refusal(path);
-	ok(!strncmp(why, text, strlen(text)), "a slot that this engine does not know, and that is not NULL");
+	ok(!strncmp(why, text, strlen(text)), "an unknown slot that is not NULL is refused");
 	note("%s", why);
 	free(text);
 	free(path);
@@ -165,7 +165,7 @@ static void test_approximate(void)
 	refuses("variant", "-DV_APPROXIMATE='\"depth=\"'", "approximate is \"depth=\", it must be \"key=value ...\"");
 }
 
-/* A file that only links a plugin must not pass for one. */
+/* A file that merely links a plugin must not pass for one. */
 static void test_other_object(void)
 {
 	char *good = build("variant", ""), *path = hd_format("%s/borrower.so", tmp), *text;
@@ -174,7 +174,7 @@ static void test_other_object(void)
 	      "-Wl,--no-as-needed '%s'",
 	      tmp, path, tmp, good);
 	text = hd_format("has no heddle_plugin_v1 of its own: the one found is in %s", good);
-	is_str(refusal(path), text, "entry of another object");
+	is_str(refusal(path), text, "a file whose entry is in a different object is refused");
 	free(text);
 	free(path);
 	free(good);
@@ -191,15 +191,15 @@ static void accepts(const char *file, const char *defines, int lower)
 		note("%s", err.text);
 		return;
 	}
-	ok(e->ops->size == sizeof(*e->ops) && !e->why && !strcmp(e->version, "0.3"), "its entry is complete");
-	is_int(e->ops->open(NULL, NULL, &self), HD_OK, "its own slots: open");
-	is_int(e->ops->mesh(NULL, NULL, 0, 0), 7, "and mesh");
-	is_int(e->ops->lower(NULL, NULL), lower, "a slot beyond the end of its table is a stub");
+	ok(e->ops->size == sizeof(*e->ops) && !e->why && !strcmp(e->version, "0.3"), "... its entry is complete");
+	is_int(e->ops->open(NULL, NULL, &self), HD_OK, "... its own slot open is called");
+	is_int(e->ops->mesh(NULL, NULL, 0, 0), 7, "... and so is mesh");
+	is_int(e->ops->lower(NULL, NULL), lower, "... a slot beyond the end of its table is a stub");
 	e->ops->close(NULL);
 	is_int(e->ops->rewrite(NULL, NULL) | e->ops->rules(NULL, NULL) | e->ops->storage(NULL, NULL) |
 		       e->ops->schedule(NULL, NULL, 1),
-	       HD_OK, "missing slots are stubs");
-	is_int(e->orders, 0, "schedule is not its own");
+	       HD_OK, "... missing slots are stubs");
+	is_int(e->orders, 0, "... and it has no schedule of its own");
 	free(path);
 }
 
@@ -213,22 +213,22 @@ static void test_accepted(void)
 	accepts("heddle_lossy", "-DV_NAME='\"lossy\"' -DV_APPROXIMATE='\"depth=1\"'", 8);
 	path = hd_format("%s/heddle_lossy.so", tmp);
 	ok(!hd_registry_find(path, NULL, &a, &err) && a->approximate && !strcmp(a->approximate, "depth=1"),
-	   "how an approximate plugin is exact");
+	   "the entry of an approximate plugin states its exact setting");
 	free(path);
 	accepts("future", "-DV_NAME='\"future\"' -DV_MINOR=1000", 8);
 	accepts("here", "-DV_NAME='\"here\"' -DV_BUILD='\"minor=0\"'", 8);
 	accepts("short", "-DV_NAME='\"short\"' -DV_SIZE='offsetof(struct hd_strategy_ops,rewrite)'", 0);
 	accepts("liblong", "-DV_NAME='\"long\"' -DV_SIZE='sizeof(struct later)'", 8);
 	path = hd_format("%s/heddle_good.so", tmp);
-	ok(!hd_registry_find(path, NULL, &a, &err) && !a->approximate, "a plugin is exact unless it says more");
+	ok(!hd_registry_find(path, NULL, &a, &err) && !a->approximate, "a plugin that states nothing is exact");
 	ok(!hd_registry_find(path, NULL, &a, &err) && !hd_registry_find("heddle_good.so", tmp, &b, &err) && a == b,
 	   "two instances share one plugin, by path and relative to the INI");
 	ok(!chdir(tmp) && !hd_registry_find("./heddle_good.so", "/usr", &b, &err) && a == b,
-	   "or relative to the current directory");
+	   "... or relative to the current directory");
 	free(path);
 }
 
-/* In a process of its own: what a name finds depends on where the executable is. */
+/* Runs in its own process, since the search for a name depends on where the executable is. */
 static int find_and_print(const char *name)
 {
 	struct hd_err err = { .code = 0 };
@@ -273,12 +273,12 @@ static void test_names(void)
 			 "order   choice  (must be given)  near|far|FILE  which first\n"
 			 "always  bool    no               yes|no         even where it costs\n",
 			 HD_ABI_MAJOR, HD_ABI_MINOR, tmp);
-	is_str(output("'%s/tree/exe' good", tmp), want, "a name is found in plugins/ beside it");
+	is_str(output("'%s/tree/exe' good", tmp), want, "a name is found in plugins/ next to the executable");
 	got = output("'%s/tree/t/exe' good", tmp);
-	ok(!strncmp(got, "no plugin \"good\"", 16), "not one level up");
+	ok(!strncmp(got, "no plugin \"good\"", 16), "... not one level up");
 	shell(": > '%s/tree/config.status'", tmp);
-	is_str(output("'%s/tree/t/exe' good", tmp), want, "unless that is a build tree");
-	is_str(output("'%s/tree/t/.libs/exe' good", tmp), want, "also for libtool's executables");
+	is_str(output("'%s/tree/t/exe' good", tmp), want, "... unless that is a build tree");
+	is_str(output("'%s/tree/t/.libs/exe' good", tmp), want, "... also for libtool's executables");
 	got = output("'%s/tree/exe' god", tmp);
 	ok(strstr(got, "no plugin \"god\" (god.so or heddle_god.so) in ") && strstr(got, "; there: bad, good"),
 	   "an unknown name lists the known ones");
@@ -286,21 +286,22 @@ static void test_names(void)
 	want = hd_format("plugin %s/tree/plugins/bad/.libs/bad.so: "
 			 "does not load: undefined symbol: nobody_has_this\n",
 			 tmp);
-	is_str(output("'%s/tree/exe' bad", tmp), want, "a name that is refused says why");
+	is_str(output("'%s/tree/exe' bad", tmp), want, "a name whose plugin is refused says why");
 	got = output("'%s/tree/exe' all", tmp);
 	ok(strstr(got, "\nbad ") && strstr(got, " refused ") && strstr(got, "undefined symbol") &&
 		   strstr(got, "\ngood ") && strstr(got, " accepted "),
-	   "the list has both");
+	   "the list shows accepted and refused plugins");
 	got = output("AS_JSON=1 '%s/tree/exe' good", tmp);
 	ok(strstr(got, "\"accepted\": true") && strstr(got, "\"default\": null") &&
 		   strstr(got, "\"help\": \"how deep\""),
-	   "one plugin as JSON");
+	   "one plugin is printed as JSON");
 	got = output("AS_JSON=1 '%s/tree/exe' all", tmp);
-	ok(got[0] == '[' && strstr(got, "\"accepted\": false") && strstr(got, "\"why\": null"), "the list as JSON");
+	ok(got[0] == '[' && strstr(got, "\"accepted\": false") && strstr(got, "\"why\": null"),
+	   "the list is printed as JSON");
 	free(want);
 }
 
-/* Slots that each take a part of the limit, and together more than it. */
+/* Runs slots that each take part of the time limit, and together exceed it. */
 static int many_turns(void *arg)
 {
 	(void)arg;
@@ -314,7 +315,7 @@ static int many_turns(void *arg)
 
 static void test_limit(void)
 {
-	is_int(hd_guard_run(many_turns, NULL, 3), 7, "the limit is that of one slot, not of all");
+	is_int(hd_guard_run(many_turns, NULL, 3), 7, "the time limit applies to each slot, not to all together");
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Each field of each table of a plugin with each value that is wrong: the one line that says so.  The tables are this file's; the
- * plugin t/plugins/given.c gives them.  If one were let in, the engine would read what is not there, or train another model.
+ * Sets each field of each plugin table to each wrong value, and checks the one-line message.  The tables are in this
+ * file; the plugin t/plugins/given.c hands them over.  If one were accepted, the engine would read beyond tables or
+ * train a different model.
  */
 #include <config.h>
 #include "engine/models/decoder/knobs.h"
@@ -44,7 +45,7 @@ static int run(const struct hd_kernel_run *a)
 	return HD_OK;
 }
 
-/* What is right; each check writes one field and takes it back.  A table that claims to be larger has room behind it. */
+/* Correct tables; each check changes one field and restores it.  A table that claims to be larger has room after it. */
 static struct hd_option option[2];
 static union {
 	struct hd_plugin v;
@@ -139,7 +140,7 @@ static void refused(const char *want, const char *what)
 
 #define BAD(change, want) (right(), (void)(change), refused(want, #change))
 
-/* -- tables that the loader refuses ------------------------------------------------------------------------------------------ */
+/* -- tables that the loader refuses -------------------------------------------------------------------------------- */
 static void test_plugin(void)
 {
 	BAD(plugin.v.size = 5000, "size of its struct hd_plugin is 5000, this engine's has ");
@@ -246,7 +247,7 @@ static void test_family_tables(void)
 	refused("families: the list has no terminator within 4096 entries", "4999 families");
 }
 
-/* -- families: of a plugin that is accepted --------------------------------------------------------------------------------- */
+/* -- families of an accepted plugin -------------------------------------------------------------------------------- */
 static int load(const char *ini, struct hd_err *err)
 {
 	struct hd_conf *c = NULL;
@@ -337,7 +338,7 @@ static void test_families(void)
 	right();
 	plugin.v.families = families;
 	families[1] = NULL;
-	is_int(hd_registry_find(SO, NULL, &e, &err), HD_OK, "a plugin that brings families");
+	is_int(hd_registry_find(SO, NULL, &e, &err), HD_OK, "a plugin with families is accepted");
 	WRONG(family.v.model_type = NULL, "model_type is missing");
 	WRONG(family.v.model_type = "", "model_type is missing");
 	WRONG(family.v.class_name = NULL, "class_name is missing");
@@ -353,10 +354,12 @@ static void test_families(void)
 	right();
 	family.v.name = "llama";
 	load("[plugin g]\nfile = " SO "\n", &err);
-	said(&err, "plugin given, family llama: there is already a family llama", "the name of one that is known");
+	said(&err, "plugin given, family llama: there is already a family llama",
+	     "a family with a known name is refused");
 }
 
-/* What was right is there: with experts as its defaults say, each key as it is written, and a second plugin beside it. */
+/* Checks that accepted families exist: with experts as their defaults say, each key as written, and next to a second
+ * plugin. */
 static void test_brought(void)
 {
 	char folder[] = "/tmp/heddle-t3001.XXXXXX", text[1000];
@@ -371,17 +374,17 @@ static void test_brought(void)
 	keys[7] = (struct hd_family_key){ "w", "window", NULL, "-", HD_FAMILY_KEY_NULL };
 	defaults[2].key = NULL;
 	second.v.defaults = NULL;
-	is_int(load("[plugin g]\nfile = " SO "\n", &err), HD_OK, "two families are brought");
+	is_int(load("[plugin g]\nfile = " SO "\n", &err), HD_OK, "two families are accepted");
 	f = hd_family_find("one");
 	ok(f && f->experts == 4 && f->moe_every == 1 && f->router == HD_ROUTER_SIGMOID,
-	   "with the experts of its defaults");
+	   "... one has the experts of its defaults");
 	f = hd_family_of_type("two_type");
-	ok(f && !f->experts && f->moe_every == 2, "and without");
-	is_int(load("[plugin g]\nfile = " SO "\n", &err), HD_OK, "once");
+	ok(f && !f->experts && f->moe_every == 2, "... the other has none");
+	is_int(load("[plugin g]\nfile = " SO "\n", &err), HD_OK, "... loading the plugin again adds nothing");
 	if (!mkdtemp(folder))
 		return;
 	snprintf(text, sizeof(text), "cp '%s' '%s/again.so'", SO, folder);
-	ok(!system(text), "a copy of the plugin");
+	ok(!system(text), "the plugin is copied");
 	strcpy(plugin.v.name, "again");
 	plugin.v.families = families;
 	families[1] = NULL;
@@ -389,11 +392,11 @@ static void test_brought(void)
 	defaults[0] = (struct hd_family_value){ "experts", "4" };
 	defaults[1].key = NULL;
 	snprintf(text, sizeof(text), "[plugin g]\nfile = " SO "\n[plugin h]\nfile = %s/again.so\n", folder);
-	is_int(load(text, &err), HD_OK, "is another plugin beside it");
+	is_int(load(text, &err), HD_OK, "a second plugin with families is accepted");
 	f = hd_family_find("three");
-	ok(f && f->router == HD_ROUTER_TOPK, "whose experts are chosen as most are");
+	ok(f && f->router == HD_ROUTER_TOPK, "... its experts use the default router");
 	snprintf(text, sizeof(text), "rm -r '%s'", folder);
-	ok(!system(text), "the copy is gone");
+	ok(!system(text), "the copy is removed");
 }
 
 int main(void)

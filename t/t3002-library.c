@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A library that only some runs need is found wherever machines keep it: in the folder a variable names, packed with the
- * program, in Python's environments.  Else a run on GPUs ends on every machine but the one it was built on.
+ * Libraries that only some runs need are found wherever machines keep them: in the folder that a variable names,
+ * packed with the program, or in Python's environments.  If this broke, GPU runs would fail on every machine but the
+ * one of the build.
  */
 #include <config.h>
 #include "engine/base/library.h"
@@ -13,7 +14,7 @@
 
 static char top[64] = "/tmp/heddle-library.XXXXXX";
 
-/* top/dir/NAME is a library */
+/* Creates top/dir/NAME as a library. */
 static void put(const char *dir, const char *name)
 {
 	char *cmd = hd_format("PATH=/usr/bin:/bin; mkdir -p '%s/%s' && cp '%s/plugins/dp/.libs/dp.so' '%s/%s/%s'", top,
@@ -42,7 +43,7 @@ static void set(const char *var, const char *dir)
 	free(path);
 }
 
-/* Where it was found, below top; "" if nowhere. */
+/* Returns where a library was found, below top, or "". */
 static const char *found(const char *name, const char *dir, struct hd_err *err)
 {
 	static char at[4096];
@@ -68,7 +69,7 @@ static int ends(const char *s, const char *with)
 	do { \
 		struct hd_err e_ = { 0 }; \
 		const char *f_ = found(name, dir, &e_); \
-		ok(ends(f_, at), "%s, as %s (%s)", name, at, *f_ ? f_ : e_.text); \
+		ok(ends(f_, at), "%s is found as %s (%s)", name, at, *f_ ? f_ : e_.text); \
 	} while (0)
 
 static void says(const char *name, const char *got, const char *part)
@@ -81,18 +82,19 @@ static void nowhere(void)
 	struct hd_err err = { 0 };
 
 	setenv("PATH", "/nowhere", 1);
-	ok(!hd_library_open("libnone.so.7", "TEST_HOME", NULL, &err), "what is nowhere is not found");
-	says("the message names the library", err.text, "libnone.so.7 cannot be opened (libnone.so.7: cannot open");
-	says("and where it was looked for", err.text, "Python's environments: no such file in site-packages/nvidia");
+	ok(!hd_library_open("libnone.so.7", "TEST_HOME", NULL, &err), "a missing library is not found");
+	says("... the message names the library", err.text, "libnone.so.7 cannot be opened (libnone.so.7: cannot open");
+	says("... and where it was searched for", err.text,
+	     "Python's environments: no such file in site-packages/nvidia");
 	memset(&err, 0, sizeof(err));
 	text("bad/lib", "libbad.so.7");
 	set("TEST_HOME", "bad");
-	ok(!hd_library_open("libbad.so.7", "TEST_HOME", NULL, &err), "what is no library is not opened");
-	says("and is named with the reason", err.text, "bad/lib/libbad.so.7: ");
+	ok(!hd_library_open("libbad.so.7", "TEST_HOME", NULL, &err), "a file that is no library is not opened");
+	says("... the message names it with the reason", err.text, "bad/lib/libbad.so.7: ");
 	memset(&err, 0, sizeof(err));
 	put("beside", "liba.so.7");
-	ok(!*found("liba.so.7", "beside", &err), "a place that the user names is the only one");
-	says("and is named", err.text, "bad: no such file there");
+	ok(!*found("liba.so.7", "beside", &err), "a place that the user names is the only one searched");
+	says("... the message names it", err.text, "bad: no such file there");
 	unsetenv("TEST_HOME");
 }
 
@@ -130,7 +132,7 @@ int main(void)
 	{
 		char *cmd = hd_format("rm -rf '%s'", top);
 
-		is_int(system(cmd), 0, "removed");
+		is_int(system(cmd), 0, "the folder is removed");
 		free(cmd);
 	}
 	return done();

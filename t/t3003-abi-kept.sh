@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Plugins and engines of different minors load each other: plugins built with the frozen headers of 1.0 plan in today's engine what
-# today's plugins plan, and in an engine whose every struct has grown; a plugin of a later minor loads if it uses nothing of that, and
-# is refused by name if it does; so is one of 0.x.  Else an update of Heddle would break plugins that nobody builds again, or call
-# them by wrong addresses.
+# Plugins and engines of different ABI minors work together.  Plugins built with the frozen headers of 1.0 plan the
+# same as today's plugins, in today's engine and in one whose every struct has grown.  A plugin of a later minor loads
+# if it uses nothing of that minor, and is refused by name if it does; so is one of 0.x.  If this broke, an update of
+# Heddle would break plugins that nobody rebuilds, or call them through wrong addresses.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 command -v "${CC:-cc}" >/dev/null || skip_all "no C compiler"
@@ -14,7 +14,7 @@ major=$(of MAJOR) minor=$(of MINOR)
 later=$((minor + 1))
 frozen=$src/t/abi/1.0
 
-# -- the frozen headers are those that 1.0 had ------------------------------------------------------------------------------------
+# -- the frozen headers are those of 1.0 ------------------------------------------------------------------------------
 ok "the frozen headers have the hash of 1.0" sh -c 'grep -qx "$(HD_ABI_HEADERS=$1 sh "$2" --print)" "$3"' sh \
 	"$frozen" "$src/t/t0006-abi.sh" "$src/t/abi.txt"
 mkdir -p later/heddle
@@ -22,9 +22,9 @@ for h in "$src"/include/heddle/*.h; do
 	awk -f "$src/t/lib/later.awk" "$h" >"later/heddle/${h##*/}"
 done
 [ "$(grep -c 'later;' later/heddle/*.h | awk -F: '{ n += $2 } END { print n }')" -gt 30 ]
-tap_result $? "headers of a later minor have grown everywhere"
+tap_result $? "the headers of a later minor have grown everywhere"
 
-# -- plugins ------------------------------------------------------------------------------------------------------------------------
+# -- plugins ----------------------------------------------------------------------------------------------------------
 # build HEADERS TO SOURCES...
 build() {
 	headers=$1 to=$2
@@ -49,13 +49,13 @@ layout() { # NAME: the sections of a layout with this plugin, as ./NAME.so
 sources() {
 	case $1 in
 	dp | tp | pp | cp) ls "$src/plugins/$1/"*.c ;;
-	powersgd | diloco | int8_boundary) echo "$src/t/abi/1.0/plugins/$1.c" ;; # as they were, for they use 1.1 today
+	powersgd | diloco | int8_boundary) echo "$src/t/abi/1.0/plugins/$1.c" ;; # old versions, since today's use 1.1
 	*) find "$src/examples" -name "$1.c" ;;
 	esac
 }
 ranks() { [ "$1" = squared_relu ] || [ "$1" = muon ] && echo 1 || echo 2; }
 set_of() { [ "$1" != muon ] || echo "--set train.optimizer=muon"; }
-# planned HEDDLE FOLDER NAME: the plan with the plugin of that folder, node by node.
+# planned HEDDLE FOLDER NAME: prints the plan with the plugin of that folder, node by node.
 planned() {
 	cp tiny.ini text.txt "$2" 2>/dev/null
 	layout "$3" >"$2/$3.ini"
@@ -68,16 +68,18 @@ for name in $names; do
 	# shellcheck disable=SC2046
 	build "$src/include" "now/$name.so" $(sources "$name") && build "$frozen" "kept/$name.so" $(sources "$name") &&
 		build later "new/$name.so" $(sources "$name")
-	tap_result $? "$name: built with headers of 1.0, of today, and of a later minor"
+	tap_result $? "$name: builds with headers of 1.0, of today, and of a later minor"
 	planned "$build/heddle" now "$name" >want
 	[ "$(wc -l <want)" -gt 20 ]
 	tap_result $? "$name: has a plan" || tap_comment <want
-	like "$name: of 1.0" "$(heddle plugins "./kept/$name.so" 2>&1)" "^$name [0-9.]+, ABI 1\\.0, "
-	ok "$name: of 1.0 plans the same" sh -c 'cmp - want' <<-END
+	like "$name: a plugin of 1.0 is accepted" "$(heddle plugins "./kept/$name.so" 2>&1)" \
+		"^$name [0-9.]+, ABI 1\\.0, "
+	ok "$name: ... and plans the same" sh -c 'cmp - want' <<-END
 	$(planned "$build/heddle" kept "$name")
 	END
-	like "$name: of a later minor" "$(heddle plugins "./new/$name.so" 2>&1)" "^$name [0-9.]+, ABI $major\\.$later, "
-	ok "$name: of a later minor, which it does not need, plans the same" sh -c 'cmp - want' <<-END
+	like "$name: a plugin of a later minor is accepted" "$(heddle plugins "./new/$name.so" 2>&1)" \
+		"^$name [0-9.]+, ABI $major\\.$later, "
+	ok "$name: ... and plans the same, since it does not need that minor" sh -c 'cmp - want' <<-END
 	$(planned "$build/heddle" new "$name")
 	END
 done
@@ -88,12 +90,13 @@ for name in squared_relu muon; do
 		(cd $folder && heddle train "$name.ini" --set "log.metrics=$name.jsonl" --set "checkpoint.dir=of.$name" \
 			--set train.deterministic=yes --set train.steps=2 $(set_of $name)) >out 2>&1 || tap_comment <out
 	done
-	is "$name: of 1.0 trains the same" "$(numbers "kept/$name.jsonl")" "$(numbers "now/$name.jsonl")"
-	is "$name: so does that of a later minor" "$(numbers "new/$name.jsonl")" "$(numbers "now/$name.jsonl")"
-	is "$name: two steps" "$(numbers "now/$name.jsonl" | wc -l)" 2
+	is "$name: a plugin of 1.0 trains the same" "$(numbers "kept/$name.jsonl")" "$(numbers "now/$name.jsonl")"
+	is "$name: a plugin of a later minor trains the same" "$(numbers "new/$name.jsonl")" \
+		"$(numbers "now/$name.jsonl")"
+	is "$name: training prints two steps" "$(numbers "now/$name.jsonl" | wc -l)" 2
 done
 
-# -- what a later minor has, and this engine has not ----------------------------------------------------------------------------------
+# -- features of a later minor that this engine lacks -----------------------------------------------------------------
 cat >needs.c <<'EOT'
 #include <heddle/strategy.h>
 static int rules(struct hd_strategy *self, struct hd_plan *p)
@@ -135,23 +138,33 @@ says() {
 	tap_result $? "$name" || printf '%s\n want %s\n' "$out" "$pattern" | tap_comment
 }
 built="\\(built for ABI $major\\.$later, this engine has $major\\.$minor\\)"
-says "a later minor that is not needed" '^2 ranks = n 2' 0 later
-says "a function of a later minor that is asked for first" '^2 ranks = n 2' 0 later -DASKS
-says "a slot of a later minor" "needs\\.so: strategy: the table has [0-9]+ bytes, this engine's has [0-9]+, and byte [0-9]+ is not 0 $built" 1 \
+says "a plugin that does not need its later minor is accepted" '^2 ranks = n 2' 0 later
+says "a plugin that first asks for a later minor's function is accepted" '^2 ranks = n 2' 0 later -DASKS
+says "a slot of a later minor is refused" \
+	"needs\\.so: strategy: the table has [0-9]+ bytes, this engine's has [0-9]+, and byte [0-9]+ is not 0 $built" \
+	1 \
 	later -DNEEDS_SLOT
-says "a table of a later minor" "needs\\.so: plugin: the table has [0-9]+ bytes, .* $built" 1 later -DNEEDS_TABLE
-says "an argument of a later minor" 'n\]: rule: the arguments have 48 bytes, this engine knows 40, and byte 4[0-7] is not 0' 1 later -DNEEDS_ARGUMENT
-says "a later minor that is needed" "needs\\.so: needs ABI $major\\.$later, this engine has $major\\.$minor( |\$)" 1 later "-DBUILD=\"minor=$later\""
-says "this minor, needed" '^2 ranks = n 2' 0 "$src/include" "-DBUILD=\"minor=$minor\""
-says "a minor that is no number" 'build is "minor=x", it must be "minor=NUMBER"' 1 "$src/include" '-DBUILD="minor=x"'
-says "another need" 'build asks for cuda=12, but this engine knows only minor' 1 "$src/include" '-DBUILD="cuda=12"'
+says "a table of a later minor is refused" "needs\\.so: plugin: the table has [0-9]+ bytes, .* $built" 1 later \
+	-DNEEDS_TABLE
+says "an argument of a later minor is refused" \
+	'n\]: rule: the arguments have 48 bytes, this engine knows 40, and byte 4[0-7] is not 0' 1 later \
+	-DNEEDS_ARGUMENT
+says "a plugin that needs its later minor is refused" \
+	"needs\\.so: needs ABI $major\\.$later, this engine has $major\\.$minor( |\$)" 1 later \
+	"-DBUILD=\"minor=$later\""
+says "a plugin that needs this minor is accepted" '^2 ranks = n 2' 0 "$src/include" "-DBUILD=\"minor=$minor\""
+says "a minor that is not a number is refused" 'build is "minor=x", it must be "minor=NUMBER"' 1 "$src/include" \
+	'-DBUILD="minor=x"'
+says "an unknown need is refused" 'build asks for cuda=12, but this engine knows only minor' 1 "$src/include" \
+	'-DBUILD="cuda=12"'
 for h in "$src"/include/heddle/*.h; do
 	mkdir -p before/heddle
 	sed "s/heddle_plugin_v$major/heddle_plugin_v0/; s/\\(HD_ABI_MAJOR\\) .*/\\1 0/; s/\\(HD_ABI_MINOR\\) .*/\\1 12/" "$h" >"before/heddle/${h##*/}"
 done
-says "0.12" "needs\\.so: exports heddle_plugin_v0: abi_major is 0, older than this engine's $major" 1 before
+says "a plugin of 0.12 is refused" \
+	"needs\\.so: exports heddle_plugin_v0: abi_major is 0, older than this engine's $major" 1 before
 
-# -- names --------------------------------------------------------------------------------------------------------------------------
+# -- names ------------------------------------------------------------------------------------------------------------
 block() { awk -v want="<!-- test: $1 -->" '$0 == want { next_one = 1 } /^```/ { on = next_one && !on; if (!on) next_one = 0; next } on' "$page"; }
 quoted() { tr -s ' \n' '\n' | sed 's/.*/"&",/'; }
 {
@@ -205,7 +218,7 @@ for family in gpt2 'mixtral --set model.experts=2'; do
 	like "ops, dims and blocks of $family have the names of doc/abi.md" "$out" '^2 ranks = n 2'
 done
 
-# -- an engine whose structs have grown ---------------------------------------------------------------------------------------------------
+# -- an engine whose structs have grown -------------------------------------------------------------------------------
 if whole_sweep && [ -f "$build/Makefile" ]; then
 	value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
 	flags="-std=gnu11 -O0 -w -I$tmp/later -I$build -I$src -DHD_PLUGIN_DIR=\"/nowhere\" -DHD_DATA_DIR=\"/nowhere\" $(value OPENMP_CFLAGS)"
@@ -227,10 +240,10 @@ if whole_sweep && [ -f "$build/Makefile" ]; then
 		$(value CC) $(value OPENMP_CFLAGS) -o grown/heddle grown/objects/*.o "$build/libref.a" "$build/libcpu.a" \
 			"$build/libbase.a" $libs $(value LIBS)
 	}
-	ok "an engine with a field more in every struct is built" grown
+	ok "an engine with one more field in every struct builds" grown
 	for name in $names; do
 		planned "$build/heddle" now "$name" >want
-		ok "$name of 1.0: plans the same there" sh -c 'cmp - want' <<-END
+		ok "$name: a plugin of 1.0 plans the same there" sh -c 'cmp - want' <<-END
 		$(planned "$tmp/grown/heddle" kept "$name")
 		END
 	done

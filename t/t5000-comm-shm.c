@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ranks of one host: if this breaks, gradients of ranks that share a machine are silently wrong,
- * or a step hangs.
+ * Ranks of one host communicate.  If this broke, gradients of ranks that share a machine would be silently wrong,
+ * or a step would hang.
  */
 #include <config.h>
 #include "engine/comm/world/state.h"
@@ -15,19 +15,21 @@
 static void check_bytes(void)
 {
 	is_int(hd_comm_bytes(HD_COMM_ALL_REDUCE, HD_DTYPE_F32, 100, 4, 0, 0), 600,
-	       "all-reduce: 2 (n - 1) / n of the bytes");
-	is_int(hd_comm_bytes(HD_COMM_ALL_REDUCE, HD_DTYPE_F32, 100, 1, 0, 0), 0, "alone: nothing is sent");
+	       "an all-reduce sends 2 (n - 1) / n of the bytes");
+	is_int(hd_comm_bytes(HD_COMM_ALL_REDUCE, HD_DTYPE_F32, 100, 1, 0, 0), 0, "a single rank sends nothing");
 	is_int(hd_comm_bytes(HD_COMM_REDUCE_SCATTER, HD_DTYPE_BF16, 100, 4, 0, 0), 600,
-	       "reduce-scatter: (n - 1) / n of n pieces");
-	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 1, 1), 20, "scatter: the root sends n - 1 pieces");
-	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 0, 1), 0, "scatter: others send nothing");
-	is_int(hd_comm_bytes(HD_COMM_SHIFT, HD_DTYPE_F32, 10, 3, 0, -3), 0, "a shift by n stays at home");
-	is_int(hd_call_from(&(struct hd_call){ .kind = HD_COMM_RECV, .index = 2 }, 4, 1), 2, "whom a receive is from");
-	is_int(hd_call_from(&(struct hd_call){ .kind = HD_COMM_SHIFT, .index = 1 }, 4, 0), 3, "and a shift");
-	is_int(hd_comm_bytes(HD_COMM_SEND, HD_DTYPE_B1, 10, 3, 0, 1), 2, "signs are bits");
+	       "a reduce-scatter sends (n - 1) / n of n pieces");
+	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 1, 1), 20,
+	       "the root of a scatter sends n - 1 pieces");
+	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 0, 1), 0, "... and the others send nothing");
+	is_int(hd_comm_bytes(HD_COMM_SHIFT, HD_DTYPE_F32, 10, 3, 0, -3), 0, "a shift by n sends nothing");
+	is_int(hd_call_from(&(struct hd_call){ .kind = HD_COMM_RECV, .index = 2 }, 4, 1), 2,
+	       "hd_call_from gives the sender of a receive");
+	is_int(hd_call_from(&(struct hd_call){ .kind = HD_COMM_SHIFT, .index = 1 }, 4, 0), 3, "... and of a shift");
+	is_int(hd_comm_bytes(HD_COMM_SEND, HD_DTYPE_B1, 10, 3, 0, 1), 2, "signs are sent as bits");
 }
 
-/* Rank 0 writes into the other's part of the arena. It counts for the other one, though it has not mapped it. */
+/* Rank 0 writes into rank 1's part of the arena. The pages count for rank 1, though it has not mapped them. */
 static int check_taken(void)
 {
 	const int64_t written = 8 << 20, none = 1 << 20;
@@ -59,7 +61,7 @@ static int check_taken(void)
 
 #define MEETINGS 50
 
-/* How often rank 1 sleeps while rank 0 comes a millisecond late to each meeting. */
+/* Returns how often rank 1 sleeps while rank 0 is a millisecond late to each meeting. */
 static long naps(void)
 {
 	const int ranks[] = { 0, 1 };
@@ -85,8 +87,8 @@ static long naps(void)
 	return world.rank ? after.ru_nvcsw - before.ru_nvcsw : 0;
 }
 
-/* A nap ends late, so a rank that has its core for itself takes none for a millisecond. One that has not gives way at once, but
- * how often it then sleeps depends on who else wants the core. */
+/* A nap ends late, so a rank with its own core takes none for a millisecond. A rank that shares its core yields at
+ * once, but how often it then sleeps depends on the other users of the core. */
 static int check_naps(int argc, char **argv)
 {
 	int threads = atoi(argv[2]), fit = 2 * threads <= sysconf(_SC_NPROCESSORS_ONLN);
@@ -123,15 +125,15 @@ int main(int argc, char **argv)
 	for (int n = 1; n <= 4; n++) {
 		char name[80];
 
-		snprintf(name, sizeof(name), "every kind and type on %d rank%s", n, n > 1 ? "s" : "");
+		snprintf(name, sizeof(name), "every kind and type works on %d rank%s", n, n > 1 ? "s" : "");
 		is_int(mpi_run(n, 18, "%s rank", argv[0]), 0, name);
 	}
-	is_int(mpi_run(7, 18, "%s orders", argv[0]), 0, "sums in a stated order, of 7 members");
-	is_int(mpi_run(2, 18, "%s taken", argv[0]), 0, "a page counts for the rank whose arena has it");
-	is_int(mpi_run(2, 18, "%s naps 1", argv[0]), 0, "ranks that have cores of their own wait without sleeping");
+	is_int(mpi_run(7, 18, "%s orders", argv[0]), 0, "sums of 7 members follow a given order");
+	is_int(mpi_run(2, 18, "%s taken", argv[0]), 0, "a page counts for the rank that owns its part of the arena");
+	is_int(mpi_run(2, 18, "%s naps 1", argv[0]), 0, "ranks with their own cores wait without sleeping");
 	is_int(mpi_run(2, 18, "%s naps %ld", argv[0], sysconf(_SC_NPROCESSORS_ONLN)), 0,
-	       "and those that share them give way");
+	       "ranks that share cores yield");
 	setenv("HD_TEST_COMM", "private", 1);
-	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0, "ranks of a host that cannot share memory");
+	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0, "ranks of a host without shared memory communicate");
 	return done();
 }

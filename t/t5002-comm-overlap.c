@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow network is hidden under work: if this breaks, every step of a run over several hosts
- * pays for its gradients' way in full.  Each movement takes 60 ms longer here; the work between
- * start and wait goes on until all are over, which it does nothing for.
+ * Work hides a slow network.  If this broke, every step of a run over several hosts
+ * would pay in full for moving its gradients.  Here each movement takes 60 ms longer.  The work between
+ * start and wait lasts until all movements are over, and does nothing to advance them.
  */
 #include <config.h>
 #include "engine/comm/transport/transport.h"
@@ -20,7 +20,7 @@ static int done_of(const struct hd_request *t, int n)
 	return done;
 }
 
-/* Until `done` of n movements are over, of which the worker knows nothing but that; at most a minute. */
+/* Works until `done` of n movements are over, without advancing them, or for at most a minute. */
 static void work(const struct hd_request *t, int n, int done, double seconds)
 {
 	double begin = hd_seconds();
@@ -31,7 +31,7 @@ static void work(const struct hd_request *t, int n, int done, double seconds)
 			x = x * 1.0000001;
 }
 
-/* `many` sums under way at once, with or without work under them; *done: of those that were over before they were waited
+/* Runs `many` sums at once, with or without work meanwhile; *done: how many were over before they were waited
  * for. */
 static struct hd_comm_stats sums(struct hd_communicator *m, int many, int hide, int *done)
 {
@@ -72,7 +72,7 @@ static int rank_main(void)
 		return 1;
 	x = (float *)(void *)arena;
 	m = hd_communicator_create(ranks, 2, "all");
-	/* A busy machine may stop the caller, or begin to move late. */
+	/* A busy machine may stop the caller, or start movements late, so try several times. */
 	for (int try = 0; try < 5 && hd_comm_max(s.exposed < 0.9 * DELAY || s.busy < 0.9 * DELAY) > 0; try++)
 		s = sums(m, 4, 0, &done);
 	if (s.exposed < 0.9 * DELAY || s.busy < 0.9 * DELAY)

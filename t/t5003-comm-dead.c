@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rank that dies or stands still: if this breaks, a job hangs for hours and nobody says because
- * of whom.
+ * A rank may die or stop responding.  If this broke, a job would hang for hours, and nothing would tell
+ * which rank is to blame.
  */
 #include <config.h>
 #include "lib/comm_test.h"
@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-/* In place of the library's: as long as it takes beside other programs, once that is set. */
+/* Replaces the library's function: once busy is set, it takes as long as on a machine shared with other programs. */
 static atomic_int busy;
 int sched_yield(void)
 {
@@ -36,7 +36,7 @@ static void sum(struct hd_communicator *m)
 	run_call(m, &c);
 }
 
-/* Rank 0 waits for four others, which work. */
+/* Rank 0 waits for four others, which are busy. */
 static int five_main(void)
 {
 	int all[5] = { 0, 1, 2, 3, 4 };
@@ -127,7 +127,7 @@ static int rank_main(const char *how)
 	return 0;
 }
 
-/* What all ranks and mpirun print, and the status. */
+/* The output of all ranks and of mpirun; run() returns the status. */
 static char text[20000];
 static int run(const char *self, const char *how)
 {
@@ -157,7 +157,8 @@ static int count(const char *what)
 	return n;
 }
 
-/* The message is in the text; N of the message stands for a number that is 1 or more: a watchdog may be late, not early. */
+/* Returns whether the text contains the message, whose N stands for a number of 1 or more: a watchdog may be late, not
+ * early. */
 static int says(const char *message)
 {
 	const char *number = strstr(message, " N "), *at = text;
@@ -181,8 +182,8 @@ static void check(const char *self, const char *how, const char *message)
 	int status = run(self, how);
 
 	ok(status != 0 && status != 124, "%s: the run ends with an error (%d)", how, status);
-	ok(count("heddle: ") == 1, "%s: one message, not %d", how, count("heddle: "));
-	if (!ok(says(message), "%s: it says '%s'", how, message))
+	ok(count("heddle: ") == 1, "%s: exactly one message is printed, here %d", how, count("heddle: "));
+	if (!ok(says(message), "%s: the message says '%s'", how, message))
 		for (char *s = strtok(text, "\n"); s; s = strtok(NULL, "\n"))
 			printf("# %s\n", s);
 }
@@ -194,7 +195,7 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	check(argv[0], "dies", "rank 3 (x 1, y 1) is gone");
-	check(argv[0], "dies-busy", "rank 3 (x 1, y 1) is gone"); /* before mpirun ends the others */
+	check(argv[0], "dies-busy", "rank 3 (x 1, y 1) is gone"); /* must be printed before mpirun ends the others */
 	check(argv[0], "stands", "late: rank 3 (x 1, y 1)");
 	check(argv[0], "stops", "late: rank 3 (x 1, y 1)\n");
 	check(argv[0], "differs", "do not issue the same call");

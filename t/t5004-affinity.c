@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mpirun binds a rank to one core by default: if this breaks, all threads of a rank share one
- * core, which is a slowness that nobody looks for.
+ * mpirun binds a rank to one core by default.  If this broke, all threads of a rank would share one
+ * core, and the run would be slow for a reason that is hard to find.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -19,7 +19,7 @@
 #include <omp.h>
 #endif
 
-/* The rank's exit status says what is wrong. */
+/* Checks one rank; its exit status tells what is wrong. */
 static int rank_main(int argc, char **argv)
 {
 	int wanted = atoi(argv[1]), want = atoi(argv[2]), note = atoi(argv[3]);
@@ -48,7 +48,7 @@ static int rank_main(int argc, char **argv)
 		return 9;
 	if (getenv("EXPECT_FITS") && hd_here.fits != atoi(getenv("EXPECT_FITS")))
 		return 8;
-	hd_comm_barrier(); /* the launcher's connection has outlived the second start */
+	hd_comm_barrier(); /* the launcher's connection survives the second start */
 	hd_comm_close();
 	return 0;
 }
@@ -68,7 +68,7 @@ static int run(const char *launch, const char *self, int wanted, int want, int n
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/* Ranks of so many threads each, with cores first to last. */
+/* Returns whether cores suffice for ranks of { first core, last core, threads }. */
 static int suffice_of(const int (*ranks)[3], int n, int me, int allowed)
 {
 	struct hd_core_use all[8];
@@ -94,17 +94,17 @@ static void masks(void)
 	static const int crowd[][3] = { { 0, 3, 4 }, { 0, 3, 1 }, { 8, 8, 1 } };
 	static const int chain[][3] = { { 0, 1, 2 }, { 1, 2, 1 }, { 2, 3, 1 }, { 3, 3, 1 } };
 
-	is_int(suffice(own, 2, 0), 1, "cores of their own");
-	is_int(suffice(same, 2, 1), 1, "the same cores, enough for both");
-	is_int(suffice(crowd, 3, 1), 0, "the same cores, too few");
-	is_int(suffice(crowd, 3, 2), 1, "which does not touch who has others");
-	is_int(suffice(chain, 4, 0), 0, "shared through others: five threads on four cores");
-	is_int(suffice(chain, 3, 0), 1, "and without the last, four");
-	is_int(suffice_of(same, 2, 0, 4), 1, "a control group with time for all threads");
-	is_int(suffice_of(same, 2, 0, 3), 0, "and with less");
+	is_int(suffice(own, 2, 0), 1, "ranks with their own cores suffice");
+	is_int(suffice(same, 2, 1), 1, "shared cores suffice if there are enough");
+	is_int(suffice(crowd, 3, 1), 0, "shared cores do not suffice if there are too few");
+	is_int(suffice(crowd, 3, 2), 1, "... which does not affect a rank with other cores");
+	is_int(suffice(chain, 4, 0), 0, "a chain of overlapping masks: four cores do not suffice for five threads");
+	is_int(suffice(chain, 3, 0), 1, "... but do for four");
+	is_int(suffice_of(same, 2, 0, 4), 1, "a control group with time for all threads suffices");
+	is_int(suffice_of(same, 2, 0, 3), 0, "... and one with less does not");
 }
 
-/* A control group with the time of one core, of either version, where this process may make one. */
+/* Checks a control group (of either version) with the time of one core, if this process may create one. */
 static void quota(const char *self)
 {
 	static const struct {
@@ -123,15 +123,16 @@ static void quota(const char *self)
 		made = !system(line);
 		snprintf(launch, sizeof(launch), "sh -c 'echo $$ >%s/cgroup.procs && exec \"$@\"' -", group);
 		if (made) {
-			is_int(run(launch, self, 0, 1, 0), 0, "a control group with the time of one core: one thread");
-			is_int(run(launch, self, 2, 2, 1), 0, "two, if they are asked for, and a note");
+			is_int(run(launch, self, 0, 1, 0), 0,
+			       "a control group with the time of one core gets one thread");
+			is_int(run(launch, self, 2, 2, 1), 0, "... or two if the user asks for two, with a note");
 		}
 		rmdir(group);
 		free(group);
 		if (made)
 			return;
 	}
-	skip("no control group can be made here");
+	skip("no control group can be created here");
 }
 
 int main(int argc, char **argv)
@@ -149,10 +150,10 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	unsetenv("OMP_NUM_THREADS");
 	masks();
-	is_int(run("", argv[0], 0, cores, 0), 0, "alone: all cores");
-	is_int(run("", argv[0], 1, 1, 0), 0, "alone: as many threads as asked for");
+	is_int(run("", argv[0], 0, cores, 0), 0, "a single rank gets all cores");
+	is_int(run("", argv[0], 1, 1, 0), 0, "a single rank gets as many threads as asked for");
 	quota(argv[0]);
-	is_int(run("taskset -c 0", argv[0], 0, 1, 0), 0, "a mask that a user chose stays");
+	is_int(run("taskset -c 0", argv[0], 0, 1, 0), 0, "a mask that the user chose is kept");
 	is_int(run("mpirun -np 1 --bind-to core", argv[0], 0, cores, 1), 0, "one rank bound to a core gets all");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 0, cores / 2,
 		   cores / 2 > 1),
@@ -160,42 +161,43 @@ int main(int argc, char **argv)
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none", argv[0], 0, cores / 2, 0), 0,
 	       "two ranks share the cores");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 2, 2, 1), 0,
-	       "two threads in each of two ranks bound to a core");
+	       "two ranks bound to a core get two threads each if asked for");
 	/* As in a container: the launcher itself has fewer cores than the machine. */
 	setenv("EXPECT_FITS", "0", 1);
 	is_int(run("taskset -c 0 mpirun -np 2 --oversubscribe --bind-to none", argv[0], 0, 1, 0), 0,
 	       "two ranks of a launcher with one core share it");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none taskset -c 0", argv[0], 0, 1, 0), 0,
-	       "two ranks that were given the same core share it");
+	       "two ranks given the same core share it");
 	setenv("EXPECT_FITS", "1", 1);
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none sh -c 'exec taskset -c $OMPI_COMM_WORLD_RANK \"$@\"' -",
 		   argv[0], 0, 1, 0),
-	       0, "two ranks that were given one each do not");
+	       0, "two ranks given one core each do not share");
 	unsetenv("EXPECT_FITS");
 	setenv("OMP_NUM_THREADS", "1", 1);
-	is_int(run("", argv[0], 0, 1, 0), 0, "OMP_NUM_THREADS says how many");
-	is_int(run("", argv[0], 2, 2, 0), 0, "unless they are asked for by number");
+	is_int(run("", argv[0], 0, 1, 0), 0, "OMP_NUM_THREADS sets the number of threads");
+	is_int(run("", argv[0], 2, 2, 0), 0, "... unless train.threads asks for a number");
 	setenv("OMP_NUM_THREADS", "2,1", 1);
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none", argv[0], 0, 2, 0), 0,
-	       "of each rank; the outermost of several");
+	       "... of each rank; the first of a list counts");
 	setenv("OMP_NUM_THREADS", "", 1);
-	is_int(run("", argv[0], 0, cores, 0), 0, "an empty one says nothing");
+	is_int(run("", argv[0], 0, cores, 0), 0, "... and an empty one is ignored");
 	/* libgomp binds the first thread before main(), which is not a mask of one core */
-	is_int(run("env OMP_PROC_BIND=true", argv[0], 0, cores, 0), 0, "OMP_PROC_BIND: all cores");
-	is_int(run("env OMP_PLACES=cores", argv[0], 0, cores, 0), 0, "OMP_PLACES: those it names, all");
-	is_int(run("env OMP_PLACES={1}", argv[0], 0, 1, 0), 0, "and one, where it names one");
-	is_int(run("taskset -c 1 env OMP_PROC_BIND=close", argv[0], 0, 1, 0), 0, "of a user's mask no more than that");
+	is_int(run("env OMP_PROC_BIND=true", argv[0], 0, cores, 0), 0, "with OMP_PROC_BIND a rank gets all cores");
+	is_int(run("env OMP_PLACES=cores", argv[0], 0, cores, 0), 0, "OMP_PLACES=cores gives all cores");
+	is_int(run("env OMP_PLACES={1}", argv[0], 0, 1, 0), 0, "OMP_PLACES that names one core gives one");
+	is_int(run("taskset -c 1 env OMP_PROC_BIND=close", argv[0], 0, 1, 0), 0,
+	       "with a user's mask OMP_PROC_BIND gives no more than the mask");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none -x OMP_PROC_BIND=spread", argv[0], 0, cores / 2, 0), 0,
-	       "two ranks whose threads would be bound share the cores");
+	       "two ranks with OMP_PROC_BIND share the cores");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none -x EXPECT_PML=ob1", argv[0], 0, cores / 2, 0), 0,
-	       "ranks of one host have Open MPI look for no networks");
+	       "ranks of one host keep Open MPI from searching for networks");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none --mca pml ^cm -x EXPECT_PML=^cm", argv[0], 0, cores / 2,
 		   0),
-	       0, "unless a user has chosen");
+	       0, "... unless the user has chosen a pml");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none -x EXPECT_FAMILY=6", argv[0], 0, cores / 2, 0), 0,
-	       "nor pair their own addresses, of which Open MPI 5 finds no pair");
+	       "... and from pairing their own addresses, of which Open MPI 5 finds no pair");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none --mca btl_tcp_disable_family 4 -x EXPECT_FAMILY=4",
 		   argv[0], 0, cores / 2, 0),
-	       0, "unless a user has chosen that");
+	       0, "... unless the user has chosen an address family");
 	return done();
 }

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The gradient of a product's input is under way while the gradient of its weight is computed.  If the two stood one
-# after the other, every sum of backward would be waited for, and a step would be that much longer on a network.
+# The gradient of a product's input moves while the gradient of its weight is computed.  If the two ran one
+# after the other, backward would wait for every sum, and a step would take that much longer on a network.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
 above() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a > b) }'; tap_result $? "$1" || echo "# $2 is not above $3"; }
 
 # -- the order, as explain --nodes prints it -------------------------------------------------------------------------
-# For each all-reduce or reduce-scatter of backward: the node in front of it makes what it moves (a block may stand
+# For each all-reduce or reduce-scatter of backward, the node before it computes its operand (a block may stand
 # between), and a product of the same gradient stands between it and its first reader.  The gradient is the first
-# operand of the product in front and the second of the weight's.
+# operand of the product before it and the second of the weight's.
 cat >order.awk <<'END'
 function result(line) { sub(/.* -> /, "", line); sub(/\(.*/, "", line); return line }
 function operand(line, i,    a) {
@@ -39,11 +39,12 @@ END
 	printf '[strategy tp]\nplugin = tp\n'
 } >cut.ini
 order() { heddle explain cut.ini --ranks 2 --nodes "$@" | awk -f order.awk; }
-is "four sums of two layers and one of the head: each beside its own weight's gradient" "$(order)" "5 moves, 5 beside"
-is "with the sequence cut, too" "$(order --set tp.sequence_parallel=yes)" "5 moves, 5 beside"
-is "llama, whose sums are of several products" "$(order --set model.family=llama)" "5 moves, 5 beside"
+is "four sums of two layers and one of the head each overlap with their weight's gradient" "$(order)" \
+	"5 moves, 5 beside"
+is "... also with sequence parallelism" "$(order --set tp.sequence_parallel=yes)" "5 moves, 5 beside"
+is "... and in llama, whose sums add several products" "$(order --set model.family=llama)" "5 moves, 5 beside"
 
-# -- and as it runs, with a slow network ---------------------------------------------------------------------------------
+# -- and as it runs, with a slow network ------------------------------------------------------------------------------
 . "$src/t/lib/beside.sh"
 delay=2000		# microseconds for each movement
 sed -e 's/^layers = .*/layers = 4/' -e 's/^embed = .*/embed = 128/' -e 's/^seq = .*/seq = 64/' -e 's/^micro_batch = .*/micro_batch = 8/' \
@@ -53,11 +54,11 @@ for sequence in no yes; do
 	HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=$delay heddle_mpi 2 train four.ini --set tp.sequence_parallel=$sequence \
 		--set log.trace=trace.json >/dev/null 2>&1
 	set -- $(beside trace.json 'einsum')
-	note "sequence $sequence: $1 movements in three steps, $2 beside products"
-	above "sequence $sequence: both sums of each of 4 layers are under way beside a product" "$2" "$((3 * 4 * 2 - 1))"
+	note "sequence $sequence: $1 movements in three steps, $2 overlap with products"
+	above "sequence $sequence: both sums of each of 4 layers overlap with a product" "$2" "$((3 * 4 * 2 - 1))"
 done
 
-# -- and the same numbers -------------------------------------------------------------------------------------------------
+# -- and the same numbers ---------------------------------------------------------------------------------------------
 losses() { rm -f m.jsonl; heddle_mpi "$@" --set log.metrics=m.jsonl >/dev/null 2>&1 && sed -n 's/.*"loss": \([^,]*\).*/\1/p' m.jsonl; }
 for sequence in no yes; do
 	layout="--set tp.sequence_parallel=$sequence --set train.steps=6 --set train.reduce=rank_order"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When gradients are summed: beside the rest of backward, or, where that is not wanted, when it is over.  If the first broke,
- * sums would no longer be hidden; if the second, comparing the two would say nothing.
+ * Gradients are summed during the rest of backward, or after it with overlap = no.  If the first broke,
+ * sums would no longer be hidden; if the second broke, comparing the two would be meaningless.
  */
 #include <config.h>
 #include "engine/device/device.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 
-/* Sums that begin before the last entry of backward, and all of them, on the first rank of each stage. */
+/* Counts the sums that begin before the last entry of backward, and all sums, on the first rank of each stage. */
 static void sums(const char *keys, const char *stages, int ranks, int *early, int *all)
 {
 	char ini[1500];
@@ -60,7 +60,7 @@ int main(void)
 			   (int)strlen(keys[i]) - 1, keys[i], two + 1, early, all);
 			snprintf(late, sizeof(late), "%soverlap = no\n", keys[i]);
 			sums(late, two ? stages : "", two ? 4 : 2, &early, &all);
-			ok(!early && all > 4, "overlap = no: %d of %d", early, all);
+			ok(!early && all > 4, "... and with overlap = no %d of %d", early, all);
 		}
 	return done();
 }

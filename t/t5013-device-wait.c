@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The wait for a GPU's step: its naps stay short, however long the step takes.  Were they to grow as those for other ranks do,
- * each step on several GPUs would begin a millisecond late, twice.  Sleeps are counted and measured by their arguments: libc's
- * function is replaced, so nothing here depends on the machine's time but how many there are.
+ * While a rank waits for a GPU's step, its naps stay short, however long the step takes.  If they grew like those for
+ * other ranks, each step on several GPUs would begin a millisecond late, twice.  Sleeps are counted and measured by
+ * their arguments, since libc's function is replaced; only their number depends on the machine's time.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -28,7 +28,8 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_
 	return 0;
 }
 
-/* A device whose work is done after so many naps: naps grow from 10 ms of waiting on, 1 ms would be reached after 20 ms. */
+/* A device whose work is done after so many naps.  Growing naps would start to grow after 10 ms and reach 1 ms after
+ * 20 ms. */
 static int ready(void)
 {
 	return naps >= turns;
@@ -71,9 +72,9 @@ int main(void)
 	if (hd_comm_open(&w, &err) < 0 || hd_comm_device(&c, &err) < 0)
 		return fprintf(stderr, "%s\n", err.text), 1;
 	turns = 600;
-	is_int(hd_comm_finish(&d, &err), 0, "the device is waited for");
-	ok(naps >= turns, "%d naps", naps);
-	ok(longest <= 50e-6, "of %.0f us at most", 1e6 * longest);
+	is_int(hd_comm_finish(&d, &err), 0, "waiting for the device succeeds");
+	ok(naps >= turns, "... with %d naps", naps);
+	ok(longest <= 50e-6, "... of at most %.0f us", 1e6 * longest);
 	hd_comm_close();
 	return done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The numbers of calls and messages wrap: tags of sums at 8192, mailboxes at 64, half a request's number at 2^32.  A group begins
- * shortly before such a place, or shortly before the 20,000th wrap, and everything is checked across it.  If this broke, a run
- * would hang, or add another step's gradients, after days.
+ * Numbers of calls and messages wrap: tags of sums at 8192, mailboxes at 64, half of a request's number at 2^32.  A
+ * group starts shortly before such a number, or before the 20,000th wrap, and all communication is checked across it. 
+ * If this broke, a run would hang after days, or add a different step's gradients.
  */
 #include <config.h>
 #define wait wait_for                  /* <sys/wait.h> has one too */
@@ -14,7 +14,8 @@
 #define WRAPS 20000
 #define TAGS 8192 /* of engine/comm/transport/net_members.c */
 
-/* As if n messages of each pair and channel had passed, and n calls with as many barriers; n is a multiple of MAILBOXES. */
+/* Sets counters as if each pair and channel had passed n messages, and n calls and barriers had run; MAILBOXES divides
+ * n. */
 static void count_from(struct hd_communicator *m, uint64_t n)
 {
 	hd_comm_barrier();
@@ -77,7 +78,7 @@ static int run_rank(int shared)
 	return wrong != 0;
 }
 
-/* All wraps of the mailboxes, one after the other: from the first member to the second. */
+/* Passes all wraps of the mailboxes in turn, from the first member to the second. */
 static int run_all(void)
 {
 	static const int both[] = { 0, 1 };
@@ -116,10 +117,10 @@ int main(int argc, char **argv)
 {
 	if (argc > 1)
 		return !strcmp(argv[1], "all") ? run_all() : run_rank(!strcmp(argv[1], "shared"));
-	is_int(mpi_run(2, 30, "%s shared", argv[0]), 0, "shared memory, across each place where a number wraps");
-	is_int(mpi_run(4, 30, "%s shared", argv[0]), 0, "the same of four ranks");
-	is_int(mpi_run(2, 60, "%s all", argv[0]), 0, "20,000 wraps of the mailboxes of a pair");
+	is_int(mpi_run(2, 30, "%s shared", argv[0]), 0, "shared memory works across each number that wraps");
+	is_int(mpi_run(4, 30, "%s shared", argv[0]), 0, "... also on four ranks");
+	is_int(mpi_run(2, 60, "%s all", argv[0]), 0, "a pair's mailboxes wrap 20,000 times");
 	setenv("HD_TEST_COMM", "mpi", 1);
-	is_int(mpi_run(2, 30, "%s network", argv[0]), 0, "the network, likewise: tags of sums");
+	is_int(mpi_run(2, 30, "%s network", argv[0]), 0, "tags of sums wrap on the network");
 	return done();
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Several hosts, out of namespaces: layouts across them train as one rank does, and a host that dies, is cut off or was set up
-# otherwise is named with its rank, and all leave. On one machine none of the network's code is seen by anybody.
+# Several hosts, simulated by namespaces: layouts across them train as one rank does.  A host that dies, is cut off or
+# is set up differently is named with its rank, and all ranks end.  If this broke, only runs on a real network would
+# show it.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 . "$src/t/lib/hosts.sh"
@@ -26,7 +27,7 @@ layout cp '[strategy cp]\nplugin = cp\n'
 layout ep+tp '[strategy ep]\nplugin = ep\nsize = 2\n[strategy tp]\nplugin = tp\nsize = 2\n'
 
 numbers() { sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1"; }
-# Losses to 1e-5 of themselves, as between any two layouts (t6231).
+# Compares losses to 1e-5 of themselves, as between any two layouts (t6231).
 alike() {
 	numbers "$1" >.a
 	numbers "$2" >.b
@@ -38,24 +39,25 @@ as_one_rank() {			# LAYOUT RANKS HOSTS [ARGS...]
 	shift 3
 	[ -f "one$*.jsonl" ] || heddle train one.ini --set "log.metrics=one$*.jsonl" "$@" >/dev/null 2>&1
 	rm -f m.jsonl
-	ok "$name on $list: trains" hosts_train "$ranks" "$list" "$name.ini" --set log.metrics=m.jsonl "$@"
+	ok "$name on $list: training succeeds" hosts_train "$ranks" "$list" "$name.ini" --set log.metrics=m.jsonl "$@"
 	said=$(cat .ok)
-	ok "$name on $list: the losses of one rank" alike m.jsonl "one$*.jsonl"
+	ok "$name on $list: losses are those of one rank" alike m.jsonl "one$*.jsonl"
 }
 as_one_rank hierarchical 4 h1:2,h2:2
-like "sums in two levels see the hosts" "$said" 'dp\.node 2 x dp\.across 2'
+like "sums in two levels follow the hosts" "$said" 'dp\.node 2 x dp\.across 2'
 as_one_rank tp+dp 4 h1:2,h2:2
-# What starts its own ranks starts them on one host.
-# Hosts with unequal numbers of ranks know the same matmul rate from the cache, or all measure it.
+# A verb that starts its own ranks starts them on one host.
+# Hosts with unequal numbers of ranks all read the matmul rate from the cache, or all measure it.
 export XDG_CACHE_HOME="$tmp/uneven"
 for turn in first second; do
-	ok "two ranks beside one: the $turn run" hosts_train 3 h1:2,h2:1 one.ini --set dp.plugin=dp --set dp.size=3 --set train.global_batch=6 \
+	ok "two ranks on one host and one on the other: the $turn run succeeds" hosts_train 3 h1:2,h2:1 one.ini \
+		--set dp.plugin=dp --set dp.size=3 --set train.global_batch=6 \
 		--set train.micro_batch=1 --set train.steps=1 --set train.watchdog=20
 done
 unset XDG_CACHE_HOME
 hosts_verb=check hosts_train 4 h1:2,h2:2 tp+dp.ini --ranks 4 --against-one-rank >out 2>&1
-is "check --against-one-rank under a launcher of two hosts: refused" "$? $(messages <out | wc -l | tr -d ' ')" "1 1"
-like "... with both numbers" "$(cat out)" \
+is "check --against-one-rank under a launcher with two hosts is refused" "$? $(messages <out | wc -l | tr -d ' ')" "1 1"
+like "... and the message has both numbers" "$(cat out)" \
 	'heddle: .*--against-one-rank: the launcher has started 2 ranks on other hosts, but the comparison starts all 4 ranks'
 if whole_sweep; then
 	as_one_rank tp 2 h1:1,h2:1
@@ -69,7 +71,7 @@ if whole_sweep; then
 	wire tc qdisc del dev p2 root
 fi
 
-# begin: four ranks on h1 and h2, and step 1 is made.
+# begin: starts four ranks on h1 and h2, and waits for step 1.
 long="--set train.steps=1000000 --set train.eval_batches=1 --set train.watchdog=$((3 * $(patience)))"
 begin() {
 	rm -f m.jsonl
@@ -82,18 +84,19 @@ begin() {
 	done
 	sleep 0.3
 }
-# left WHAT PATTERN: the run ends by itself, with one message.
+# left WHAT PATTERN: checks that the run ends by itself, with one message.
 left() {
 	wait $job
 	rc=$?
 	said=$(tr '\r' '\n' <out | messages)
-	ok "$1: all leave, with a status ($rc)" [ $rc -gt 0 -a $rc -ne 124 -a $rc -ne 137 ]
-	is "$1: one message" "$(printf '%s\n' "$said" | grep -c .)" 1
-	like "$1: it names rank and host" "$said" "$2"
-	is "$1: nothing is left on h1" "$(on h1 ps -eo stat,args | grep -v ^Z | grep -c '[h]eddle train')" 0
+	ok "$1: all ranks end, with a nonzero status ($rc)" [ $rc -gt 0 -a $rc -ne 124 -a $rc -ne 137 ]
+	is "$1: exactly one message is printed" "$(printf '%s\n' "$said" | grep -c .)" 1
+	like "$1: the message names rank and host" "$said" "$2"
+	is "$1: no process remains on h1" "$(on h1 ps -eo stat,args | grep -v ^Z | grep -c '[h]eddle train')" 0
 }
 
-# lost WHAT PATTERN: the same of a run that has lost h2.  Open MPI 5 ends it before its ranks can tell, with status 0 and its own message.
+# lost WHAT PATTERN: the same for a run that has lost h2.  Open MPI 5 ends it before its ranks can report, with status
+# 0 and its own message.
 lost() {
 	if ! open_mpi 5; then
 		left "$1" "$2"
@@ -105,15 +108,15 @@ lost() {
 		on h1 ps -eo stat,args | grep -v ^Z | grep -q '[h]eddle train' || break
 		sleep 0.1
 	done
-	is "$1: nothing is left on h1" "$(on h1 ps -eo stat,args | grep -v ^Z | grep -c '[h]eddle train')" 0
+	is "$1: no process remains on h1" "$(on h1 ps -eo stat,args | grep -v ^Z | grep -c '[h]eddle train')" 0
 }
 
-# Another INI, another program, no data: a file of h2's own over the common one.
+# A different INI, a different program, no data: h2 mounts its own file over the common one.
 over() { on h2 mount --bind "$1" "$2"; }
 sed 's/^lr.*/lr = 1e-3/' hierarchical.ini >other.ini
 over other.ini hierarchical.ini
 begin
-left "another INI on h2" "rank 2 on h2 has a different INI from rank 0 on h1: 'lr = 1e-3' there, 'lr = 3e-3' here"
+left "a different INI on h2" "rank 2 on h2 has a different INI from rank 0 on h1: 'lr = 1e-3' there, 'lr = 3e-3' here"
 on h2 umount hierarchical.ini
 mkdir empty none
 mv text.txt empty/text.txt
@@ -125,15 +128,15 @@ on h2 umount empty
 cp "$build/heddle" other-build && printf 'x' >>other-build
 over other-build "$build/heddle"
 begin
-left "another build on h2" 'rank 2 on h2 runs a different build of heddle from rank 0 on h1'
+left "a different build on h2" 'rank 2 on h2 runs a different build of heddle from rank 0 on h1'
 on h2 umount "$build/heddle"
 
 begin
 cable h2 down
-lost "a cable is cut" 'waits .* late: rank [23] \(.*\) on h2, rank [23] \(.*\) on h2, which do not answer'	# first who is waited for
+lost "a cut cable" 'waits .* late: rank [23] \(.*\) on h2, rank [23] \(.*\) on h2, which do not answer'	# the first rank that is waited for
 cable h2 up
 sleep 1
 begin
-power_off h2 # a last word of its daemon would have mpirun end all before the ranks can tell
-lost "a host dies" 'rank [23] \(.*\) on h2'
+power_off h2 # a last message of its daemon would let mpirun end all before the ranks can report
+lost "a dead host" 'rank [23] \(.*\) on h2'
 done_testing

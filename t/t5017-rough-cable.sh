@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A cable that loses packets and takes its time: a run across it makes what it makes on one rank, and does not take what is only slow
-# for lost.  Networks of real clusters drop packets when they are full.
+# A run over a slow cable that loses packets yields the results of one rank, and does not mistake a slow rank for a
+# lost one.  If this broke, runs would end or train wrongly on real clusters, whose networks drop packets under load.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 . "$src/t/lib/hosts.sh"
@@ -22,22 +22,23 @@ layout server '[strategy dp]\nplugin = dp\nsync = server\n'
 heddle train one.ini --set log.metrics=one.jsonl >/dev/null 2>&1
 
 numbers() { sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1"; }
-# Losses to 1e-5 of themselves, as between any two layouts (t6231).
+# Compares losses to 1e-5 of themselves, as between any two layouts (t6231).
 alike() {
 	numbers "$1" >.a
 	numbers "$2" >.b
 	[ -s .a ] && [ "$(wc -l <.a)" -eq "$(wc -l <.b)" ] && join .a .b |
 		awk '{ d = $2 - $4; if (d < 0) d = -d; print; if (!(d <= 1e-5 * $2)) bad = 1 } END { exit bad }'
 }
-# A packet that is lost is sent again after a fifth of a second, and later each time that it is lost again.
+# A lost packet is sent again after a fifth of a second, and after longer each time that it is lost again.
 limit=$((120 * $(patience)))
 rough() {			# LAYOUT RANKS HOSTS LOSS DELAY
 	rm -f m.jsonl
-	ok "the cable of h2" cable_rough h2 "$4" "$5"
-	ok "$1 on $3, $4 of 1000 packets lost, $5 ms: trains" hosts_train "$2" "$3" "$1.ini" --set log.metrics=m.jsonl
-	ok "... the losses of one rank" alike m.jsonl one.jsonl
+	ok "h2's cable is made rough" cable_rough h2 "$4" "$5"
+	ok "$1 on $3, $4 of 1000 packets lost, $5 ms: training succeeds" hosts_train "$2" "$3" "$1.ini" \
+		--set log.metrics=m.jsonl
+	ok "... losses are those of one rank" alike m.jsonl one.jsonl
 	counts=$(cable_counts h2)
-	ok "... packets went through it, and some were lost" [ "${counts% *}" -gt 100 -a "${counts#* }" -ge "$4" ]
+	ok "... packets crossed the cable, and some were lost" [ "${counts% *}" -gt 100 -a "${counts#* }" -ge "$4" ]
 	note "$1: ${counts% *} packets, ${counts#* } lost"
 }
 rough tp+dp 4 h1:2,h2:2 10 2
