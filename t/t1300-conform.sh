@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# heddle conform tests plugins.  Heddle's own pass, a correct plugin passes, and each faulty one fails with the first
-# tensor that differs and who computed it, or with the slot that ends the process.  If a faulty one passed, its author
-# would believe that models are trained correctly when they are not.
+# heddle conform tests plugins.  Heddle's own and a correct plugin pass.  Each faulty one fails with the first tensor
+# that differs and the node that computed it, or with the slot that ends the process.  If a faulty one passed, its
+# author would believe that models are trained correctly when they are not.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# heddle conform runs a plugin's ops on guarded memory.  Reads or writes outside the operands, elements left out where
-# a size is odd, and state kept from run to run are reported with the op.  A model with such a kernel usually trains,
+# heddle conform runs a plugin's ops on guarded memory.  Accesses outside the operands, elements left out where a size
+# is odd, and state kept from run to run are reported with the op.  A model with such a kernel usually trains,
 # but computes something else.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# heddle conform checks what all optimizers must obey: the learning rate, clipping, the same parameters in each layout,
-# a state that a checkpoint holds.  If it missed a fault, models would train worse without a message.
+# heddle conform checks what all optimizers must obey: the learning rate, clipping, the same parameters in each layout
+# and state in checkpoints.  If it missed a fault, models would train worse without a message.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 plugin=descent only='its optimizer'

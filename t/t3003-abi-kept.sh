@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plugins and engines of different ABI minors work together.  Plugins built with the frozen headers of 1.0 plan the
 # same as today's plugins, in today's engine and in one whose every struct has grown.  A plugin of a later minor loads
-# if it uses nothing of that minor, and is refused by name if it does; so is one of 0.x.  If this broke, an update of
+# if it uses nothing of that minor, and is refused by name if it does.  So is one of 0.x.  If this broke, an update of
 # Heddle would break plugins that nobody rebuilds, or call them through wrong addresses.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"

@@ -142,7 +142,7 @@ static int run(const char *self, const char *how)
 	f = popen(command, "r");
 	n = fread(text, 1, sizeof(text) - 1, f);
 	text[n] = 0;
-	for (size_t i = 0; i < n; i++) /* Open MPI 5 prints a byte 0 behind its banner of an abort */
+	for (size_t i = 0; i < n; i++) /* Open MPI 5 prints a zero byte after its abort banner */
 		text[i] = text[i] ? text[i] : '\n';
 	status = pclose(f);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;

@@ -9,7 +9,7 @@ above() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a > b) }'; tap_result $? "$1" 
 
 # -- the order, as explain --nodes prints it -------------------------------------------------------------------------
 # For each all-reduce or reduce-scatter of backward, the node before it computes its operand (a block may stand
-# between), and a product of the same gradient stands between it and its first reader.  The gradient is the first
+# between).  A product of the same gradient stands between it and its first reader.  The gradient is the first
 # operand of the product before it and the second of the weight's.
 cat >order.awk <<'END'
 function result(line) { sub(/.* -> /, "", line); sub(/\(.*/, "", line); return line }
@@ -44,7 +44,7 @@ is "four sums of two layers and one of the head each overlap with their weight's
 is "... also with sequence parallelism" "$(order --set tp.sequence_parallel=yes)" "5 moves, 5 beside"
 is "... and in llama, whose sums add several products" "$(order --set model.family=llama)" "5 moves, 5 beside"
 
-# -- and as it runs, with a slow network ------------------------------------------------------------------------------
+# -- a run with a slow network --------------------------------------------------------------------------------------
 . "$src/t/lib/beside.sh"
 delay=2000		# microseconds for each movement
 sed -e 's/^layers = .*/layers = 4/' -e 's/^embed = .*/embed = 128/' -e 's/^seq = .*/seq = 64/' -e 's/^micro_batch = .*/micro_batch = 8/' \
@@ -58,7 +58,7 @@ for sequence in no yes; do
 	above "sequence $sequence: both sums of each of 4 layers overlap with a product" "$2" "$((3 * 4 * 2 - 1))"
 done
 
-# -- and the same numbers ---------------------------------------------------------------------------------------------
+# -- the numbers of both runs -----------------------------------------------------------------------------------------
 losses() { rm -f m.jsonl; heddle_mpi "$@" --set log.metrics=m.jsonl >/dev/null 2>&1 && sed -n 's/.*"loss": \([^,]*\).*/\1/p' m.jsonl; }
 for sequence in no yes; do
 	layout="--set tp.sequence_parallel=$sequence --set train.steps=6 --set train.reduce=rank_order"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# heddle run over hosts: a lost host costs its ranks and the steps since the last checkpoint, and once it is back
+# heddle run over hosts: a lost host costs its ranks and the steps since the last checkpoint.  Once it is back,
 # SIGUSR2 brings its ranks back.  The losses are those of an undisturbed rank.  If this broke, a run of days would end
 # with the first failed power supply.
 . "${0%/*}/lib/tap.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run over a slow cable that loses packets yields the results of one rank, and does not mistake a slow rank for a
+# A run over a slow cable that loses packets yields the results of one rank.  It does not mistake a slow rank for a
 # lost one.  If this broke, runs would end or train wrongly on real clusters, whose networks drop packets under load.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
