@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sends gradients in 16 bits.  If this broke, a scale or a term would be missing, or sums would be computed in 16
- * bits, and small gradients would vanish early.
+ * bits, and small gradients would be lost.
  *
  * Let u be the rounding unit of the type.  Rounding a tensor x errs by at most u |x| in norm.  No tensor that travels
  * is larger than the sum of the norms of the members' gradients, which one rank measures from their samples one by

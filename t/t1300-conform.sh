@@ -308,7 +308,7 @@ says "an endless sleep is reported with its slot" 'does not return in slot rules
 wrong '-DW_RULES=if (getenv("PMI_RANK")) for (;;) continue'
 says "an endless loop in another process alone is reported" 'does not return in slot rules of \[strategy x\]' 1 \
 	./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
-is "... once" "$(grep -c '^not ok' out)" 1
+is "... by a single check" "$(grep -c '^not ok' out)" 1
 wrong '-DW_RULES=if (getenv("OMPI_COMM_WORLD_RANK") && atoi(getenv("OMPI_COMM_WORLD_RANK"))) hd_rule(s->h, p, "mlp", s->axis, NULL, 0)'
 says "a plan that depends on the rank is found" '^#   when planned twice for training, the plan differs' 1 \
 	./replicas.so --only 'plans or refuses, gpt2: replicas 4'

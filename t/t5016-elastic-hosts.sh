@@ -41,12 +41,12 @@ like "... the lost host is named" "$(cat out)" '^heddle: run: host h2 does not a
 like "... its ranks are counted" "$(cat out)" '^heddle: run: some of 4 ranks are lost; 2 are left'
 is "... the run resumes from a checkpoint" "$(grep -c '^heddle: resumed from out-run/step-' out)" 1
 more_steps 20
-tap_result $? "... and makes steps"
+tap_result $? "... and make steps"
 on h1 kill -USR2 "$(cat pid)"
 until_true said ': dp 2$' 2
 tap_result $? "a request for more ranks while the host is away: two continue"
 more_steps 20
-tap_result $? "... and makes steps"
+tap_result $? "... and make steps"
 power_on h2
 until_true on h1 ./probe h2
 tap_result $? "the host answers again"
@@ -54,7 +54,7 @@ on h1 kill -USR2 "$(cat pid)"
 until_true said ': dp 4$' 2
 tap_result $? "a request for more ranks once it is back: four continue"
 more_steps 20
-tap_result $? "... and makes steps"
+tap_result $? "... and make steps"
 on h1 kill -TERM "$(cat pid)"
 wait $job
 is "asked to end, the run ends with status 0" $? 0
