@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A file that nobody compiles rots in silence; a test that cannot be started never fails.
+# If this failed, a file that nobody compiles could go stale unnoticed, and a test that cannot be started would never
+# fail.
 . "${0%/*}/lib/tap.sh"
 cd "$src" || exit 1
 
-# every FILES... command {}: the command succeeds for each file; names those for which it does not.
+# every FILES COMMAND...: succeeds if the command succeeds for each file, and prints the files for which it fails.
 every() {
 	files=$1
 	shift
@@ -23,15 +24,16 @@ all=$(bin/sources --files)
 tests=$(echo "$all" | grep '^t/t[^/]*\.sh$')
 scripts=$(echo "$all" | grep -e '^bin/' -e '\.sh$')
 
-ok "bin/sources --check: sources.am names all files" bin/sources --check
-is "tests are named tNNNN-" "$(echo "$all" | grep '^t/[^/]*\.\(c\|sh\)$' | grep -v '^t/t[0-9]\{4\}-[a-z0-9-]*\.')" ""
-ok "tests in sh can be started" every "$tests" test -x
-ok "tests in sh name their shell" every "$tests" begins
-ok "scripts parse" every "$scripts" parses
-ok "files of code and scripts have an SPDX line" \
+ok "sources.am names all files, as bin/sources --check finds" bin/sources --check
+is "the names of tests begin with tNNNN-" \
+	"$(echo "$all" | grep '^t/[^/]*\.\(c\|sh\)$' | grep -v '^t/t[0-9]\{4\}-[a-z0-9-]*\.')" ""
+ok "shell tests are executable" every "$tests" test -x
+ok "shell tests begin with a line that names their shell" every "$tests" begins
+ok "the shell can parse every script" every "$scripts" parses
+ok "every source file and script has an SPDX line" \
 	every "$scripts $(echo "$all" | grep '\.\(c\|h\|cu\)$')" licensed
 
-# Readable at one sitting; but for sources.am, which bin/sources writes and nobody reads.
+# Files must be readable at one sitting; sources.am is exempt, since bin/sources writes it and nobody reads it.
 long=$(echo "$all" | grep -e '\.\(c\|h\|cc\|cu\|sh\|pl\|am\|ac\|in\|awk\|py\)$' -e '^bin/' | grep -v '^sources\.am$' | while read -r f; do
 	lines=$(wc -l <"$f")
 	[ "$lines" -le 600 ] || echo "$f: $lines lines, more than 600"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What runs the tests: side by side but for those that must be alone, within a budget, and with the right count and status.
-# If it lost a failure, every other test would be in vain.
+# run_tests.pl runs tests in parallel, except those that must run alone, within a time budget, and reports the right
+# count and status.  If it lost a failure, every other test would be in vain.
 . "${0%/*}/lib/tap.sh"
 
 command -v perl >/dev/null || skip_all "no perl"
 cd "$tmp" || exit 1
-made() {			# NAME: a test of the lines that follow
+made() {			# NAME: writes a test from the lines that follow
 	{ echo '#!/bin/sh'; cat; } >"$1"
 	chmod +x "$1"
 }
@@ -14,27 +14,28 @@ run() { perl "$src/t/lib/run_tests.pl" "$@" >out 2>&1; }
 
 made t1000-first.sh <<'END'
 touch first; for i in $(seq 300); do [ -f second ] && break; sleep 0.1; done
-[ -f second ] && echo "ok 1 - beside the second" || echo "not ok 1 - beside the second"; echo 1..1
+[ -f second ] && echo "ok 1 - alongside the second" || echo "not ok 1 - alongside the second"; echo 1..1
 END
 made t1001-second.sh <<'END'
 touch second; for i in $(seq 300); do [ -f first ] && break; sleep 0.1; done
-[ -f first ] && echo "ok 1 - beside the first" || echo "not ok 1 - beside the first"
+[ -f first ] && echo "ok 1 - alongside the first" || echo "not ok 1 - alongside the first"
 echo "ok 2 - # SKIP nothing"; echo 1..2
 END
 unset HD_TEST_UNTIL
 HD_TEST_JOBS=2
 export HD_TEST_JOBS
-ok "tests run side by side" run ./t1000-first.sh ./t1001-second.sh
-is "the count" "$(tail -2 out)" "$(printf '1 skipped\n2 passed, 0 failed')"
+ok "two tests run at the same time" run ./t1000-first.sh ./t1001-second.sh
+is "the last lines count skipped, passed and failed checks" "$(tail -2 out)" "$(printf '1 skipped\n2 passed, 0 failed')"
 
 made t6120-alone.sh <<'END'
 touch alone; sleep 0.3; [ -f other ] && echo "not ok 1 - alone" || echo "ok 1 - alone"; rm alone; echo 1..1
 END
 made t1002-other.sh <<'END'
-touch other; [ -f alone ] && echo "not ok 1 - not beside it" || echo "ok 1 - not beside it"; echo 1..1
+touch other; [ -f alone ] && echo "not ok 1 - apart" || echo "ok 1 - apart"; echo 1..1
 END
-ok "one that must be alone is" run ./t1002-other.sh ./t6120-alone.sh
-is "each name in the list is a test, of a kind that there is" "$(sed -n '/^[a-z]*	/p' "$src/t/lib/order.txt" | while read -r kind t why; do
+ok "a test that must be alone runs alone" run ./t1002-other.sh ./t6120-alone.sh
+is "each entry of order.txt has a known kind and names a test" \
+	"$(sed -n '/^[a-z]*	/p' "$src/t/lib/order.txt" | while read -r kind t why; do
 	case $kind in alone | quiet | waits | long) ;; *) echo "$kind" ;; esac
 	case $t in t[0-9]*) ls "$src"/t/"$t"[-.]* >/dev/null 2>&1 || echo "$t $why" ;; esac; done)" ""
 
@@ -51,8 +52,8 @@ made t1006-status.sh <<'END'
 echo "ok 1 - yes"; echo 1..1; exit 3
 END
 for t in t1003-fails t1004-dies t1005-short t1006-status; do
-	fails "$t: a failure" run "./$t.sh" ./t1002-other.sh
-	like "$t: is counted" "$(tail -1 out)" '^[0-9]+ passed, 1 failed$'
+	fails "$t: the run fails" run "./$t.sh" ./t1002-other.sh
+	like "$t: the failure is counted" "$(tail -1 out)" '^[0-9]+ passed, 1 failed$'
 done
 
 for i in 1 2 3 4 5; do
@@ -60,13 +61,18 @@ for i in 1 2 3 4 5; do
 	[ $i -ne 4 ] || while [ "\$(date +%s)" -le "\$HD_TEST_UNTIL" ]; do sleep 0.2; done; echo "ok 1 - yes"; echo 1..1
 	END
 done
-fails "what begins too late is left out, and all is no success" env HD_TEST_UNTIL=1 perl "$src/t/lib/run_tests.pl" ./t1011-one.sh ./t1012-one.sh
-like "... by name" "$(cat "$tmp/.ok")" '^2 of 2 tests had not begun in time, and are left out: (t101[12]-one.sh ?){2}$'
-ok "a quarter is none" env HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 7)) perl "$src/t/lib/run_tests.pl" ./t101[2-5]-one.sh
-like "... and is named" "$(cat "$tmp/.ok")" '^1 of 4 tests had not begun in time, and are left out: t1015-one.sh$'
-like "... and not counted" "$(tail -1 "$tmp/.ok")" '^3 passed, 0 failed$'
-fails "a third is one" env HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 5)) perl "$src/t/lib/run_tests.pl" ./t101[3-5]-one.sh
-like "... though no test has failed" "$(tail -1 "$tmp/.ok")" '^2 passed, 1 failed$'
+fails "tests that would begin too late are left out, and the run fails if all were" \
+	env HD_TEST_UNTIL=1 perl "$src/t/lib/run_tests.pl" ./t1011-one.sh ./t1012-one.sh
+like "... and the message names them" \
+	"$(cat "$tmp/.ok")" '^2 of 2 tests had not begun in time, and are left out: (t101[12]-one.sh ?){2}$'
+ok "the run passes if a quarter of the tests is left out" \
+	env HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 7)) perl "$src/t/lib/run_tests.pl" ./t101[2-5]-one.sh
+like "... and the message names that test" \
+	"$(cat "$tmp/.ok")" '^1 of 4 tests had not begun in time, and are left out: t1015-one.sh$'
+like "... and it is not counted" "$(tail -1 "$tmp/.ok")" '^3 passed, 0 failed$'
+fails "the run fails if a third of the tests is left out" \
+	env HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 5)) perl "$src/t/lib/run_tests.pl" ./t101[3-5]-one.sh
+like "... although no test has failed" "$(tail -1 "$tmp/.ok")" '^2 passed, 1 failed$'
 
 made t1007-works.sh <<'END'
 awk 'BEGIN { for (i = 0; i < 20000000; i++) x += i }'; (awk 'BEGIN { for (i = 0; i < 20000000; i++) x += i }'); echo "ok 1 - yes"; echo 1..1
@@ -77,30 +83,32 @@ END
 made t1000-smoke.sh <<'END'
 echo "ok 1 - yes"; echo 1..1
 END
-ok "within the budget" run --tier check ./t1007-works.sh ./t1040-sleeps.sh
-is "which is a check" "$(tail -1 out)" "3 passed, 0 failed"
+ok "a tier within its budget passes" run --tier check ./t1007-works.sh ./t1040-sleeps.sh
+is "... and the budget counts as a check" "$(tail -1 out)" "3 passed, 0 failed"
 took() { sed -n "s/^\([0-9.]*\) \([0-9.]*\) $1$/\1 \2/p" test-times; }
-ok "the processor's time is that of all its processes" awk -v t="$(took t1007-works.sh)" -v n="$(took t1040-sleeps.sh)" \
+ok "the processor time of a test includes all its processes" \
+	awk -v t="$(took t1007-works.sh)" -v n="$(took t1040-sleeps.sh)" \
 	'BEGIN { split(t, a, " "); split(n, b, " "); print t, n; exit !(a[1] > 0.2 && b[1] < 0.1 && b[2] >= 1.5) }'
-# On a processor half as fast as that of the budgets, or slower, twice as much is allowed, and no more.
-fails "over the budget" run --tier check --built 2040 ./t1007-works.sh
-like "is said" "$(cat out)" '^not ok - budget of tier check: 204[0-9] of [12][0-9]{3} s of the processor'
-is "and counted" "$(tail -1 out)" "1 passed, 1 failed"
-ok "smoke" run --tier smoke ./t1007-works.sh ./t1000-smoke.sh
-is "is a handful of them" "$(tail -1 out)" "2 passed, 0 failed"
-fails "no such tier" run --tier most ./t1000-smoke.sh
+# On a processor half as fast as the budgets' reference, or slower, twice the budget is allowed, and no more.
+fails "a tier over its budget fails" run --tier check --built 2040 ./t1007-works.sh
+like "... with a message that gives both numbers" \
+	"$(cat out)" '^not ok - budget of tier check: 204[0-9] of [12][0-9]{3} s of the processor'
+is "... and counts as a failed check" "$(tail -1 out)" "1 passed, 1 failed"
+ok "the tier smoke passes" run --tier smoke ./t1007-works.sh ./t1000-smoke.sh
+is "... and runs only its own few tests" "$(tail -1 out)" "2 passed, 0 failed"
+fails "an unknown tier is refused" run --tier most ./t1000-smoke.sh
 
-# check-long: a part once for a commit.
+# check-long runs each part once per commit.
 command -v git >/dev/null || { skip "no git"; done_testing; exit; }
 mkdir tree && (cd tree && git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one)
 printf '.PHONY: good bad\ngood:\n\techo x >>good\nbad:\n\techo x >>bad; test -f fixed\n' >Makefile
 long() { sh "$src/t/lib/check_long.sh" tree "$@" >out 2>&1; }
-fails "check-long: one part fails" long bad good
+fails "check-long: the status tells that one part failed" long bad good
 like "check-long: the commit and the part are recorded" "$(cat check-long.log)" "^$(git -C tree rev-parse HEAD) bad failed after [0-9]+ s, 20"
 touch fixed
-ok "check-long: goes on" long bad good
-is "check-long: with what has not passed" "$(wc -l <bad) $(wc -l <good)" "2 1"
+ok "check-long: passes after the fix" long bad good
+is "check-long: only the part that had not passed was run again" "$(wc -l <bad) $(wc -l <good)" "2 1"
 (cd tree && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two)
-ok "check-long: another commit" long bad good
-is "check-long: all again" "$(wc -l <bad) $(wc -l <good)" "3 2"
+ok "check-long: passes for another commit" long bad good
+is "check-long: all parts were run again for that commit" "$(wc -l <bad) $(wc -l <good)" "3 2"
 done_testing

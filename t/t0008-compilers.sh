@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The tree compiles with what a packager chooses: without a warning of --enable-developer, and the kernels, whose vectors are written for
-# the compiler, at -O0 and with clang.  It generates next to no code, which takes seconds for the kernels; the whole tree is for when this
-# test is named.
+# The tree compiles with whatever flags and compiler a packager chooses: without the warnings of --enable-developer, and
+# the kernels, whose vector code depends on the compiler, also at -O0 and with clang.  Hardly any code is generated, so
+# this takes seconds for the kernels; the complete tree is compiled only when the test is run by name.
 . "${0%/*}/lib/tap.sh"
 cd "$src" || exit 1
 [ -f "$build/Makefile" ] || skip_all "nothing is configured"
@@ -16,14 +16,15 @@ compiles() {			# COMPILER FLAGS... < FILES
 	xargs -P2 -n 20 "$@" -fsyntax-only -std=gnu11 -fopenmp -I"$build" -I. -Iinclude -DHD_PREFIX='""' -DHD_PLUGIN_DIR='""' \
 		-DHD_DATA_DIR='""' 2>&1
 }
-like "the warnings are known" "$developer" '-Wmissing-prototypes.*-Werror'
+like "the warning flags are found in configure.ac" "$developer" '-Wmissing-prototypes.*-Werror'
 if whole_sweep; then
 	# shellcheck disable=SC2086
-	is "no file has a warning of --enable-developer" "$(bin/sources --files | grep -E '^(engine|kernels/(cpu|ref)|plugins)/.*\.c$' |
+	is "no file causes a warning with --enable-developer" \
+		"$(bin/sources --files | grep -E '^(engine|kernels/(cpu|ref)|plugins)/.*\.c$' |
 		compiles $cc $libraries $developer | grep -E ' (error|warning): ')" ""
 fi
 
-# An instruction whose operand is a number in it has none at -O0, unless that is a constant of C.
+# At -O0 an instruction with an immediate operand compiles only if that operand is a constant expression of C.
 is "the kernels compile without optimisation" "$(grep -l '_mm[0-9]*_' kernels/cpu/*/*.c | while read -r file; do
 	# shellcheck disable=SC2086
 	$cc -O0 -w -std=gnu11 -fopenmp -I"$build" -I. -Iinclude $libraries -S -o /dev/null "$file" 2>&1

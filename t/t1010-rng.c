@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Randomness: the frozen numbers are the promise that a seed means the same weights on every
- * machine and in every later version.  If they change, every checkpoint's data order and every
- * recorded loss curve lies; never update them to make this pass.
+ * Random numbers.  The frozen values are the promise that a seed gives the same weights on every machine and in every
+ * later version.  If they changed, the data order of every checkpoint and every recorded loss curve would be wrong.
+ * Never update them to make this test pass.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -15,25 +15,29 @@ static void frozen(void)
 	float f;
 	int i;
 
-	is_str((sprintf(text, "%016llx", (unsigned long long)hd_hash64(1)), text), "5692161d100b05e5", "hash64(1)");
+	is_str((sprintf(text, "%016llx", (unsigned long long)hd_hash64(1)), text), "5692161d100b05e5",
+	       "frozen: hash64(1)");
 	is_str((sprintf(text, "%016llx", (unsigned long long)hd_hash_text("wte")), text), "71c7087570da1494",
-	       "hash_text");
-	is_str((sprintf(text, "%016llx", (unsigned long long)hd_key(1, "wte", 2)), text), "a38a2b16c8f0a22d", "key");
-	is_str((sprintf(text, "%016llx", (unsigned long long)hd_random_bits(1, 0)), text), "958bc6556c2172b9", "bits");
-	is_str((sprintf(text, "%.17g", hd_random_uniform(1, 3)), text), "0.74371962155342419", "uniform");
-	is_str((sprintf(text, "%.9g", hd_random_normal(1, 2)), text), "0.839675188", "normal");
+	       "frozen: hash_text");
+	is_str((sprintf(text, "%016llx", (unsigned long long)hd_key(1, "wte", 2)), text), "a38a2b16c8f0a22d",
+	       "frozen: key");
+	is_str((sprintf(text, "%016llx", (unsigned long long)hd_random_bits(1, 0)), text), "958bc6556c2172b9",
+	       "frozen: bits");
+	is_str((sprintf(text, "%.17g", hd_random_uniform(1, 3)), text), "0.74371962155342419", "frozen: uniform");
+	is_str((sprintf(text, "%.9g", hd_random_normal(1, 2)), text), "0.839675188", "frozen: normal");
 	for (i = 0; i < 2000000; i++) {
 		f = hd_random_normal(9, (uint64_t)i);
 		memcpy(&u, &f, sizeof(u));
 		h = hd_hash64(h ^ u);
 	}
-	is_str((sprintf(text, "%016llx", (unsigned long long)h), text), "ec3e0a8ace2d67e5", "two million normals");
+	is_str((sprintf(text, "%016llx", (unsigned long long)h), text), "ec3e0a8ace2d67e5",
+	       "frozen: two million normals");
 	for (i = 0, *text = 0; i < 10; i++)
 		sprintf(text + 2 * i, "%d ", (int)hd_permute(5, 10, (uint64_t)i));
-	is_str(text, "9 2 5 1 4 8 0 7 6 3 ", "permutation");
+	is_str(text, "9 2 5 1 4 8 0 7 6 3 ", "frozen: a permutation");
 }
 
-/* Chi-square of n counts, as deviations from its mean in units of its spread. */
+/* Returns the chi-square of n counts: its distance from the expected value, in standard deviations. */
 static double chi(const int *count, int n, double expected)
 {
 	double sum = 0;
@@ -63,9 +67,9 @@ static void uniformity(void)
 				worst_key = (int)key;
 			}
 		}
-	ok(worst < 4.5, "12 bits anywhere are uniform (%.1f sigma, key %d)", worst, worst_key);
+	ok(worst < 4.5, "any 12 bits are uniform (%.1f sigma, key %d)", worst, worst_key);
 	memset(count, 0, sizeof(count));
-	for (i = 0; i < N; i++) /* neighbours: six bits of i, six of i + 1 */
+	for (i = 0; i < N; i++) /* neighbours: six bits of index i, six of i + 1 */
 		count[hd_random_bits(3, (uint64_t)i) >> 58 << 6 | hd_random_bits(3, (uint64_t)i + 1) >> 58]++;
 	z = chi(count, 4096, N / 4096.);
 	ok(fabs(z) < 4.5, "neighbours are independent (%.1f sigma)", z);
@@ -91,7 +95,8 @@ static void avalanche(void)
 		least = p < least ? p : least;
 		most = p > most ? p : most;
 	}
-	ok(least > 0.49 && most < 0.51, "a bit of key or index flips half of the bits (%.4f to %.4f)", least, most);
+	ok(least > 0.49 && most < 0.51,
+	   "flipping a bit of the key or the index flips half of the output bits (%.4f to %.4f)", least, most);
 }
 
 static void normals(void)
@@ -114,17 +119,17 @@ static void normals(void)
 		k = (int)(64 * 0.5 * erfc(-x / sqrt(2.)));
 		count[k > 63 ? 63 : k]++;
 	}
-	near(m[1] / N, 0, 4.5 / sqrt(N), "mean 0");
-	near(m[2] / N, 1, 4.5 * sqrt(2. / N), "variance 1");
-	near(m[3] / N, 0, 4.5 * sqrt(15. / N), "no skew");
-	near(m[4] / N, 3, 4.5 * sqrt(96. / N), "fourth moment 3");
-	near(together / N, 0, 4.5 / sqrt(N), "neighbours do not correlate");
+	near(m[1] / N, 0, 4.5 / sqrt(N), "the mean is 0");
+	near(m[2] / N, 1, 4.5 * sqrt(2. / N), "the variance is 1");
+	near(m[3] / N, 0, 4.5 * sqrt(15. / N), "the distribution has no skew");
+	near(m[4] / N, 3, 4.5 * sqrt(96. / N), "the fourth moment is 3");
+	near(together / N, 0, 4.5 / sqrt(N), "neighbouring values are uncorrelated");
 	ok(largest > 4.5 && largest < 7, "the largest of %d is %.2f", N, largest);
 	z = chi(count, 64, N / 64.);
 	ok(fabs(z) < 4.5, "its distribution function is right (%.1f sigma)", z);
 }
 
-/* Several at once, beginning anywhere and of any length, are those that come one at a time. */
+/* A batch of normals of any start and length equals the values drawn one at a time. */
 static void several(void)
 {
 	static const int64_t lengths[] = { 0, 1, 2, 15, 255, 256, 257, 511, 513, 5000, 1 << 20 };
@@ -140,11 +145,11 @@ static void several(void)
 			other += x[i] != hd_random_normal(17 + k, first + (uint64_t)i);
 		beyond += x[lengths[k]] != 42;
 	}
-	is_int(other, 0, "several normals at once have the bits of each alone");
-	is_int(beyond, 0, "and no more are written than were asked for");
+	is_int(other, 0, "a batch of normals has the same bits as the values drawn one at a time");
+	is_int(beyond, 0, "... and writes no more values than were asked for");
 }
 
-/* The inverse against the function: relative error of a float. */
+/* Compares the inverse of the distribution function with the function itself: the relative error of a float. */
 static void inverse(void)
 {
 	double worst = 0, slope, back, p, e;
@@ -160,7 +165,7 @@ static void inverse(void)
 		e = fabs(back - p) / slope / x;
 		worst = e > worst ? e : worst;
 	}
-	ok(worst < 6.2e-8, "exact but for the rounding to float (%.3g)", worst);
+	ok(worst < 6.2e-8, "normals are exact except for rounding to float (%.3g)", worst);
 }
 
 static void permutations(void)
@@ -180,16 +185,16 @@ static void permutations(void)
 			bad += x >= (uint64_t)sizes[s] || seen[x]++;
 		}
 	}
-	is_int(bad, 0, "bijections of 1 to 65537 elements");
+	is_int(bad, 0, "permutations of 1 to 65537 elements are bijections");
 	for (key = 0; key < 70000; key++)
 		for (i = 0; i < 7; i++)
 			count[7 * i + (int)hd_permute(hd_hash64(key), 7, (uint64_t)i)]++;
-	/* 36 degrees of freedom instead of 48: rows and columns are full */
+	/* 36 degrees of freedom instead of 48: the sums of rows and columns are fixed */
 	ok(fabs(chi(count, 49, 10000)) < 6, "each of 7 positions takes each element equally often");
 	for (i = 0; i < 65537; i++)
 		fixed += hd_permute(3, 65537, (uint64_t)i) == (uint64_t)i;
-	ok(fixed < 8, "%d of 65537 stay in place, 1 is expected", fixed);
-	ok(hd_permute(3, 1ull << 63, 12345) < 1ull << 63, "large sets");
+	ok(fixed < 8, "%d of 65537 elements stay in place, 1 is expected", fixed);
+	ok(hd_permute(3, 1ull << 63, 12345) < 1ull << 63, "a permutation of 2^63 elements stays in its range");
 }
 
 int main(void)
