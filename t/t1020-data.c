@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Samples: which tokens a step sees must depend on the seed and the step alone, each token is
- * seen once in an epoch, and a file that is not what it says is refused with both numbers.
+ * Samples of training data: the tokens of a step depend only on the seed and the step, and each token is seen once in
+ * an epoch.  If this broke, a resumed run would see other data, or a damaged file would be trained on.
  */
 #include <config.h>
 #include "engine/data/data.h"
@@ -19,7 +19,7 @@ static void put(const char *name, const void *bytes, size_t n)
 		printf("Bail out! cannot write %s\n", name);
 }
 
-/* Opens with this [data]; the error, or "". */
+/* Opens the data of a [data] section with these keys and returns the error, or "". */
 static const char *try_open(const char *keys, int64_t seq, int64_t vocab, uint64_t seed)
 {
 	char *text = hd_format("[data]\n%s\n", keys);
@@ -47,26 +47,26 @@ static void text_file(void)
 	int i, j, bad = 0, seen[100] = { 0 };
 
 	for (i = 0; i < 1000; i++)
-		bytes[i] = (unsigned char)(i / 10 + 1); /* the value tells the window for seq = 10 */
+		bytes[i] = (unsigned char)(i / 10 + 1); /* with seq = 10, the value identifies the window */
 	put("a.txt", bytes, 1000);
-	is_str(try_open("train = a.txt\norder = sequential", 10, 256, 1), "", "text");
-	is_int(hd_data_vocab(data), 256, "has 256 ids");
-	is_int(hd_data_tokens(data, 0), 900, "nine tenths train");
-	is_int(hd_data_tokens(data, 1), 100, "one tenth validates");
-	is_int(hd_data_valid_samples(data, 0), 9, "windows that share their ends");
+	is_str(try_open("train = a.txt\norder = sequential", 10, 256, 1), "", "a text file is opened");
+	is_int(hd_data_vocab(data), 256, "text has a vocab of 256");
+	is_int(hd_data_tokens(data, 0), 900, "nine tenths of the tokens are for training");
+	is_int(hd_data_tokens(data, 1), 100, "one tenth is for validation");
+	is_int(hd_data_valid_samples(data, 0), 9, "validation windows share their ends");
 	for (j = 0; j < 200; j++) { /* 89 windows: (900 - 1) / 10 */
 		bad += hd_data_sample(data, 2 * j, j % 2, ids, &err) != 0;
 		for (i = 0; i < 11; i++)
 			bad += ids[i] != bytes[(2 * j + j % 2) % 89 * 10 + i];
 	}
-	is_int(bad, 0, "sequential, over epochs");
+	is_int(bad, 0, "sequential order gives the windows in turn, over several epochs");
 	for (j = 0; j < 9; j++) {
 		bad += hd_data_valid_sample(data, 0, j, ids, &err) != 0;
 		for (i = 0; i < 11; i++)
 			bad += ids[i] != bytes[900 + 10 * j + i];
 	}
-	is_int(bad, 0, "validation, in order");
-	is_str(try_open("train = a.txt", 10, 0, 1), "", "random order");
+	is_int(bad, 0, "validation windows come in the order of the file");
+	is_str(try_open("train = a.txt", 10, 0, 1), "", "random order is the default");
 	for (j = 0; j < 89; j++) {
 		bad += hd_data_sample(data, 0, j, ids, &err) != 0;
 		seen[ids[0] - 1]++;
@@ -74,10 +74,10 @@ static void text_file(void)
 	}
 	for (j = 0; j < 89; j++)
 		bad += seen[j] != 1;
-	is_int(bad, 0, "the first epoch has every window once");
+	is_int(bad, 0, "the first epoch has every window once, in random order");
 }
 
-/* The sum over samples of a hash of their ids. */
+/* Returns a hash over the ids of these samples. */
 static uint64_t mark(int64_t first, int64_t count)
 {
 	uint64_t sum = 0, h;
@@ -96,7 +96,7 @@ static uint64_t mark(int64_t first, int64_t count)
 
 #define WINDOWS 100
 
-/* Where these 11 random bytes stand in the file. */
+/* Returns the position of these 11 random bytes in the file, or -1. */
 static int position(const unsigned char *bytes, int n, const int32_t *ids)
 {
 	for (int at = 0; at + 11 <= n; at++) {
@@ -110,8 +110,8 @@ static int position(const unsigned char *bytes, int n, const int32_t *ids)
 	return -1;
 }
 
-/* The windows of an epoch in their order, and their common distance from multiples of seq; -1: they have none, or one
- * window is missing. */
+/* Stores the windows of an epoch in their order.  Returns their common distance from multiples of seq, or -1 if they
+ * have none or a window is missing. */
 static int windows_of(int64_t epoch, const unsigned char *bytes, int n, int *order)
 {
 	char seen[WINDOWS] = { 0 };
@@ -129,7 +129,7 @@ static int windows_of(int64_t epoch, const unsigned char *bytes, int n, int *ord
 	return shift;
 }
 
-/* What is seen again is seen in another order, and cut at other places. */
+/* A later epoch has a different order, and its windows begin at different tokens. */
 static void epochs(const unsigned char *bytes, int n)
 {
 	int order[5][WINDOWS], shifts = 0, alike = 0;
@@ -157,20 +157,20 @@ static void orders(void)
 		bytes[i] = (unsigned char)hd_random_bits(1, (uint64_t)i);
 	put("r.txt", bytes, 1009);
 	try_open("train = r.txt\nvalid_fraction = 0\ntokenizer = byte", 10, 256,
-		 1); /* 100 windows, 8 tokens are left */
-	is_int(hd_data_valid_samples(data, 0), 0, "no validation split");
+		 1); /* 100 windows; 8 tokens are left over */
+	is_int(hd_data_valid_samples(data, 0), 0, "valid_fraction = 0 leaves no validation split");
 	one = mark(0, 100);
 	two = mark(100, 100);
-	ok(one != two, "epochs differ");
+	ok(one != two, "two epochs have different samples");
 	epochs(bytes, 1009);
 	hd_data_sample(data, 7, 5, a, &err);
 	hd_data_sample(data, 10, 2, b, &err);
-	ok(!memcmp(a, b, sizeof(a)), "a sample is its number, whatever the batches before it");
+	ok(!memcmp(a, b, sizeof(a)), "a sample depends on its number alone, not on the batches before it");
 	try_open("train = r.txt\nvalid_fraction = 0\ntokenizer = byte", 10, 256, 2);
 	other = mark(0, 100);
-	ok(other != one, "seeds differ");
+	ok(other != one, "a different seed gives a different order");
 	try_open("train = r.txt\nvalid_fraction = 0\ntokenizer = byte", 10, 256, 1);
-	ok(mark(0, 100) == one && mark(100, 100) == two, "and the same one repeats");
+	ok(mark(0, 100) == one && mark(100, 100) == two, "... and the same seed gives the same order again");
 	is_int((long long)(one >> 1), 6879925959534674915ll, "frozen: the order of a seed never changes");
 }
 
@@ -183,43 +183,46 @@ static void lists(void)
 	put("2.txt", "d", 1);
 	put("3.txt", "efghi", 5);
 	is_str(try_open("train = 1.txt, 2.txt,3.txt\nvalid_fraction = 0\norder = sequential", 7, 256, 1), "",
-	       "several files");
+	       "several files are opened");
 	hd_data_sample(data, 0, 0, ids, &err);
-	ok(ids[0] == 'a' && ids[2] == 'c' && ids[3] == 'd' && ids[4] == 'e' && ids[7] == 'h', "are one stream");
-	ok(hd_data_sample(data, -1, 0, ids, &err) == HD_EBUG, "a sample before the first");
-	is_str(try_open("train = 3.txt\nvalid = 1.txt, ./3.txt\norder = sequential", 2, 256, 1), "", "two to validate");
-	is_int(hd_data_valid_sets(data), 2, "are two sets");
-	ok(hd_data_valid_samples(data, 0) == 1 && hd_data_valid_samples(data, 1) == 2, "each with its own windows");
+	ok(ids[0] == 'a' && ids[2] == 'c' && ids[3] == 'd' && ids[4] == 'e' && ids[7] == 'h',
+	   "... as one stream of tokens");
+	ok(hd_data_sample(data, -1, 0, ids, &err) == HD_EBUG, "a sample before the first is refused");
+	is_str(try_open("train = 3.txt\nvalid = 1.txt, ./3.txt\norder = sequential", 2, 256, 1), "",
+	       "two validation files are opened");
+	is_int(hd_data_valid_sets(data), 2, "... as two sets");
+	ok(hd_data_valid_samples(data, 0) == 1 && hd_data_valid_samples(data, 1) == 2, "... each with its own windows");
 	hd_data_valid_sample(data, 1, 1, ids, &err);
-	ok(ids[0] == 'g' && ids[2] == 'i', "the second's second");
-	is_str(hd_data_valid_name(data, 1), "3", "called as its file is");
+	ok(ids[0] == 'g' && ids[2] == 'i', "the second window of the second set has its tokens");
+	is_str(hd_data_valid_name(data, 1), "3", "a set is named after its file");
 	try_open("train = 3.txt\nvalid = 3.txt, ./3.txt", 2, 256, 1);
 	ok(!strcmp(hd_data_valid_name(data, 0), "3.txt") && !strcmp(hd_data_valid_name(data, 1), "./3.txt"),
-	   "as given, where two are called alike");
+	   "... by its path if two files have the same name");
 	is_str(try_open("train = 3.txt\nvalid = 3.txt, 2.txt", 2, 256, 1),
-	       "x.ini:3: [data] valid: 2: 1 tokens, fewer than train.seq + 1 = 3", "a set that is too short");
+	       "x.ini:3: [data] valid: 2: 1 tokens, fewer than train.seq + 1 = 3",
+	       "a validation set shorter than a window is refused");
 	hd_data_close(data);
 	data = NULL;
 	memset(&err, 0, sizeof(err));
 	hd_conf_parse("x.ini", "[data]\ntrain = none\n", NULL, 0, &none, &err);
 	ok(!hd_data_open_file(none, "3.txt", 2, 256, &data, &err) && hd_data_valid_samples(data, 0) == 2,
-	   "one file to evaluate");
+	   "one file is opened for evaluation");
 	hd_data_valid_sample(data, 0, 1, ids, &err);
-	ok(ids[0] == 'g' && ids[2] == 'i', "its second window");
-	is_int(hd_data_valid_rest(data, 0), 0, "behind which nothing is left");
+	ok(ids[0] == 'g' && ids[2] == 'i', "... and its second window has its tokens");
+	is_int(hd_data_valid_rest(data, 0), 0, "... after which no token is left");
 	hd_data_close(data);
 	data = NULL;
 	ok(!hd_data_open_file(none, "3.txt", 6, 256, &data, &err) && hd_data_valid_samples(data, 0) == 0 &&
 		   hd_data_valid_rest(data, 0) == 4,
-	   "one shorter than a window");
+	   "a file shorter than a window may be evaluated");
 	ids[5] = ids[6] = 1;
 	hd_data_valid_sample(data, 0, 0, ids, &err);
-	ok(ids[0] == 'e' && ids[4] == 'i' && !ids[5] && !ids[6], "is filled up");
+	ok(ids[0] == 'e' && ids[4] == 'i' && !ids[5] && !ids[6], "... and the rest of its window is filled with zeros");
 	hd_data_close(data);
 	data = NULL;
 	hd_data_open_file(none, "2.txt", 5, 256, &data, &err);
 	is_str(err.text, "2.txt: 1 token; a loss needs 2 or more, as the first has nothing before it",
-	       "too short to evaluate");
+	       "a file of one token cannot be evaluated");
 	hd_conf_destroy(none);
 }
 
@@ -230,7 +233,7 @@ static void write_ids(const char *name)
 	put(name, file, sizeof(file));
 }
 
-/* 260 MB of ids: holes but for the one. */
+/* Writes 260 MB of ids, a sparse file with a single id. */
 static void put_large(int64_t at, uint16_t id)
 {
 	enum { N = 130 << 20 };
@@ -239,10 +242,11 @@ static void put_large(int64_t at, uint16_t id)
 	fseek(f, at * 2, SEEK_SET);
 	fwrite(&id, 2, 1, f);
 	fclose(f);
-	ok(!truncate("large.bin", N * 2ll), "a file of more than 256 MB");
+	ok(!truncate("large.bin", N * 2ll), "a file of more than 256 MB is written");
 }
 
-/* One id of a million. In more than 256 MB, between the pieces that opening looks at, it is found when its batch is read. */
+/* An id beyond the vocab, one of a million.  Opening a file of more than 256 MB examines only parts of it; an id
+ * between those parts is found when its batch is read. */
 static void rare_id(int32_t *ids)
 {
 	enum { N = 1 << 20, AT = 12000, LATE = 2100000 };
@@ -251,23 +255,26 @@ static void rare_id(int32_t *ids)
 	many[AT] = 4;
 	put("many.bin", many, N * sizeof(*many));
 	is_str(try_open("train = many.bin\nformat = uint16", 4, 4, 1),
-	       "x.ini:2: [data] train: many.bin: token 12000 has id 4, which is not in a vocab of 4", "a rare id");
+	       "x.ini:2: [data] train: many.bin: token 12000 has id 4, which is not in a vocab of 4",
+	       "a single id beyond the vocab is refused");
 	put_large(LATE, 4);
 	is_str(try_open("train = large.bin\nformat = uint16\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "",
-	       "a rare id of many");
-	ok(!hd_data_sample(data, 0, LATE / 4 + 1, ids, &err), "a sample without it");
-	ok(hd_data_sample(data, 0, LATE / 4, ids, &err) == HD_EINVAL, "and with it");
-	is_str(err.text, "large.bin: token 2100000 has id 4, which is not in a vocab of 4", "are named");
+	       "a large file with one such id is opened");
+	ok(!hd_data_sample(data, 0, LATE / 4 + 1, ids, &err), "... and a sample without that id is read");
+	ok(hd_data_sample(data, 0, LATE / 4, ids, &err) == HD_EINVAL, "... and the sample with it is refused");
+	is_str(err.text, "large.bin: token 2100000 has id 4, which is not in a vocab of 4",
+	       "... with a message that names the token");
 	put_large(LATE - 12000, 4);
 	is_str(try_open("train = large.bin\nformat = uint16", 4, 4, 1),
 	       "x.ini:2: [data] train: large.bin: token 2088000 has id 4, which is not in a vocab of 4",
-	       "most of them are looked at");
+	       "opening a large file examines most of its ids");
 	unlink("large.bin");
 	many[AT] = 0;
 	put("many.bin", many, N * sizeof(*many));
 	put("few.bin", (uint16_t[10]){ [2] = 4 }, 20);
 	is_str(try_open("train = many.bin\nvalid = few.bin\nformat = uint16", 4, 4, 1),
-	       "x.ini:3: [data] valid: few.bin: token 2 has id 4, which is not in a vocab of 4", "one of validation");
+	       "x.ini:3: [data] valid: few.bin: token 2 has id 4, which is not in a vocab of 4",
+	       "an id beyond the vocab in a validation file is refused");
 	free(many);
 }
 
@@ -279,55 +286,60 @@ static void refused(void)
 	put("e.txt", "", 0);
 	write_ids("g.bin");
 	put("tokenizer.json", tokens, strlen(tokens));
-	is_str(try_open("", 2, 0, 1), "x.ini:1: [data] train: missing; it has no default", "no key");
+	is_str(try_open("", 2, 0, 1), "x.ini:1: [data] train: missing; it has no default",
+	       "a missing train key is refused");
 	is_str(try_open("train = no.txt", 2, 0, 1), "x.ini:2: [data] train: no.txt: No such file or directory",
-	       "no file");
-	is_str(try_open("train = e.txt", 2, 0, 1), "x.ini:2: [data] train: e.txt: the file is empty", "empty");
+	       "a missing file is refused");
+	is_str(try_open("train = e.txt", 2, 0, 1), "x.ini:2: [data] train: e.txt: the file is empty",
+	       "an empty file is refused");
 	is_str(try_open("train = none/*.txt", 2, 0, 1), "x.ini:2: [data] train: none/*.txt: no file matches",
-	       "a pattern");
+	       "a pattern that no file matches is refused");
 	is_str(try_open("train = 1.txt,,2.txt", 2, 0, 1),
-	       "x.ini:2: [data] train: '1.txt,,2.txt' has an empty file name", "an empty name");
+	       "x.ini:2: [data] train: '1.txt,,2.txt' has an empty file name", "a list with an empty name is refused");
 	is_str(try_open("train = a.txt", 900, 0, 1),
 	       "x.ini:2: [data] train: 900 tokens without the validation split, "
 	       "fewer than train.seq + 1 = 901",
-	       "short for training");
+	       "a file without enough tokens for training is refused");
 	is_str(try_open("train = a.txt", 100, 0, 1),
 	       "x.ini:1: [data] valid_fraction: 0.1 of 1000 tokens is 100, fewer than "
 	       "train.seq + 1 = 101; 0 means no validation",
-	       "short for validation");
+	       "a validation split shorter than a window is refused");
 	is_str(try_open("train = a.txt\nvalid = 1.txt", 3, 0, 1),
 	       "x.ini:3: [data] valid: 3 tokens, fewer than train.seq "
 	       "+ 1 = 4",
-	       "short file for validation");
+	       "a validation file shorter than a window is refused");
 	is_str(try_open("train = a.txt\nvalid = 1.txt\nvalid_fraction = 0.5", 3, 0, 1),
-	       "x.ini:4: [data] valid_fraction: cannot be combined with valid = 1.txt", "two splits");
+	       "x.ini:4: [data] valid_fraction: cannot be combined with valid = 1.txt",
+	       "a validation file and a fraction together are refused");
 	is_str(try_open("train = a.txt\ntokenizer = .", 3, 0, 1),
 	       "x.ini:3: [data] tokenizer: ./tokenizer.json: model has no type; known: BPE",
-	       "text with a tokenizer of another kind");
-	is_int(err.code, HD_ENOTSUP, "is not supported");
+	       "text with a tokenizer of an unknown kind is refused");
+	is_int(err.code, HD_ENOTSUP, "... as not supported");
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = none", 4, 0, 1),
 	       "x.ini:4: [data] tokenizer: "
 	       "unable to open none/tokenizer.json: No such file or directory",
-	       "no tokenizer");
-	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1), "", "ids with their tokenizer");
-	is_int(hd_data_vocab(data), 10, "whose vocab it is");
+	       "ids with a missing tokenizer are refused");
+	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1), "",
+	       "ids with their tokenizer are accepted");
+	is_int(hd_data_vocab(data), 10, "... and have its vocab");
 	is_str(try_open("train = g.bin\nvalid = a.txt", 2, 0, 1),
-	       "x.ini:3: [data] valid: text, but train is ids of a tokenizer", "validated with text");
+	       "x.ini:3: [data] valid: text, but train is ids of a tokenizer", "ids validated with text are refused");
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 4, 1),
-	       "x.ini:2: [data] train: g.bin: token 4 has id 4, which is not in a vocab of 4", "ids beyond the vocab");
+	       "x.ini:2: [data] train: g.bin: token 4 has id 4, which is not in a vocab of 4",
+	       "ids beyond the vocab are refused");
 	rare_id(ids);
 	put("tokenizer.json", "{\n\"model\"", 9);
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1),
 	       "x.ini:4: [data] tokenizer: "
 	       "./tokenizer.json:2: ':' expected near end of file",
-	       "a truncated tokenizer");
+	       "a truncated tokenizer is refused");
 	is_str(try_open("train = a.txt\norder = randm", 3, 0, 1),
 	       "x.ini:3: [data] order: 'randm' is not a choice; did you "
 	       "mean random?",
-	       "order");
+	       "an unknown order is refused");
 }
 
-/* Text of a model whose tokens are not bytes, and what is no text. */
+/* Text for a model whose tokens are not bytes, and files that are not text. */
 static void texts(void)
 {
 	static const char tokenizer[] =
@@ -345,37 +357,42 @@ static void texts(void)
 	is_str(try_open("train = t.txt\nvalid_fraction = 0", 2, 300, 1),
 	       "x.ini:1: [data] tokenizer: t.txt is text, but the model's vocab of 300 is not that of bytes. Give the DIR "
 	       "of its tokenizer.json, or byte if bytes are meant",
-	       "bytes for a model that has other tokens");
-	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 300, 1), "", "if they are meant");
+	       "text without a tokenizer is refused for a model whose tokens are not bytes");
+	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 300, 1), "",
+	       "... but accepted with tokenizer = byte");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 200, 1),
 	       "x.ini:4: [data] tokenizer: t.txt is text, whose bytes need a vocab of 256, but the model's has 200",
-	       "a vocab that is too small for bytes");
+	       "tokenizer = byte is refused for a vocab below 256");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = .\norder = sequential", 3, 0, 1), "",
-	       "a tokenizer");
-	is_int(hd_data_vocab(data), 3, "its vocab");
-	is_int(hd_data_tokens(data, 0), 4, "its tokens");
+	       "text with a tokenizer is accepted");
+	is_int(hd_data_vocab(data), 3, "... and has its vocab");
+	is_int(hd_data_tokens(data, 0), 4, "... and its number of tokens");
 	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 2 && ids[1] == 2 && ids[2] == 1 && ids[3] == 2,
-	   "its ids");
+	   "... and its ids");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = .", 2, 2, 1),
-	       "x.ini:4: [data] tokenizer: . has 3 tokens, but the model's vocab is 2", "a model with fewer tokens");
+	       "x.ini:4: [data] tokenizer: . has 3 tokens, but the model's vocab is 2",
+	       "a tokenizer with more tokens than the model's vocab is refused");
 	is_str(try_open("train = t.jsonl\nvalid_fraction = 0\ntokenizer = .\norder = sequential", 4, 0, 1), "",
-	       "JSONL");
-	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 2 && ids[1] == 1 && ids[3] == 0, "the text in it");
+	       "a JSONL file is accepted");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 2 && ids[1] == 1 && ids[3] == 0,
+	   "... and its field text is read");
 	is_str(try_open("train = t.jsonl\nvalid_fraction = 0\nfield = x\norder = sequential", 3, 0, 1), "",
-	       "a field, as bytes");
-	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 'a' && ids[2] == 'b' && ids[3] == 'a', "of each line");
+	       "a different field may be chosen, read as bytes");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 'a' && ids[2] == 'b' && ids[3] == 'a',
+	   "... from each line");
 	is_str(try_open("train = t.jsonl\nvalid_fraction = 0\nformat = text\norder = sequential", 3, 0, 1), "",
-	       "JSONL as text");
-	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == '{', "if that is said");
+	       "JSONL with format = text is accepted");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == '{', "... and read as it is");
 	is_str(try_open("train = n.txt\nvalid_fraction = 0", 2, 0, 1),
 	       "x.ini:2: [data] train: n.txt: is not text: its byte at offset 1 is 0; [data] tokenizer = byte, given explicitly, "
 	       "takes the bytes of any file",
-	       "no text");
+	       "a file with a zero byte is not text");
 	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint16\norder = sequential", 4, 0, 1), "",
-	       "Ids without a head");
-	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[1] == 300 && ids[2] == 65535, "of 16 bits");
+	       "ids without a header are accepted");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[1] == 300 && ids[2] == 65535, "... as ids of 16 bits");
 	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint32", 2, 0, 1),
-	       "x.ini:2: [data] train: p.bin: 10 bytes are not a multiple of the 4 bytes of an id", "a broken one");
+	       "x.ini:2: [data] train: p.bin: 10 bytes are not a multiple of the 4 bytes of an id",
+	       "a file with half an id is refused");
 	if (system("rm -rf cache t.jsonl"))
 		note("files are left");
 }

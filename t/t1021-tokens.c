@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of tokens: a file that is shorter than its header says is refused when it is opened, with
- * both numbers, and not days later.
+ * Files of tokens.  If this broke, a file shorter than its header says would be found days later, not on opening,
+ * or its ids would be misread.
  */
 #include <config.h>
 #include "engine/data/tokens.h"
@@ -18,7 +18,7 @@ static void put(const char *name, const void *bytes, size_t n)
 		printf("Bail out! cannot write %s\n", name);
 }
 
-/* The error, or "". */
+/* Opens the files and returns the error, or "". */
 static const char *try_open(const char *files)
 {
 	hd_tokens_close(tokens);
@@ -39,34 +39,38 @@ static void llmc_files(void)
 	memcpy(file, head, 1024);
 	memcpy(file + 1024, ids, 10);
 	put("g.bin", file, sizeof(file));
-	is_str(try_open("g.bin"), "", "llm.c, 16 bits");
-	is_int(tokens->vocab, 50257, "implies GPT-2's vocab");
-	ok(!hd_tokens_read(tokens, 0, 5, 0, got, &err) && got[1] == 50256 && got[2] == 65535 && got[4] == 7, "ids");
+	is_str(try_open("g.bin"), "", "a file of llm.c with ids of 16 bits is opened");
+	is_int(tokens->vocab, 50257, "... and implies the vocab of GPT-2");
+	ok(!hd_tokens_read(tokens, 0, 5, 0, got, &err) && got[1] == 50256 && got[2] == 65535 && got[4] == 7,
+	   "... and its ids are read");
 	try_open("g.bin");
-	ok(hd_tokens_read(tokens, 0, 5, 50257, got, &err) == HD_EINVAL, "an id beyond the vocab");
-	is_str(err.text, "g.bin: token 2 has id 65535, which is not in a vocab of 50257", "is named");
+	ok(hd_tokens_read(tokens, 0, 5, 50257, got, &err) == HD_EINVAL, "an id beyond the vocab is refused");
+	is_str(err.text, "g.bin: token 2 has id 65535, which is not in a vocab of 50257",
+	       "... and the message names the token");
 	put("h.bin", file, sizeof(file) - 1);
 	is_str(try_open("h.bin"),
 	       "h.bin: has 1033 bytes, but its header says 5 "
 	       "tokens, which need 1034",
-	       "truncated");
+	       "a truncated file of llm.c is refused");
 	wide[256] = 100000;
 	wide[258] = 3;
 	put("w.bin", wide, sizeof(wide));
-	is_str(try_open("w.bin"), "", "llm.c, 32 bits");
-	ok(!hd_tokens_read(tokens, 0, 3, 0, got, &err) && got[0] == 100000 && got[2] == 3, "ids");
+	is_str(try_open("w.bin"), "", "a file of llm.c with ids of 32 bits is opened");
+	ok(!hd_tokens_read(tokens, 0, 3, 0, got, &err) && got[0] == 100000 && got[2] == 3,
+	   "... and its wide ids are read");
 	wide[1] = 8;
 	put("w.bin", wide, sizeof(wide));
-	is_str(try_open("w.bin"), "w.bin: version 8 of an llm.c file; only version 7 is known", "version");
+	is_str(try_open("w.bin"), "w.bin: version 8 of an llm.c file; only version 7 is known",
+	       "an unknown version of llm.c's format is refused");
 	put("n.bin", "none", 5);
 	is_str(try_open("n.bin"),
 	       "n.bin: neither llm.c's (it begins with "
 	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx next to it). "
 	       "For ids without a header, set [data] format = uint16 or uint32",
-	       "neither");
+	       "a file of neither format is refused");
 }
 
-/* Writes m.bin (ids 0, 1, 2, ... of 16 bits) and m.idx; -> bytes of the latter. */
+/* Writes m.bin (ids 0, 1, 2, ... of 16 bits) and m.idx.  Returns the size of m.idx in bytes. */
 static size_t write_megatron(unsigned char *idx, int type, const int32_t *lengths, const int64_t *places, int n,
 			     const int64_t *documents, int nd)
 {
@@ -100,48 +104,51 @@ static void megatron_files(void)
 	size_t n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	int i, bad = 0;
 
-	is_str(try_open("m.bin"), "", "Megatron, by its .bin");
+	is_str(try_open("m.bin"), "", "a Megatron file is opened by the name of its .bin");
 	hd_tokens_read(tokens, 0, 20, 20, ids, &err);
 	for (i = 0; i < 20; i++)
 		bad += ids[i] != i;
-	is_int(bad, 0, "ids");
-	is_int(tokens->vocab, 0, "which vocab is not known");
-	is_int((long long)tokens->nruns, 1, "sequences that follow one another in the file are one run");
-	is_str(try_open("m.idx"), "", "by its .idx");
-	is_str(try_open("m"), "", "by its name");
+	is_int(bad, 0, "... and its ids are read");
+	is_int(tokens->vocab, 0, "... and its vocab is unknown");
+	is_int((long long)tokens->nruns, 1, "sequences that follow one another in the file are merged into one run");
+	is_str(try_open("m.idx"), "", "... by that of its .idx");
+	is_str(try_open("m"), "", "... or without an extension");
 	is_str(try_open("m, a.txt"),
 	       "a.txt is text, but m contains ids of a "
 	       "tokenizer",
-	       "with text");
+	       "ids and text together are refused");
 	put("m.idx", idx, n - 1);
 	is_str(try_open("m"),
 	       "m.idx: has 93 bytes, but its header says 3 sequences "
 	       "and 3 boundaries, which need 94",
-	       "truncated index");
+	       "a truncated index is refused");
 	put("m.idx", idx, 20);
 	is_str(try_open("m"),
 	       "m.idx: not a Megatron index (20 bytes, but its header "
 	       "needs 34)",
-	       "truncated header");
+	       "a truncated header is refused");
 	write_megatron(idx, 8, lengths, moved, 3, swapped, 4);
-	is_str(try_open("m"), "", "scattered sequences");
+	is_str(try_open("m"), "", "sequences in any order in the file are accepted");
 	hd_tokens_read(tokens, 0, 20, 20, ids, &err);
 	ok(ids[0] == 12 && ids[7] == 19 && ids[8] == 7 && ids[12] == 11 && ids[13] == 0 && ids[19] == 6,
-	   "come in the order of the documents");
+	   "... and are read in the order of the documents");
 	write_megatron(idx, 8, lengths, places, 3, beyond, 3);
-	is_str(try_open("m"), "m.idx: document 1 is sequences 2 to 4 of 3", "a document beyond the sequences");
+	is_str(try_open("m"), "m.idx: document 1 is sequences 2 to 4 of 3",
+	       "a document that ends after the last sequence is refused");
 	write_megatron(idx, 8, lengths, places, 3, before, 3);
-	is_str(try_open("m"), "m.idx: document 0 is sequences -1 to 2 of 3", "one before them");
+	is_str(try_open("m"), "m.idx: document 0 is sequences -1 to 2 of 3",
+	       "a document that begins before the first sequence is refused");
 	lengths[2] = 8;
 	write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	is_str(try_open("m"),
 	       "m.bin: has 40 bytes, but m.idx puts sequence 2, of 8 tokens, "
 	       "at byte 26",
-	       "truncated data");
+	       "truncated data is refused");
 	write_megatron(idx, 7, lengths, places, 3, docs, 3);
-	is_str(try_open("m"), "m.idx: type 7 is not a type of ids (1 to 5 and 8 are)", "floats");
+	is_str(try_open("m"), "m.idx: type 7 is not a type of ids (1 to 5 and 8 are)", "an index of floats is refused");
 	write_megatron(idx, 200, lengths, places, 3, docs, 3);
-	is_str(try_open("m"), "m.idx: type 200 is not a type of ids (1 to 5 and 8 are)", "no type at all");
+	is_str(try_open("m"), "m.idx: type 200 is not a type of ids (1 to 5 and 8 are)",
+	       "an index of an unknown type is refused");
 }
 
 static void damaged_megatron_files(void)
@@ -153,32 +160,34 @@ static void damaged_megatron_files(void)
 	size_t n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 
 	is_str(try_open("m"), "m.bin: has 40 bytes, but m.idx puts sequence 2, of -7 tokens, at byte 26",
-	       "a negative length");
+	       "a sequence of negative length is refused");
 	lengths[2] = 7;
 	write_megatron(idx, 8, lengths, far, 3, docs, 3);
 	is_str(try_open("m"), "m.bin: has 40 bytes, but m.idx puts sequence 2, of 7 tokens, at byte 41",
-	       "a place behind the end");
+	       "a sequence that begins after the end of the data is refused");
 	write_megatron(idx, 8, lengths, places, 3, back, 4);
-	is_str(try_open("m"), "m.idx: document 1 is sequences 2 to 1 of 3", "a document that ends before it begins");
+	is_str(try_open("m"), "m.idx: document 1 is sequences 2 to 1 of 3",
+	       "a document that ends before it begins is refused");
 	n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	memcpy(idx + 18, &many, 8);
 	put("m.idx", idx, n);
 	ok(strstr(try_open("m"),
 		  "m.idx: has 94 bytes, but its header says 2305843009213693952 sequences and 3 boundaries, "),
-	   "sequences whose bytes overflow");
+	   "a number of sequences whose size overflows is refused");
 	n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	memcpy(idx + 26, &many, 8);
 	put("m.idx", idx, n);
 	ok(strstr(try_open("m"),
 		  "m.idx: has 94 bytes, but its header says 3 sequences and 2305843009213693952 boundaries, "),
-	   "or boundaries");
+	   "... as is such a number of boundaries");
 	idx[0] = 'N';
 	put("m.idx", idx, n);
-	is_str(try_open("m"), "m.idx: not a Megatron index (94 bytes that do not begin with MMIDIDX)", "another file");
+	is_str(try_open("m"), "m.idx: not a Megatron index (94 bytes that do not begin with MMIDIDX)",
+	       "an index of another format is refused");
 	put("m.idx", idx, 0);
-	is_str(try_open("m"), "m.idx: the file is empty", "an empty one");
-	ok(!unlink("m.idx") && !symlink("/dev/null", "m.idx"), "and a device in its place");
-	is_str(try_open("m"), "m.idx: not a regular file", "is named");
+	is_str(try_open("m"), "m.idx: the file is empty", "an empty index is refused");
+	ok(!unlink("m.idx") && !symlink("/dev/null", "m.idx"), "the index is replaced by a link to a device");
+	is_str(try_open("m"), "m.idx: not a regular file", "... which is refused");
 }
 
 int main(void)

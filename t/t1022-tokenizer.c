@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokenizers: one id that is not Python's, and a model sees text that it was never trained on.  t/data/tokenizers has a
- * small tokenizer of each kind and what Python's tokenizers makes of a text in which everything meets everything.
+ * Tokenizers.  If a single id differed from Python's, a model would see text that it was never trained on.
+ * t/data/tokenizers has a small tokenizer of each kind, and Python's ids for a text in which all
+ * kinds of characters follow each other.
  */
 #include <config.h>
 #include "engine/file/file.h"
@@ -40,7 +41,7 @@ static struct hd_ids encode(const char *text, size_t n)
 	return ids;
 }
 
-/* The ids as the file has them: "1 2 3\n". */
+/* Returns the ids in the format of the file: "1 2 3\n". */
 static char *ids_text(const struct hd_ids *ids)
 {
 	char *text = hd_strdup("");
@@ -60,15 +61,16 @@ static void same_as_python(const char *kind, const char *mixed, size_t n)
 	struct hd_ids ids, again;
 
 	open_kind(kind);
-	if (!ok(encoder != NULL, "%s: loads", kind))
+	if (!ok(encoder != NULL, "%s: the tokenizer is loaded", kind))
 		return;
 	snprintf(path, sizeof(path), DATA "%s/ids", kind);
 	want = hd_file_slurp(path, NULL);
 	ids = encode(mixed, n);
 	got = ids_text(&ids);
-	ok(want && !strcmp(got, want), "%s: every id is Python's", kind);
-	again = encode(mixed, n); /* words are remembered now */
-	ok(again.n == ids.n && !memcmp(again.at, ids.at, ids.n * sizeof(*ids.at)), "%s: and the second time", kind);
+	ok(want && !strcmp(got, want), "%s: every id equals Python's", kind);
+	again = encode(mixed, n); /* words are cached now */
+	ok(again.n == ids.n && !memcmp(again.at, ids.at, ids.n * sizeof(*ids.at)),
+	   "%s: the ids are the same the second time", kind);
 	free(got);
 	free(want);
 	hd_ids_release(&ids);
@@ -84,7 +86,7 @@ static char *decoded(const struct hd_ids *ids)
 	return b.at;
 }
 
-/* Text that no normalizer of the kind changes comes back. */
+/* Decoding the ids of a text that the kind's normalizer does not change gives the text again. */
 static void comes_back(const char *kind, const char *text)
 {
 	struct hd_ids ids;
@@ -125,11 +127,11 @@ static void decoding(void)
 	hd_ids_release(&ids);
 	ids = (struct hd_ids){ half, 1, 1 };
 	back = decoded(&ids);
-	is_str(back, "\xef\xbf\xbd", "half a character is U+FFFD");
+	is_str(back, "\xef\xbf\xbd", "half a character is decoded as U+FFFD");
 	free(back);
 }
 
-/* What Python's bytes.decode("utf-8", "replace") makes of them. */
+/* Bytes that are not UTF-8 are encoded as the result of Python's bytes.decode("utf-8", "replace") is. */
 static void invalid(void)
 {
 	static const struct {
@@ -153,7 +155,8 @@ static void invalid(void)
 		struct hd_ids a = encode(all[i].bytes, strlen(all[i].bytes));
 		struct hd_ids b = encode(all[i].want, strlen(all[i].want));
 
-		ok(a.n == b.n && a.n && !memcmp(a.at, b.at, a.n * sizeof(*a.at)), "bytes that are no UTF-8: %zu", i);
+		ok(a.n == b.n && a.n && !memcmp(a.at, b.at, a.n * sizeof(*a.at)),
+		   "bytes that are not UTF-8 have Python's ids: case %zu", i);
 		hd_ids_release(&a);
 		hd_ids_release(&b);
 	}
@@ -178,7 +181,7 @@ static const char *refusal(const char *json)
 	return err.text;
 }
 
-/* What is missing or of another type, and the text behind "t.json: ". */
+/* Files with a part that is missing or has a wrong type, and the error text after "t.json: ". */
 static const struct {
 	const char *json, *want;
 } damaged[] = {
@@ -224,33 +227,35 @@ static void refusals(void)
 			"refused: %s", damaged[i].want))
 			note("said %s of %s", said, damaged[i].json);
 	}
-	is_str(refusal("{" MODEL "}"), "", "a model alone");
-	is_str(refusal("{"), "t.json:1: string or '}' expected near end of file", "no JSON");
+	is_str(refusal("{" MODEL "}"), "", "a file with only a model is accepted");
+	is_str(refusal("{"), "t.json:1: string or '}' expected near end of file", "a file that is not JSON is refused");
 	is_str(refusal("{\"normalizer\":{\"type\":\"NFKC\"}," MODEL "}"),
 	       "t.json: normalizer is NFKC; known: NFC, NFD, Prepend, Replace, Strip, ByteLevel, Sequence",
-	       "normalizer");
+	       "an unknown normalizer is refused");
 	is_str(refusal("{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"BertPreTokenizer\"}]}," MODEL
 		       "}"),
 	       "t.json: pre_tokenizer is BertPreTokenizer; known: ByteLevel, Split, Digits, Punctuation, Metaspace, "
 	       "Whitespace, WhitespaceSplit, Sequence",
-	       "pre-tokenizer");
+	       "an unknown pre-tokenizer is refused");
 	is_str(refusal("{\"decoder\":{\"type\":\"CTC\"}," MODEL "}"),
 	       "t.json: decoder is CTC; known: ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence",
-	       "decoder");
-	is_str(refusal("{\"model\":{\"type\":\"Unigram\"}}"), "t.json: model is Unigram; known: BPE", "model");
+	       "an unknown decoder is refused");
+	is_str(refusal("{\"model\":{\"type\":\"Unigram\"}}"), "t.json: model is Unigram; known: BPE",
+	       "an unknown model is refused");
 	is_str(refusal("{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"type\":\"Unigram\"}}"),
-	       "t.json: model is Unigram; known: BPE", "its kind comes before its parts");
+	       "t.json: model is Unigram; known: BPE", "... before its other parts are examined");
 	is_str(refusal("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}"),
 	       "t.json: model.merges: merge 0, a and b: their concatenation is not in model.vocab",
-	       "a merge without a token");
+	       "a merge whose result is not a token is refused");
 	is_str(refusal("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL
 		       "}"),
-	       "t.json: pre_tokenizer Split: the expression [a&&b]: && within [...] is not supported", "an expression");
+	       "t.json: pre_tokenizer Split: the expression [a&&b]: && within [...] is not supported",
+	       "an expression that is not supported is refused");
 	is_str(refusal("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"behavior\":\"Merged\"}," MODEL
 		       "}"),
 	       "t.json: pre_tokenizer Split: behavior is Merged; known: Isolated, Removed, MergedWithPrevious, "
 	       "MergedWithNext, Contiguous",
-	       "a behavior");
+	       "an unknown behavior is refused");
 }
 
 int main(void)

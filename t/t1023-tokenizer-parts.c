@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokenizer.json, part by part: each that is damaged or unknown is refused with its place and value, and the forms that no kept
- * tokenizer has do what they say.  If this broke, a file that differs in one flag would be read as another tokenizer.
+ * The parts of tokenizer.json: a damaged or unknown part is refused with its place and value, and forms that no
+ * tokenizer of t/data has work as specified.  If this broke, a file that differs in one flag would be read as a
+ * different tokenizer.
  */
 #include <config.h>
 #include "engine/text/bpe/bpe.h"
@@ -153,19 +154,20 @@ static const char *text_of(const int32_t *ids, size_t n)
 
 static void metaspace(void)
 {
-	is_str(open_json(META("")), "", "Metaspace");
-	is_str(ids_of("a a"), "2 2", "... puts its sign in front, and cuts before each");
-	is_str(text_of((int32_t[]){ 2, 2 }, 2), "a a", "... which is no blank at the beginning of the text");
-	is_str(open_json(META(",\"add_prefix_space\":false")), "", "without it in front, by the old key");
-	is_str(ids_of("a a"), "0 2", "... the first word has none");
-	is_str(text_of((int32_t[]){ 2, 2 }, 2), " a a", "... and each is a blank");
-	is_str(open_json(META(",\"prepend_scheme\":\"never\"")), "", "never");
-	is_str(ids_of("a a"), "0 2", "... is the same");
-	is_str(text_of((int32_t[]){ 2, 0 }, 2), " aa", "... both ways");
-	is_str(open_json(META(",\"prepend_scheme\":\"first\"")), "", "first");
-	is_str(ids_of("a a"), "2 2", "... has it where the text begins");
-	is_str(open_json(META(",\"prepend_scheme\":\"always\",\"split\":false")), "", "without cuts");
-	is_str(ids_of("a a"), "2 2", "... the sign that is found first is joined first");
+	is_str(open_json(META("")), "", "a Metaspace pre-tokenizer is accepted");
+	is_str(ids_of("a a"), "2 2", "... puts its sign in front of the text, and cuts before each sign");
+	is_str(text_of((int32_t[]){ 2, 2 }, 2), "a a", "... and the first sign is decoded as nothing");
+	is_str(open_json(META(",\"add_prefix_space\":false")), "", "the old key add_prefix_space is accepted");
+	is_str(ids_of("a a"), "0 2", "... and without it the first word has no sign");
+	is_str(text_of((int32_t[]){ 2, 2 }, 2), " a a", "... and each sign is decoded as a blank");
+	is_str(open_json(META(",\"prepend_scheme\":\"never\"")), "", "prepend_scheme never is accepted");
+	is_str(ids_of("a a"), "0 2", "... and encodes as without add_prefix_space");
+	is_str(text_of((int32_t[]){ 2, 0 }, 2), " aa", "... and decodes so");
+	is_str(open_json(META(",\"prepend_scheme\":\"first\"")), "", "prepend_scheme first is accepted");
+	is_str(ids_of("a a"), "2 2", "... and puts a sign where the text begins");
+	is_str(open_json(META(",\"prepend_scheme\":\"always\",\"split\":false")), "",
+	       "Metaspace without cuts is accepted");
+	is_str(ids_of("a a"), "2 2", "... and the merge that is listed first is made first");
 }
 
 static void decoders(void)
@@ -175,19 +177,20 @@ static void decoders(void)
 		       "{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,\"stop\":1}]},\"model\":{\"type\":\"BPE\","
 		       "\"byte_fallback\":true,\"vocab\":{\"_\":0,\"a\":1,\"<0xC3>\":2,\"<0xa9>\":3,\"<0xGG>\":4},"
 		       "\"merges\":[]}}"),
-	       "", "bytes, and a sign that is stripped");
-	is_str(text_of((int32_t[]){ 0, 1, 0 }, 3), "a", "... on both sides");
-	is_str(text_of((int32_t[]){ 0, 0, 1 }, 3), "_a", "... once");
-	is_str(text_of((int32_t[]){ 2, 3 }, 2), "\xc3\xa9", "bytes in a row are a character, in capitals or not");
+	       "", "a decoder of bytes that also strips a sign is accepted");
+	is_str(text_of((int32_t[]){ 0, 1, 0 }, 3), "a", "... strips the sign on both sides");
+	is_str(text_of((int32_t[]){ 0, 0, 1 }, 3), "_a", "... only once on each side");
+	is_str(text_of((int32_t[]){ 2, 3 }, 2), "\xc3\xa9",
+	       "... joins bytes into a character, in either case of their digits");
 	is_str(text_of((int32_t[]){ 2, 1 }, 2),
 	       "\xef\xbf\xbd"
 	       "a",
-	       "... or what stands for damage");
-	is_str(text_of((int32_t[]){ 4 }, 1), "<0xGG>", "what is no number is itself");
-	is_str(text_of((int32_t[]){ 1, 99, -1, 1 }, 4), "aa", "ids that no token has are left out");
+	       "... or into U+FFFD if they are not a character");
+	is_str(text_of((int32_t[]){ 4 }, 1), "<0xGG>", "... and leaves a token without a valid number as it is");
+	is_str(text_of((int32_t[]){ 1, 99, -1, 1 }, 4), "aa", "... and leaves out ids that no token has");
 }
 
-/* of "a-a": pieces by where the sign goes */
+/* The pieces of "a-a", by what happens to the sign between them. */
 static void behaviors(void)
 {
 	static const char *const each[][2] = { { "Isolated", "0 1 0" },
@@ -208,37 +211,37 @@ static void behaviors(void)
 	}
 }
 
-/* What is cut at is Unicode 8's category P: not U+2E55, which is newer, but U+166D, which is in it no longer. */
+/* Cuts are made at category P of Unicode 8: not at U+2E55, which is newer, but at U+166D, which has left it since. */
 static void punctuation(void)
 {
 	is_str(open_json("{\"pre_tokenizer\":{\"type\":\"Punctuation\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,"
 			 "\"\\u2e55\":1,\"a\\u2e55\":2,\"\\u166d\":3,\"a\\u166d\":4,\"~\":5,\"a~\":6},"
 			 "\"merges\":[\"a \\u2e55\",\"a \\u166d\",\"a ~\"]}}"),
-	       "", "Punctuation");
-	is_str(ids_of("a\xe2\xb9\x95"), "2", "... leaves what became a sign after Unicode 8");
-	is_str(ids_of("a\xe1\x99\xad"), "0 3", "... cuts at what was one then");
-	is_str(ids_of("a~"), "0 5", "... and at signs of ASCII that are none of category P");
+	       "", "a Punctuation pre-tokenizer is accepted");
+	is_str(ids_of("a\xe2\xb9\x95"), "2", "... does not cut at a sign added after Unicode 8");
+	is_str(ids_of("a\xe1\x99\xad"), "0 3", "... cuts at a character that was punctuation in Unicode 8");
+	is_str(ids_of("a~"), "0 5", "... and at ASCII signs outside category P");
 }
 
 static void added(void)
 {
 	is_str(open_json("{\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"rstrip\":true,\"lstrip\":true},"
 			 "{\"id\":4,\"content\":\"aa\",\"single_word\":true}]," MODEL "}"),
-	       "", "added tokens");
-	is_str(ids_of("a <x>  b"), "0 3 1", "one takes the blanks on both sides");
-	is_str(ids_of("<x> <x>"), "3 3", "... which another has taken already");
-	is_str(ids_of("aa"), "4", "one is a word");
-	is_str(ids_of("aab"), "0 2", "... and no part of one");
-	is_str(ids_of("baa"), "1 0 0", "... nor its end");
+	       "", "added tokens are accepted");
+	is_str(ids_of("a <x>  b"), "0 3 1", "... one with lstrip and rstrip takes the blanks on both sides");
+	is_str(ids_of("<x> <x>"), "3 3", "... except those that another has taken already");
+	is_str(ids_of("aa"), "4", "... one with single_word is found as a word");
+	is_str(ids_of("aab"), "0 2", "... but not at the beginning of a longer word");
+	is_str(ids_of("baa"), "1 0 0", "... nor at its end");
 	is_str(open_json(
 		       "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"added_tokens\":[{\"id\":3,\"content\":\"<x>\","
 		       "\"normalized\":true}],\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":\" \"}," MODEL
 		       "}"),
-	       "", "one behind a normalizer");
-	is_str(text_of((int32_t[]){ 0, 3 }, 2), "a <x>", "... is decoded as that has left it");
+	       "", "an added token after a normalizer is accepted");
+	is_str(text_of((int32_t[]){ 0, 3 }, 2), "a <x>", "... and is decoded in its normalized form");
 }
 
-/* What Python's tokenizers, 0.23.3, match with Oniguruma, between bars. */
+/* The matches of Python's tokenizers 0.23.3, which uses Oniguruma; a bar follows each. */
 static void expressions(void)
 {
 	static const struct {
@@ -292,14 +295,14 @@ static void expressions(void)
 	}
 }
 
-/* A match of no characters is stepped over, at the end too. */
+/* An empty match is stepped over, also at the end of the text. */
 static void empty_matches(void)
 {
-	is_str(open_json(SPLIT("a*")), "", "a pattern that matches nothing");
-	is_str(ids_of("baab"), "1 0 0 1", "... comes to the end of the text");
+	is_str(open_json(SPLIT("a*")), "", "a pattern with empty matches is accepted");
+	is_str(ids_of("baab"), "1 0 0 1", "... and encoding reaches the end of the text");
 }
 
-/* The model of a tokenizer made from SentencePiece's, with one merge: where its text may be cut. */
+/* Loads a model with byte tokens and one merge, as converted from SentencePiece, to test where text may be cut. */
 static void load_bytes(struct hd_bpe *b, const char *left, const char *right)
 {
 	json_t *model = json_pack("{s:s, s:b, s:{s:i, s:i, s:i, s:i}, s:[[s, s]]}", "type", "BPE", "byte_fallback", 1,
@@ -313,7 +316,8 @@ static void load_bytes(struct hd_bpe *b, const char *left, const char *right)
 		json_object_set_new(vocab, name, json_integer(c));
 	}
 	memset(b, 0, sizeof(*b));
-	ok(hd_bpe_load(b, model, 0, &err) == 0, "a model of bytes that merges %s and %s", left, right);
+	ok(hd_bpe_load(b, model, 0, &err) == 0, "a model with byte tokens that merges %s and %s is loaded", left,
+	   right);
 	json_decref(model);
 }
 
@@ -322,15 +326,16 @@ static void cuts(void)
 	struct hd_bpe b;
 
 	load_bytes(&b, "a", "b");
-	ok(b.joined && hd_bpe_joined(&b, 'a', 'b') && !hd_bpe_joined(&b, 'b', 'a'), "text is cut but within ab");
+	ok(b.joined && hd_bpe_joined(&b, 'a', 'b') && !hd_bpe_joined(&b, 'b', 'a'),
+	   "text may be cut everywhere except within ab");
 	hd_bpe_release(&b);
 	load_bytes(&b, "<0x00>", "<0x01>");
-	ok(!b.joined, "text is not cut where bytes are merged");
+	ok(!b.joined, "text is not cut if bytes are merged");
 	hd_bpe_release(&b);
 	is_str(open_json("{\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"<0x63>\":0,\"a\":1},"
 			 "\"merges\":[]}}"),
-	       "", "a byte whose id is 0");
-	is_str(ids_of("ac"), "1 0", "... is a byte");
+	       "", "a model with a byte token of id 0 is accepted");
+	is_str(ids_of("ac"), "1 0", "... and encodes that byte");
 }
 
 /* The first and last characters of each length. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Forms of tokenizer.json that few files have, and texts at their edges: each against the ids, the text or the message that the
- * format asks for.  If this broke, a file that is valid would be read as another one.
+ * Rare forms of tokenizer.json, and texts at the edges of their rules: each is compared with the ids, the text or the
+ * message that the format demands.  If this broke, a valid file would be read as a different one.
  */
 #include <config.h>
 #include "engine/text/special.h"
@@ -114,7 +114,7 @@ static const struct {
 	{ SPLIT("\\\\p{Klingon}"), "the expression \\p{Klingon}: " },
 };
 
-/* Expressions with another form for the library that finds them: ids of "ab b\xc3\xa9" tell where they cut. */
+/* Expressions that PCRE2 writes in a different form are accepted. */
 static void expressions(void)
 {
 	static const char *const fine[] = {
@@ -133,10 +133,10 @@ static void expressions(void)
 			fine[i]);
 		is_str(open_json(json), "", fine[i]);
 	}
-	is_str(open_json(SPLIT("\\\\P{Latin}")), "", "what is not Latin");
-	is_str(ids_of("a-b"), "0 1", "... cuts at the sign");
-	is_str(ids_of("ab"), "2", "... and not within a word");
-	is_str(open_json(SPLIT("(?i)B")), "", "an expression without case");
+	is_str(open_json(SPLIT("\\\\P{Latin}")), "", "an expression for characters that are not Latin is accepted");
+	is_str(ids_of("a-b"), "0 1", "... cuts at a sign");
+	is_str(ids_of("ab"), "2", "... but not within a Latin word");
+	is_str(open_json(SPLIT("(?i)B")), "", "an expression that ignores case is accepted");
 	is_str(ids_of("ab"), "0 1", "... cuts before b");
 }
 
@@ -145,35 +145,36 @@ static void normalizers(void)
 {
 	is_str(open_json("{\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":false}," BPE(
 		       "\"a\":0,\" \":1", "") "}"),
-	       "", "Strip on the left");
-	is_str(ids_of("  a "), "0 1", "... leaves the right");
-	is_str(ids_of("   "), "", "... and nothing of blanks");
+	       "", "Strip on the left is accepted");
+	is_str(ids_of("  a "), "0 1", "... leaves the blanks on the right");
+	is_str(ids_of("   "), "", "... and leaves nothing of a text of blanks");
 	is_str(open_json("{\"normalizer\":{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":1}," BPE(
 		       "\"a\":0,\" \":1", "") "}"),
-	       "", "Strip on the right, which is so unless it says no");
-	is_str(ids_of(" a  "), "1 0", "... leaves the left");
-	is_str(ids_of("  \xc2\xa0"), "", "... and nothing of blanks");
+	       "", "Strip on the right is accepted, with any value of strip_right but false");
+	is_str(ids_of(" a  "), "1 0", "... leaves the blank on the left");
+	is_str(ids_of("  \xc2\xa0"), "", "... and leaves nothing of blanks of several kinds");
 	is_str(open_json(
 		       "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x*\"},\"content\":\"b\"}," MODEL
 		       "}"),
-	       "", "what may be nothing is replaced");
-	is_str(ids_of("a\xc3\xa9xa"), "1 2 1 2", "... before each character that is not, and at the end");
-	is_str(ids_of("xx"), "1", "... and not once more behind what was there");
+	       "", "Replace with an expression that may match nothing is accepted");
+	is_str(ids_of("a\xc3\xa9xa"), "1 2 1 2",
+	       "... replaces an empty match before each character that does not match, and at the end");
+	is_str(ids_of("xx"), "1", "... but not one directly after a match");
 	is_str(open_json("{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"b\"}," MODEL
 			 "}"),
-	       "", "a string of nothing");
-	is_str(ids_of("ab"), "2", "... is nowhere");
+	       "", "Replace with an empty string is accepted");
+	is_str(ids_of("ab"), "2", "... and replaces nothing");
 	is_str(open_json(
 		       "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"b\"},\"added_tokens\":[{\"id\":3,\"content\":\"\",\"normalized\":true},"
 		       "{\"id\":4,\"content\":\"<x>\",\"normalized\":true}]," MODEL "}"),
-	       "", "added tokens behind a normalizer, one of nothing");
-	is_str(ids_of("<x>"), "4", "... are found as it leaves them");
-	is_str(ids_of(""), "", "... and nothing in nothing");
+	       "", "added tokens after a normalizer, one of them empty, are accepted");
+	is_str(ids_of("<x>"), "4", "... are found in their normalized form");
+	is_str(ids_of(""), "", "... and an empty text has no tokens");
 	is_str(open_json("{\"normalizer\":null,\"pre_tokenizer\":null,\"decoder\":null," MODEL "}"), "",
-	       "parts that are null");
-	is_str(ids_of("ab"), "2", "... do nothing");
-	is_str(IDS(2, 0), "ab a", "... tokens without a decoder are words");
-	is_str(text_of(NULL, 0), "", "... of which there may be none");
+	       "parts that are null are accepted");
+	is_str(ids_of("ab"), "2", "... and do nothing");
+	is_str(IDS(2, 0), "ab a", "... and without a decoder tokens are joined with blanks");
+	is_str(text_of(NULL, 0), "", "... and no tokens are an empty text");
 }
 
 static void pre_tokenizers(void)
@@ -183,24 +184,24 @@ static void pre_tokenizers(void)
 		"\"a\":0,\"\xe2\x96\x81\":1,\"\xe2\x96\x81" \
 		"a\":2", \
 		"\"\xe2\x96\x81 a\"") "}"
-	is_str(open_json(META), "", "Metaspace");
+	is_str(open_json(META), "", "a Metaspace pre-tokenizer is accepted");
 	is_str(ids_of(" a"), "2", "... puts no sign before a blank");
 	is_str(ids_of("\xe2\x96\x81"
 		      "a"),
 	       "2", "... nor before itself");
-	is_str(ids_of("\xe2\x96"), "1", "... but before what only begins so");
+	is_str(ids_of("\xe2\x96"), "1", "... but puts one before bytes that only begin like it");
 	is_str(open_json(
 		       "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":false}," BPE(
 			       "\"a\":0,\"\\u0120\":1,\"\\u0120a\":2", "\"\\u0120 a\"") "}"),
-	       "", "ByteLevel with a blank in front");
-	is_str(ids_of("a"), "2", "... adds it");
-	is_str(ids_of(" a"), "2", "... once");
+	       "", "ByteLevel with a blank in front is accepted");
+	is_str(ids_of("a"), "2", "... and adds the blank");
+	is_str(ids_of(" a"), "2", "... unless the text begins with one");
 	is_str(open_json(
 		       "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"MergedWithPrevious\"}," BPE(
 			       "\"a\":0,\"-\":1,\"a-\":2,\"--\":3", "\"a -\",\"- -\"") "}"),
-	       "", "signs that stay with what is before them");
-	is_str(ids_of("a--"), "2 1", "... and not with each other");
-	is_str(ids_of("--a"), "1 1 0", "... nor at the beginning");
+	       "", "the behavior MergedWithPrevious is accepted");
+	is_str(ids_of("a--"), "2 1", "... and joins a sign to the text before it, but not two signs");
+	is_str(ids_of("--a"), "1 1 0", "... nor a sign at the beginning to another");
 }
 
 /* -- the model -------------------------------------------------------------------------------------------------------------- */
@@ -208,30 +209,34 @@ static void models(void)
 {
 	is_str(open_json(FLAGS("\"continuing_subword_prefix\":\"##\"", "\"a\":0,\"##b\":1,\"ab\":2,\"##c\":3",
 			       "\"a ##b\"")),
-	       "", "pieces within a word have a sign");
-	is_str(ids_of("abc"), "2 3", "... which is left out where they are joined");
-	is_str(ids_of("b"), "", "... and which the first has not");
+	       "", "a model with continuing_subword_prefix is accepted");
+	is_str(ids_of("abc"), "2 3", "... and the prefix is removed where pieces are merged");
+	is_str(ids_of("b"), "", "... and the first piece of a word has no prefix");
 	is_str(open_json(FLAGS("\"end_of_word_suffix\":\"</w>\",\"continuing_subword_prefix\":\"\"",
 			       "\"a\":0,\"b</w>\":1,\"ab</w>\":2", "\"a b</w>\"")),
-	       "", "the last piece of a word has a sign");
-	is_str(ids_of("ab"), "2", "... and is joined with it");
-	is_str(ids_of("aa"), "0", "... or has no token");
-	is_str(open_json(FLAGS("\"unk_token\":\"?\"", "\"?\":0,\"a\":1", "")), "", "a token for what has none");
-	is_str(ids_of("xya"), "0 0 1", "... each");
-	is_str(open_json(FLAGS("\"unk_token\":\"?\",\"fuse_unk\":true", "\"?\":0,\"a\":1", "")), "", "or fused");
-	is_str(ids_of("xyax"), "0 1 0", "... all in a row");
+	       "", "a model with end_of_word_suffix is accepted");
+	is_str(ids_of("ab"), "2", "... and the last piece is merged with its suffix");
+	is_str(ids_of("aa"), "0", "... or is left out if it has no token");
+	is_str(open_json(FLAGS("\"unk_token\":\"?\"", "\"?\":0,\"a\":1", "")), "",
+	       "a model with unk_token is accepted");
+	is_str(ids_of("xya"), "0 0 1", "... and each unknown character is that token");
+	is_str(open_json(FLAGS("\"unk_token\":\"?\",\"fuse_unk\":true", "\"?\":0,\"a\":1", "")), "",
+	       "a model with fuse_unk is accepted");
+	is_str(ids_of("xyax"), "0 1 0", "... and unknown characters in a row are one token");
 	is_str(open_json(FLAGS("\"unk_token\":\"?\",\"byte_fallback\":true",
 			       "\"?\":0,\"<0xC3>\":1,\"<0xA9>\":2,\"a\":3", "")),
-	       "", "bytes for what has none");
+	       "", "a model with byte_fallback is accepted");
 	is_str(ids_of("\xc3\xa9"
 		      "a\xc3\xa8"),
-	       "1 2 3 0", "... where each byte has one");
-	is_str(open_json(FLAGS("\"ignore_merges\":true", "\"a\":0,\"b\":1,\"ab\":2", "")), "", "words that are tokens");
-	is_str(ids_of("ab"), "2", "... need no merges");
-	is_str(ids_of("ba"), "1 0", "... and others have none");
+	       "1 2 3 0", "... and an unknown character becomes bytes if each of them has a token");
+	is_str(open_json(FLAGS("\"ignore_merges\":true", "\"a\":0,\"b\":1,\"ab\":2", "")), "",
+	       "a model with ignore_merges is accepted");
+	is_str(ids_of("ab"), "2", "... and a word that is a token needs no merges");
+	is_str(ids_of("ba"), "1 0", "... and other words are not merged");
 }
 
-/* All bytes in the alphabet of ByteLevel, a token of other signs, and one that is a whole word; ids with a gap. */
+/* All bytes in the alphabet of ByteLevel, a token of other signs, and one that is a complete word.  The ids have a
+ * gap. */
 static void whole_words_of_bytes(void)
 {
 	struct hd_buf json = { 0 };
@@ -250,49 +255,49 @@ static void whole_words_of_bytes(void)
 	}
 	hd_buf_add(&json, "\"ab\":300,\"\xe4\xb8\x80\":301},\"merges\":[]}}\0",
 		   strlen("\"ab\":300,\"\xe4\xb8\x80\":301},\"merges\":[]}}") + 1);
-	is_str(open_json(json.at), "", "all bytes");
-	is_str(ids_of("ab"), "300", "... and a word that is a token");
-	is_str(ids_of("ba"), "98 97", "... or is none");
-	is_str(IDS(97, 299, 98), "ab", "ids of no token are left out");
+	is_str(open_json(json.at), "", "a model with all bytes is accepted");
+	is_str(ids_of("ab"), "300", "... and a word that is a token is encoded as one");
+	is_str(ids_of("ba"), "98 97", "... and any other word as its bytes");
+	is_str(IDS(97, 299, 98), "ab", "... and ids without a token are left out");
 	is_str(IDS(301, 97),
 	       "\xe4\xb8\x80"
 	       "a",
-	       "a token of other signs is itself");
+	       "... and a token of other signs is decoded as it is");
 	hd_buf_release(&json);
 }
 
-/* -- behind the model ------------------------------------------------------------------------------------------------------ */
+/* -- after the model ----------------------------------------------------------------------------------------------- */
 static void decoders(void)
 {
 	is_str(open_json("{\"decoder\":{\"type\":\"ByteFallback\"}," BPE(
 		       "\"<0x41>\":0,\"<0xg1>\":1,\"<0x1G>\":2,\"<0x41)\":3,\"<1x41>\":4,\"<0xa\":5,"
 		       "\"<0xAf>\":6,\"<0x/1>\":7,\"<0x:1>\":8,\"<0x@1>\":9,\"<0x`1>\":10",
 		       "") "}"),
-	       "", "bytes by number");
-	is_str(IDS(0), "A", "... in hexadecimal");
+	       "", "a ByteFallback decoder is accepted");
+	is_str(IDS(0), "A", "... and reads a byte's number in hexadecimal");
 	for (int32_t i = 1; i < 11; i++)
 		if (i != 6)
-			ok(IDS(i)[0] == '<', "... token %d is no number", i);
+			ok(IDS(i)[0] == '<', "... and token %d, which has no valid number, is decoded as it is", i);
 	is_str(open_json("{\"decoder\":{\"type\":\"Strip\",\"content\":\"__\",\"start\":2,\"stop\":2}," BPE(
 		       "\"_\":0,\"____a____\":1,\"__\":2", "") "}"),
-	       "", "Strip, twice on each side");
-	is_str(IDS(1), "a", "... takes as many");
-	is_str(IDS(0, 2), "_", "... or as many as there are");
+	       "", "a decoder that strips twice on each side is accepted");
+	is_str(IDS(1), "a", "... and strips twice");
+	is_str(IDS(0, 2), "_", "... or less often if the text has fewer");
 	is_str(open_json(
 		       "{\"decoder\":{\"type\":\"Strip\",\"content\":\"_\",\"start\":0,\"stop\":3}," BPE("\"_a_b_\":0",
 													 "") "}"),
-	       "", "... on one side");
-	is_str(IDS(0), "_a_b", "... up to another character");
+	       "", "a decoder that strips on one side is accepted");
+	is_str(IDS(0), "_a_b", "... and stops at a different character");
 	is_str(open_json("{\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\"}," BPE(
 		       "\"\xe2\x96\x81"
 		       "a\":0,\"\xe2\x96\x80\":1",
 		       "") "}"),
-	       "", "Metaspace");
-	is_str(IDS(0, 0, 1), "a a\xe2\x96\x80", "... is its own sign, and no other");
+	       "", "a Metaspace decoder is accepted");
+	is_str(IDS(0, 0, 1), "a a\xe2\x96\x80", "... and replaces its own sign and no other");
 	is_str(open_json("{\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":\" \"}," BPE(
 		       "\"a_\":0", "") "}"),
-	       "", "Replace");
-	is_str(IDS(0, 0), "a a ", "... in each token");
+	       "", "a Replace decoder is accepted");
+	is_str(IDS(0, 0), "a a ", "... and replaces within each token");
 }
 
 static void added(void)
@@ -301,11 +306,11 @@ static void added(void)
 		       "{\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"rstrip\":true},{\"id\":4,\"content\":\" y\"},"
 		       "{\"id\":5,\"content\":\"w\",\"single_word\":true},{\"id\":6,\"content\":\"<z>\",\"lstrip\":true}]," MODEL
 		       "}"),
-	       "", "added tokens");
-	is_str(ids_of("<x> ya"), "3 0", "one takes the blank that another begins with");
-	is_str(ids_of("\xc3\xa9w"), "", "one is no part of a word with an accent");
-	is_str(ids_of("\xe2\x80\xa6w"), "5", "and is one behind a sign of three bytes");
-	is_str(ids_of("\xc2\xa0\xe2\x80\x83<z>"), "6", "one takes blanks of all kinds before it");
+	       "", "added tokens are accepted");
+	is_str(ids_of("<x> ya"), "3 0", "one with rstrip takes the blank that another begins with");
+	is_str(ids_of("\xc3\xa9w"), "", "one with single_word is not found within a word with an accent");
+	is_str(ids_of("\xe2\x80\xa6w"), "5", "... but is found after a sign of three bytes");
+	is_str(ids_of("\xc2\xa0\xe2\x80\x83<z>"), "6", "one with lstrip takes all kinds of blanks before it");
 }
 
 /* -- texts ------------------------------------------------------------------------------------------------------------------ */
@@ -328,34 +333,36 @@ static void unicode(void)
 					  0x167f, 0x1fff, 0x200b, 0x2027, 0x202a, 0x2060, 0x3001 };
 	int bytes = 0;
 
-	is_str(normal("\xea\xb0\x80\xe1\x86\xa8", 1), "\xea\xb0\x81", "a syllable takes a final consonant");
-	is_str(normal("\xe1\x84\x80\xe1\x85\xa1", 1), "\xea\xb0\x80", "a consonant and a vowel are one");
+	is_str(normal("\xea\xb0\x80\xe1\x86\xa8", 1), "\xea\xb0\x81",
+	       "NFC: a syllable and a final consonant are composed");
+	is_str(normal("\xe1\x84\x80\xe1\x85\xa1", 1), "\xea\xb0\x80", "NFC: a consonant and a vowel are composed");
 	is_str(normal("\xe1\x84\x80"
 		      "a",
 		      1),
 	       "\xe1\x84\x80"
 	       "a",
-	       "... and it and a letter are not");
-	is_str(normal("\xea\xb0\x81\xe1\x86\xa8", 1), "\xea\xb0\x81\xe1\x86\xa8", "a syllable has one final consonant");
+	       "... but a consonant and a Latin letter are not");
+	is_str(normal("\xea\xb0\x81\xe1\x86\xa8", 1), "\xea\xb0\x81\xe1\x86\xa8",
+	       "NFC: a syllable takes only one final consonant");
 	is_str(normal("\xea\xb0\x80\xe1\x86\xa7", 1), "\xea\xb0\x80\xe1\x86\xa7",
-	       "... and what stands before them is none");
-	is_str(normal("\xea\xb0\x80\xe1\x87\x83", 1), "\xea\xb0\x80\xe1\x87\x83", "... nor what stands behind");
+	       "... and the code point before the final consonants is not one");
+	is_str(normal("\xea\xb0\x80\xe1\x87\x83", 1), "\xea\xb0\x80\xe1\x87\x83", "... nor is the one after them");
 	is_str(normal("\xf0\xaf\xa8\x9d\xf0\xaf\xa8\x9e", 0), "\xf0\xaa\x98\x80\xf0\xaf\xa8\x9e",
-	       "the last that is another, and one behind it");
-	is_str(normal("a\xcc\x81\xcc\xa3", 0), "a\xcc\xa3\xcc\x81", "marks stand in their order");
-	is_str(normal("\xcc\x81\xcc\xa3", 0), "\xcc\xa3\xcc\x81", "... also without a letter");
+	       "NFD: the last character of the table is replaced, and the next one is not");
+	is_str(normal("a\xcc\x81\xcc\xa3", 0), "a\xcc\xa3\xcc\x81", "NFD: marks are put in canonical order");
+	is_str(normal("\xcc\x81\xcc\xa3", 0), "\xcc\xa3\xcc\x81", "... also without a letter before them");
 	for (size_t i = 0; i < HD_LEN(white); i++)
 		ok(hd_utf8_white(white[i]) && !hd_utf8_white(other[i]), "U+%04X is white, and U+%04X is not", white[i],
 		   other[i]);
 	for (uint32_t c = 0; c < 0x200; c++)
 		bytes += hd_char_byte(c) >= 0;
-	is_int(bytes, 256, "the alphabet of bytes has 256 signs below U+0200");
-	is_int(hd_char_byte(0x4e00), -1, "and none above");
+	is_int(bytes, 256, "the alphabet of ByteLevel has 256 characters below U+0200");
+	is_int(hd_char_byte(0x4e00), -1, "... and none above");
 	hd_matcher_destroy(NULL);
 	hd_bpe_state_destroy(NULL);
 }
 
-/* -- files beside it -------------------------------------------------------------------------------------------------------- */
+/* -- files next to it ---------------------------------------------------------------------------------------------- */
 static const char *guessed;
 static int32_t ends(const char *file, const char *text)
 {
@@ -376,64 +383,69 @@ static void beside(void)
 		"generation_config.json", "config.json"
 	};
 
-	is_str(open_json("{" MODEL "}"), "", "a tokenizer without a token that ends texts");
-	is_int(ends(NULL, NULL), -1, "... has none");
+	is_str(open_json("{" MODEL "}"), "", "a tokenizer without a token that ends texts is accepted");
+	is_int(ends(NULL, NULL), -1, "... and no such token is found");
 	for (size_t i = 0; i < 2; i++) {
 		is_int(ends(names[i], "{\"eos_token\":\"b\"}"), 1, names[i]);
-		is_int(ends(names[i], "{\"eos_token\":{\"content\":\"b\"}}"), 1, "... in an object");
-		is_int(ends(names[i], "{\"eos_token\":\"c\"}"), -1, "... which is no token");
-		is_int(ends(names[i], "{\"eos_token\":7}"), -1, "... or no text");
-		is_int(ends(names[i], "{\"eos_token\":{\"content\":7}}"), -1, "... or an object without one");
+		is_int(ends(names[i], "{\"eos_token\":{\"content\":\"b\"}}"), 1, "... may have the token in an object");
+		is_int(ends(names[i], "{\"eos_token\":\"c\"}"), -1, "... with an unknown token gives none");
+		is_int(ends(names[i], "{\"eos_token\":7}"), -1, "... with a number for a token gives none");
+		is_int(ends(names[i], "{\"eos_token\":{\"content\":7}}"), -1,
+		       "... with an object without a text gives none");
 		is_int(ends(numbers[i], "{\"eos_token_id\":1}"), 1, numbers[i]);
-		is_int(ends(numbers[i], "{\"eos_token_id\":[2,0]}"), 2, "... the first of several");
-		is_int(ends(numbers[i], "{\"eos_token_id\":[]}"), -1, "... or of none");
-		is_int(ends(numbers[i], "{\"eos_token_id\":\"b\"}"), -1, "... which is no number");
-		is_int(ends(numbers[i], "{\"eos_token_id\":99}"), -1, "... or none of its ids");
-		is_int(ends(numbers[i], "{\"eos_token_id\":-1}"), -1, "... or less than none");
+		is_int(ends(numbers[i], "{\"eos_token_id\":[2,0]}"), 2, "... may have a list, whose first id is taken");
+		is_int(ends(numbers[i], "{\"eos_token_id\":[]}"), -1, "... with an empty list gives none");
+		is_int(ends(numbers[i], "{\"eos_token_id\":\"b\"}"), -1, "... with a text for an id gives none");
+		is_int(ends(numbers[i], "{\"eos_token_id\":99}"), -1,
+		       "... with an id beyond the vocabulary gives none");
+		is_int(ends(numbers[i], "{\"eos_token_id\":-1}"), -1, "... with a negative id gives none");
 	}
 	put("special_tokens_map.json", "{\"bos_token\":\"a\"}");
-	is_int(hd_tokenizer_begin(tokenizer), 0, "the token that begins texts, of the other file");
+	is_int(hd_tokenizer_begin(tokenizer), 0, "the token that begins texts is taken from special_tokens_map.json");
 	put("tokenizer_config.json", "{\"bos_token\":\"b\"}");
-	is_int(hd_tokenizer_begin(tokenizer), 1, "... or of the first");
+	is_int(hd_tokenizer_begin(tokenizer), 1, "... but first from tokenizer_config.json");
 	unlink("special_tokens_map.json");
 	unlink("tokenizer_config.json");
-	is_str(open_json("{" BPE("\"</s>\":0,\"a\":1", "") "}"), "", "a token that ends texts in most files");
-	is_int(ends(NULL, NULL), 0, "... is taken");
-	is_str(guessed, "</s>", "... and named, because it is a guess");
-	is_int(ends("config.json", "{\"eos_token_id\":1}"), 1, "... unless a file says which");
-	is_str(guessed, NULL, "... which is none");
-	is_int(ends("tokenizer_config.json", "{\"eos_token\":\"b\"}"), -1, "... or one that is no token");
+	is_str(open_json("{" BPE("\"</s>\":0,\"a\":1", "") "}"), "",
+	       "a tokenizer with a token that usually ends texts is accepted");
+	is_int(ends(NULL, NULL), 0, "... and that token is taken");
+	is_str(guessed, "</s>", "... and named as a guess");
+	is_int(ends("config.json", "{\"eos_token_id\":1}"), 1, "... unless a file says which token it is");
+	is_str(guessed, NULL, "... which is not a guess");
+	is_int(ends("tokenizer_config.json", "{\"eos_token\":\"b\"}"), -1,
+	       "... and if the file names an unknown token, none is taken");
 	is_str(err.text, "tokenizer_config.json: eos_token is b, which is not in the vocabulary of t.json",
-	       "... is refused");
-	is_int(ends("config.json", "{\"eos_token_id\":99}"), -1, "... as is an id that is none");
+	       "... with a message that names it");
+	is_int(ends("config.json", "{\"eos_token_id\":99}"), -1, "... and if it has an unknown id, none is taken");
 	is_str(err.text, "config.json: eos_token_id is 99, which is not in the vocabulary of t.json",
-	       "... with its number");
-	is_str(open_json("{" BPE("\"</s>\":0,\"<eos>\":1", "") "}"), "", "two of them");
-	is_int(ends(NULL, NULL), -1, "... are none");
-	is_str(open_path("./t.json"), "", "a path with a folder");
-	is_int(ends("config.json", "{\"eos_token_id\":1}"), 1, "... in which the file beside it is");
+	       "... with a message that has the id");
+	is_str(open_json("{" BPE("\"</s>\":0,\"<eos>\":1", "") "}"), "",
+	       "a tokenizer with two tokens that usually end texts is accepted");
+	is_int(ends(NULL, NULL), -1, "... and neither is taken");
+	is_str(open_path("./t.json"), "", "a path with a folder is accepted");
+	is_int(ends("config.json", "{\"eos_token_id\":1}"), 1, "... and the other files are looked for in that folder");
 }
 
 static void paths(void)
 {
 	char *file;
 
-	is_str(open_path("nowhere.json"), "nowhere.json: No such file or directory", "a file that is not there");
+	is_str(open_path("nowhere.json"), "nowhere.json: No such file or directory",
+	       "a file that does not exist is refused");
 	is_str(open_path("abc"), "abc/tokenizer.json: No such file or directory",
-	       "a name that is no file's is a folder's");
+	       "a name that does not exist is taken for a folder");
 	mkdir("sub", 0777);
 	put("sub/tokenizer.json", "{" MODEL "}");
-	is_str(open_path("sub"), "", "a folder has its tokenizer.json");
+	is_str(open_path("sub"), "", "a folder with a tokenizer.json is accepted");
 	unlink("sub/tokenizer.json");
-	is_str(open_path("sub"), "sub/tokenizer.json: No such file or directory", "... or has not");
+	is_str(open_path("sub"), "sub/tokenizer.json: No such file or directory", "... and one without it is refused");
 	put("sub/x", "{");
-	is_str(open_path("sub/x"), "sub/x:1: string or '}' expected near end of file",
-	       "a file of any name that is there");
+	is_str(open_path("sub/x"), "sub/x:1: string or '}' expected near end of file", "a file of any name is read");
 	if (!symlink("/etc/passwd", "sub/tokenizer.json"))
 		ok(strstr(open_path("sub"), "sub/tokenizer.json") != NULL && err.code,
-		   "a link to elsewhere is refused");
+		   "a link to a file outside the folder is refused");
 	file = hd_tokenizer_file("x.json");
-	is_str(file, "x.json", "the name of a file that is not there");
+	is_str(file, "x.json", "the name of a file that does not exist stays as it is");
 	free(file);
 	unlink("sub/tokenizer.json");
 	unlink("sub/x");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Several files with weights: exact shares in any window, no sample of a file left out or taken twice.  A share that is right
- * on the average and wrong in a thousand steps, or a file whose epochs follow another's, shows in no loss.
+ * Several files with weights: shares are exact in any window, and no sample of a file is left out or taken twice.  A
+ * share that is right on average but wrong over a thousand steps, or a file whose epochs depend on another's, shows in
+ * no loss.
  */
 #include <config.h>
 #include "engine/data/data.h"
@@ -18,7 +19,7 @@ static const char *mix(struct hd_mix *m, const char *text, size_t n)
 	return err.text;
 }
 
-/* In each window of `sum` samples that begins before `far` source i has want[i]; and its samples are numbered as they come. */
+/* In each window of `sum` samples, source i has exactly want[i], and its samples are numbered without a gap. */
 static void windows(const char *text, size_t n, const int64_t *want, int64_t sum, int64_t from)
 {
 	struct hd_mix m = { 0 };
@@ -26,7 +27,7 @@ static void windows(const char *text, size_t n, const int64_t *want, int64_t sum
 
 	is_str(mix(&m, text, n), "", text);
 	for (size_t i = 0; i < n; i++)
-		is_int(m.weights[i], want[i], "weight");
+		is_int(m.weights[i], want[i], "the weight is read as a whole number");
 	for (int64_t g = from; g < from + far; g++) {
 		size_t i = hd_mix_at(&m, g, &index);
 
@@ -41,11 +42,11 @@ static void windows(const char *text, size_t n, const int64_t *want, int64_t sum
 		for (size_t k = 0; g >= from + sum - 1 && k < n; k++)
 			bad += count[k] != want[k];
 	}
-	is_int(bad, 0, "exact in each window, none left out");
+	is_int(bad, 0, "shares are exact in each window, and no sample is left out");
 	hd_mix_release(&m);
 }
 
-/* At any length no source is ahead or behind by as much as there are sources. */
+/* After any number of samples, each source is off its share by less than the number of sources. */
 static void lengths(void)
 {
 	static const double share[] = { 0.5, 0.25, 0.125, 0.125 };
@@ -59,7 +60,7 @@ static void lengths(void)
 		for (int i = 0; i < 4; i++)
 			worst = fmax(worst, fabs((double)count[i] - share[i] * (double)(g + 1)));
 	}
-	ok(worst < 4, "at most %g away from its share", worst);
+	ok(worst < 4, "a source is at most %g samples away from its share", worst);
 	hd_mix_release(&m);
 }
 
@@ -88,7 +89,8 @@ static void put(const char *name, int first, int n)
 	fclose(f);
 }
 
-/* a.txt has 5 windows and b.txt 10, whose bytes say which; of 60 samples a's are 45: nine epochs, and b's 15: one and a half. */
+/* a.txt has 5 windows and b.txt 10; their bytes tell which.  Weights 3 and 1 give a.txt 15 of 20 samples, three epochs,
+ * and b.txt 5, half an epoch. */
 static void of_files(void)
 {
 	int seen[128] = { 0 }, bad = 0;
@@ -97,18 +99,18 @@ static void of_files(void)
 
 	put("a.txt", '0', 21);
 	put("b.txt", 'a', 41);
-	is_str(open_data(&d, "", "3, 1"), "", "two files");
-	for (int64_t g = 0; g < 20; g++) { /* b's first five */
+	is_str(open_data(&d, "", "3, 1"), "", "two files with weights are opened");
+	for (int64_t g = 0; g < 20; g++) { /* the first five of b.txt */
 		hd_data_sample(d, 0, g, ids, &err);
 		seen[ids[0]]++;
 	}
 	for (int i = 0; i < 5; i++)
 		bad += seen['0' + i] != 3;
-	is_int(bad, 0, "of a three epochs, each window once in each");
+	is_int(bad, 0, "20 samples have each window of a.txt three times");
 	bad = 0;
 	for (int i = 0; i < 10; i++)
 		bad += seen['a' + i] > 1;
-	is_int(bad, 0, "of b none twice");
+	is_int(bad, 0, "... and no window of b.txt twice");
 	for (int64_t g = 20; g < 40; g++) {
 		int32_t again[5];
 
@@ -117,15 +119,17 @@ static void of_files(void)
 		seen[ids[0]]++;
 		bad += memcmp(ids, again, sizeof(ids)) != 0;
 	}
-	is_int(bad, 0, "a sample follows from its number");
+	is_int(bad, 0, "a sample depends on its number alone");
 	for (int i = 0; i < 10; i++)
 		bad += seen['a' + i] != 1;
-	is_int(bad, 0, "then of b each once");
-	is_str(open_data(&d, "", "3"), "x.ini:4: [data] weights: 1 numbers, but train has 2 names", "too few");
+	is_int(bad, 0, "40 samples have each window of b.txt once");
+	is_str(open_data(&d, "", "3"), "x.ini:4: [data] weights: 1 numbers, but train has 2 names",
+	       "fewer weights than files are refused");
 	is_str(open_data(&d, "", "3, 0"), "x.ini:4: [data] weights: '0' is not a number above 0 and at most 1000000",
-	       "zero");
+	       "a weight of zero is refused");
 	is_str(open_data(&d, "", "1, 0.0000000001"),
-	       "x.ini:4: [data] weights: 0.0000000001 has more than 9 digits after the point", "too fine");
+	       "x.ini:4: [data] weights: 0.0000000001 has more than 9 digits after the point",
+	       "a weight with more than 9 digits after the point is refused");
 	hd_data_close(d);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checkpoints: many processes write slices, transposed or padded in memory, into one file. A wrong
- * offset would be found weeks later, as a model that got worse; a truncated file must never be read
- * as weights. Each slice is compared with a copy made element by element.
+ * Checkpoint files: many processes write slices, transposed or padded in memory, into one file.  A wrong offset would
+ * be found weeks later, as a model that got worse; a truncated file must never be read as weights.  Each slice is
+ * compared with a copy made element by element.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -38,7 +38,7 @@ static const char *at(const char *name)
 struct example {
 	int ndim;
 	int64_t shape[4], off[4], n[4], stride[4];
-	int64_t total, room; /* elements of the tensor, of the memory */
+	int64_t total, room; /* elements of the tensor; elements of the memory */
 };
 
 static struct example example(int64_t largest)
@@ -68,7 +68,7 @@ static struct example example(int64_t largest)
 	return e;
 }
 
-/* Calls of step for each element of the slice: place in the tensor, place in memory. */
+/* Calls step for each element of the slice, with its index in the tensor and its index in memory. */
 static void each(const struct example *e, void (*step)(int64_t in_file, int64_t in_mem, void *a, void *b), void *a,
 		 void *b)
 {
@@ -101,7 +101,8 @@ static void copy_in(int64_t in_file, int64_t in_mem, void *file, void *mem)
 	((float *)mem)[in_mem] = ((float *)file)[in_file];
 }
 
-/* Stored whole as zeros with the slice over it, read back whole and by the slice: 1 if right. */
+/* Stores a tensor of zeros with the slice written over it, and reads it back completely and by the slice.  Returns 1 if
+ * both are right. */
 static int round_trip(const struct example *e)
 {
 	struct hd_tensorfile *f = hd_tensorfile_plan(), *r = NULL;
@@ -160,12 +161,12 @@ static void test_slices(void)
 
 		wrong += !round_trip(&e);
 	}
-	is_int(wrong, 0, "3000 random slices, transposed, padded, empty");
-	ok(round_trip(&big), "a transposed matrix larger than the buffer");
-	ok(round_trip(&wide), "rows longer than the buffer");
+	is_int(wrong, 0, "3000 random slices, transposed, padded or empty, are read as written");
+	ok(round_trip(&big), "a transposed matrix larger than the buffer is read as written");
+	ok(round_trip(&wide), "rows longer than the buffer are read as written");
 }
 
-/* The third of a stored [in, 3 * out] that a logical [out, in] is, by two processes. */
+/* A logical [out, in] is a third of the stored [in, 3 * out]; two processes write each third. */
 static void test_writers(void)
 {
 	enum { IN = 40, OUT = 24 };
@@ -204,12 +205,12 @@ static void test_writers(void)
 	for (int i = 0; i < IN && !failed; i++)
 		for (int o = 0; o < 3 * OUT; o++)
 			wrong += all[i * 3 * OUT + o] != (float)(o / OUT * 10000 + o % OUT * 100 + i);
-	is_int(wrong + failed, 0, "and it is whole");
+	is_int(wrong + failed, 0, "... and the tensor is complete");
 	hd_tensorfile_close(f);
 	free(all);
 }
 
-/* Readers map files: an element of n bytes lies at a multiple of n, whatever was added first. */
+/* Readers map files into memory, so an element of n bytes must be at a multiple of n, whatever was added first. */
 static int is_aligned(const char *path)
 {
 	struct hd_err err = { .code = 0 };
@@ -251,34 +252,35 @@ static void test_types(void)
 	hd_tensorfile_add(f, "one half", HD_DTYPE_BF16, 0, NULL);
 	hd_tensorfile_add(f, "number", HD_DTYPE_F64, 0, NULL);
 	hd_tensorfile_add(f, "count", HD_DTYPE_I64, 1, (int64_t[]){ 1 });
-	is_int(hd_tensorfile_add(f, "half", HD_DTYPE_F32, 0, NULL), HD_EINVAL, "a name twice is refused");
+	is_int(hd_tensorfile_add(f, "half", HD_DTYPE_F32, 0, NULL), HD_EINVAL,
+	       "a second tensor of the same name is refused");
 	is_int(hd_tensorfile_add(f, "huge", HD_DTYPE_F32, 2, (int64_t[]){ INT64_MAX / 2, 8 }), HD_EINVAL,
 	       "a size beyond 64 bits is refused");
 	ok(!hd_tensorfile_create(f, at("types"), &err) &&
 		   !hd_tensorfile_write(f, "half", HD_DTYPE_F32, given, NULL, NULL, NULL, &err) &&
 		   !hd_tensorfile_write(f, "number", HD_DTYPE_F64, &d, NULL, NULL, NULL, &err) &&
 		   !hd_tensorfile_write(f, "count", HD_DTYPE_I64, &big, NULL, NULL, NULL, &err),
-	   "types written");
+	   "tensors of several types are written");
 	hd_tensorfile_close(f);
-	ok(is_aligned(at("types")), "each at a multiple of its width");
-	if (!ok(!hd_tensorfile_read(at("types"), &f, &err), "and opened"))
+	ok(is_aligned(at("types")), "each tensor begins at a multiple of its element's width");
+	if (!ok(!hd_tensorfile_read(at("types"), &f, &err), "the file is opened"))
 		return;
 	ok(!hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, NULL, NULL, NULL, &err) &&
 		   !hd_tensorfile_load(f, "number", HD_DTYPE_F64, &d2, NULL, NULL, NULL, &err) &&
 		   !hd_tensorfile_load(f, "count", HD_DTYPE_I64, &big2, NULL, NULL, NULL, &err),
-	   "and read");
+	   "... and its tensors are read");
 	for (int i = 0; i < 8; i++)
 		wrong += isnan(want[i]) ? !isnan(got[i])
 					: fabsf(got[i] - want[i]) > fabsf(want[i]) / 500 && got[i] != want[i];
 	is_int(wrong, 0, "bf16 keeps special values");
 	ok(got[1] == want[1] && got[2] == want[2] && signbit(got[6]), "bf16 rounds to nearest even");
-	ok(d == d2 && big == big2, "64-bit types are exact although 16-bit ones were added first");
+	ok(d == d2 && big == big2, "64-bit types are exact, although 16-bit ones were added first");
 	ok(hd_tensorfile_find(f, "half", &dtype, &ndim, shape) && dtype == HD_DTYPE_BF16 && ndim == 1 &&
 		   shape[0] == 8 && !hd_tensorfile_find(f, "whole", &dtype, &ndim, shape) &&
 		   hd_tensorfile_count(f) == 4,
-	   "find and count");
+	   "tensors are found by name and counted");
 	is_int(hd_tensorfile_load(f, "number", HD_DTYPE_F32, got, NULL, NULL, NULL, &err), HD_ENOTSUP,
-	       "no other conversion");
+	       "a conversion from F64 to F32 is refused");
 	err.code = 0;
 	hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, (int64_t[]){ 5 }, (int64_t[]){ 4 }, NULL, &err);
 	ok(strstr(err.text, "/types: tensor half: dim 0: 4 elements from 5 on, but it has 8"), "%s", err.text);
@@ -294,7 +296,7 @@ static void test_types(void)
 	hd_tensorfile_close(f);
 }
 
-/* A file with this header and so many bytes of data: what reading it says, without the path. */
+/* Writes a file with this header and this many bytes of data.  Returns the error of reading it, without the path. */
 static const char *reading(const char *header, int64_t length, int data)
 {
 	static struct hd_err err;
@@ -322,38 +324,47 @@ static void test_bad_files(void)
 	struct hd_tensorfile *r = NULL;
 	struct hd_err err = { .code = 0 };
 
-	is_str(reading("{" A "," B(8, 16) "}  ", -1, 16), "accepted", "a good one");
+	is_str(reading("{" A "," B(8, 16) "}  ", -1, 16), "accepted", "a correct file is accepted");
 	is_str(reading("{" A "," B(8, 16) "}", -1, 13), "has 129 bytes, its header says 132: truncated",
-	       "a truncated file");
-	is_str(reading("{" A "}", -1, 9), "has 71 bytes, its header says 70", "bytes behind the end");
-	is_str(reading("{" A "," B(4, 12) "}", -1, 12), "tensor b: overlaps: begins at 4, a ends at 8", "overlap");
-	is_str(reading("{" A "," B(12, 20) "}", -1, 20), "tensor b: a gap before it: begins at 12, a ends at 8", "gap");
+	       "a truncated file is refused");
+	is_str(reading("{" A "}", -1, 9), "has 71 bytes, its header says 70", "bytes after the end are refused");
+	is_str(reading("{" A "," B(4, 12) "}", -1, 12), "tensor b: overlaps: begins at 4, a ends at 8",
+	       "overlapping tensors are refused");
+	is_str(reading("{" A "," B(12, 20) "}", -1, 20), "tensor b: a gap before it: begins at 12, a ends at 8",
+	       "a gap between tensors is refused");
 	is_str(reading("{" A "," B(8, 17) "}", -1, 17),
-	       "tensor b: data_offsets give 9 bytes, but its shape as F32 gives 8", "offsets against shape");
-	is_str(reading("{" A "," B(8, -4) "}", -1, 8), "tensor b: data_offsets are 8 and -4", "offsets out of range");
+	       "tensor b: data_offsets give 9 bytes, but its shape as F32 gives 8",
+	       "offsets that contradict the shape are refused");
+	is_str(reading("{" A "," B(8, -4) "}", -1, 8), "tensor b: data_offsets are 8 and -4",
+	       "an end before the beginning is refused");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", -1, 8),
-	       "tensor a: dim 0 is not a size", "a negative size");
+	       "tensor a: dim 0 is not a size", "a negative size is refused");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[2.5],\"data_offsets\":[0,8]}}", -1, 8),
-	       "tensor a: dim 0 is not a size", "a size that is no integer");
+	       "tensor a: dim 0 is not a size", "a size that is not an integer is refused");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", -1, 8),
-	       "tensor a: its entry needs dtype, shape and two data_offsets", "a shape that is no list");
-	is_str(reading("{" B(-8, 0) "}", -1, 8), "tensor b: data_offsets are -8 and 0", "offsets before the data");
+	       "tensor a: its entry needs dtype, shape and two data_offsets", "a shape that is not a list is refused");
+	is_str(reading("{" B(-8, 0) "}", -1, 8), "tensor b: data_offsets are -8 and 0",
+	       "offsets before the data are refused");
 	is_str(reading("{" B(9, 17) "," A "}", -1, 8), "tensor b: a gap before it: begins at 9, a ends at 8",
-	       "in any order");
+	       "a gap is found in any order of the header");
 	is_str(reading("{\"a\":{},\"b\":{}}", -1, 8), "tensor a: its entry needs dtype, shape and two data_offsets",
-	       "of two that are wrong the first is named");
+	       "the first of two wrong tensors is named");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_"
 		       "offsets\":[0,0]}}",
 		       -1, 0),
-	       "tensor a: its shape is more than 2^63 bytes as F32", "a size that overflows");
+	       "tensor a: its shape is more than 2^63 bytes as F32", "a size that overflows is refused");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", -1, 8),
-	       "tensor a: its entry needs dtype, shape and two data_offsets", "an entry without offsets");
-	ok(strstr(reading("{\"a\":", -1, 8), "its header is not a JSON object: "), "half a header");
-	is_str(reading("[1]", -1, 8), "its header is not a JSON object: a list at byte 0", "a list");
+	       "tensor a: its entry needs dtype, shape and two data_offsets", "an entry without offsets is refused");
+	ok(strstr(reading("{\"a\":", -1, 8), "its header is not a JSON object: "), "half a header is refused");
+	is_str(reading("[1]", -1, 8), "its header is not a JSON object: a list at byte 0",
+	       "a header that is a list is refused");
 	is_str(reading("{" A "}", 1000, 8),
-	       "has 70 bytes, its header alone says 1000: truncated, or not a safetensors file", "header length");
-	ok(strstr(reading("{}", (int64_t)1 << 62, 0), "its header alone says 4611686018427387904: "), "absurd length");
-	is_str(reading("{" NOBODYS "," B(3, 11) "}", -1, 11), "accepted", "a type nobody knows may be there");
+	       "has 70 bytes, its header alone says 1000: truncated, or not a safetensors file",
+	       "a header longer than the file is refused");
+	ok(strstr(reading("{}", (int64_t)1 << 62, 0), "its header alone says 4611686018427387904: "),
+	   "an absurd header length is refused");
+	is_str(reading("{" NOBODYS "," B(3, 11) "}", -1, 11), "accepted",
+	       "a tensor of an unknown type may be in the file");
 	if (truncate(at("bad"), 5))
 		note("not truncated");
 	ok(hd_tensorfile_read(at("bad"), &r, &err) == HD_EIO &&
@@ -365,7 +376,7 @@ static void test_bad_files(void)
 	   "%s", err.text);
 }
 
-/* In a child that may not make files larger than 4000 bytes, as on a full disk. */
+/* A child whose files are limited to 4000 bytes behaves as on a full disk. */
 static void test_no_room(void)
 {
 	struct hd_tensorfile *f = hd_tensorfile_plan();
@@ -375,7 +386,7 @@ static void test_no_room(void)
 	int status = 1;
 
 	hd_tensorfile_add(f, "x", HD_DTYPE_F32, 1, (int64_t[]){ 1000 });
-	ok(!hd_tensorfile_create(f, at("full"), &err), "a file is reserved");
+	ok(!hd_tensorfile_create(f, at("full"), &err), "the file's room is reserved on creation");
 	if (!fork()) {
 		int right;
 
@@ -396,17 +407,17 @@ static void test_no_room(void)
 		_exit(!right);
 	}
 	wait(&status);
-	ok(!status, "no room: found when the file is created, or named with both numbers when written");
+	ok(!status, "missing room is reported on creation, or on writing with both numbers");
 	hd_tensorfile_close(f);
 	f = hd_tensorfile_plan();
 	hd_tensorfile_add(f, "y", HD_DTYPE_F32, 1, (int64_t[]){ 1000 });
 	err.code = 0;
 	ok(hd_tensorfile_open(f, at("full"), &err) == HD_EIO && strstr(err.text, "is not that of this rank's plan"),
-	   "another plan's file is not written into");
+	   "a file of another rank's plan is not written to");
 	hd_tensorfile_close(f);
 }
 
-/* The library that everybody else reads these files with. */
+/* Tests against the Python library that other programs use for these files. */
 static void test_python(void)
 {
 	struct hd_tensorfile *f = hd_tensorfile_plan();
@@ -428,7 +439,7 @@ static void test_python(void)
 	hd_tensorfile_create(f, at("p.safetensors"), &err);
 	hd_tensorfile_write(f, "x\n\"y", HD_DTYPE_F32, x, NULL, NULL, (int64_t[]){ 1, 4 }, &err);
 	hd_tensorfile_write(f, "h", HD_DTYPE_F32, &half, NULL, NULL, NULL, &err);
-	ok(!hd_tensorfile_write(f, "d", HD_DTYPE_F64, &d, NULL, NULL, NULL, &err), "written for python");
+	ok(!hd_tensorfile_write(f, "d", HD_DTYPE_F64, &d, NULL, NULL, NULL, &err), "a file is written for Python");
 	hd_tensorfile_close(f);
 	setenv("HD_FILE", at("p.safetensors"), 1);
 	ok(!system("python3 -c '\n"
@@ -442,17 +453,17 @@ static void test_python(void)
 		   "    assert f.get_tensor(\"d\") == 0.1 and f.get_tensor(\"none\").shape == (0, "
 		   "3)\n"
 		   "'"),
-	   "python reads the same");
+	   "Python reads the same values");
 	ok(!system("python3 -c '\n"
 		   "import os, numpy, safetensors.numpy\n"
 		   "safetensors.numpy.save_file({\"b\": numpy.arange(3.0), \"h\": "
 		   "numpy.float16([0.1, 6e-8, -65504])},"
 		   " os.environ[\"HD_FILE\"])'"),
-	   "python writes");
-	if (ok(!hd_tensorfile_read(at("p.safetensors"), &f, &err), "and we read")) {
+	   "Python writes a file");
+	if (ok(!hd_tensorfile_read(at("p.safetensors"), &f, &err), "... which can be read")) {
 		ok(!hd_tensorfile_load(f, "h", HD_DTYPE_F32, x, NULL, NULL, NULL, &err) && x[0] == 0x1.998p-4f &&
 			   x[1] == 0x1p-24f && x[2] == -65504.0f,
-		   "fp16 as fp32");
+		   "... and its fp16 values are read as fp32");
 		hd_tensorfile_close(f);
 	}
 }
@@ -467,6 +478,6 @@ int main(void)
 	test_bad_files();
 	test_no_room();
 	test_python();
-	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "all is removed");
+	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "the temporary files are removed");
 	return done();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Directories that are complete or absent. If half of a checkpoint could be seen under its name, or
- * an old one vanished before the new one stood, a crash at the wrong moment would cost the run.
+ * Directories that are either complete or absent.  If half of a checkpoint could be seen under its name, or an old one
+ * vanished before the new one was in place, a crash at the wrong moment would cost the run.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -35,7 +35,7 @@ static void put(const char *path, const char *text)
 		note("%s", err.text);
 }
 
-/* Nothing is forbidden to root, who is another user here for a while. */
+/* Root may write everywhere, so the test becomes another user for a while. */
 static void test_forbidden(void)
 {
 	const uid_t nobody = 65534, me = geteuid();
@@ -44,18 +44,18 @@ static void test_forbidden(void)
 	chmod(tmp, 0755);
 	chmod(at("fresh"), 0777);
 	if (!me && seteuid(nobody)) {
-		skip("this root may be nobody else");
+		skip("this root may not become another user");
 		return;
 	}
-	ok(!hd_dir_writable(at("fresh"), &err), "a directory that all may write to: %s", err.text);
+	ok(!hd_dir_writable(at("fresh"), &err), "a directory that everybody may write to is writable: %s", err.text);
 	if (!me)
-		ok(!seteuid(me), "root again");
+		ok(!seteuid(me), "the process is root again");
 	chmod(at("fresh"), 0555);
 	if (!me)
-		ok(!seteuid(nobody), "another user again");
+		ok(!seteuid(nobody), "the process is another user again");
 	ok(hd_dir_writable(at("fresh"), &err) == HD_EIO && strstr(err.text, "cannot be written to"), "%s", err.text);
 	if (!me)
-		ok(!seteuid(me), "and root at the end");
+		ok(!seteuid(me), "the process is root at the end");
 }
 
 static void test_directories(void)
@@ -64,11 +64,12 @@ static void test_directories(void)
 	size_t n = 0;
 	char *text;
 
-	ok(!hd_dir_make(at("a/b/c/"), &err) && !hd_dir_make(at("a/b/c"), &err), "directories with parents, twice");
+	ok(!hd_dir_make(at("a/b/c/"), &err) && !hd_dir_make(at("a/b/c"), &err),
+	   "a directory is made with its parents, and may exist already");
 	put(at("a/b/file"), "one");
 	put(at("a/b/file"), "two\n");
 	text = hd_file_read(at("a/b/file"), &n, &err);
-	ok(n == 4 && !strcmp(text, "two\n"), "a file replaced");
+	ok(n == 4 && !strcmp(text, "two\n"), "a file is replaced");
 	free(text);
 	ok(hd_dir_make(at("a/b/file/d"), &err) == HD_EIO && strstr(err.text, "cannot be a directory"), "%s", err.text);
 	err.code = 0;
@@ -76,20 +77,21 @@ static void test_directories(void)
 	   err.text);
 	err.code = 0;
 	ok(!hd_dir_commit(at("a/b"), at("step-1"), &err) && access(at("a/b"), F_OK) && !access(at("step-1/file"), F_OK),
-	   "committed");
+	   "a directory is committed under its final name");
 	hd_dir_make(at("a/new"), &err);
 	put(at("a/new/fresh"), "x");
 	ok(!hd_dir_commit(at("a/new"), at("step-1"), &err) && access(at("a/new"), F_OK) &&
 		   !access(at("step-1/fresh"), F_OK) && access(at("step-1/file"), F_OK),
-	   "an older one is replaced");
+	   "committing replaces an older directory of that name");
 	ok(!symlink(tmp, at("step-1/link")) && !hd_dir_remove(at("step-1"), &err) && access(at("step-1"), F_OK) &&
 		   !access(tmp, F_OK) && !hd_dir_remove(at("step-1"), &err),
-	   "removed, without following links");
-	ok(!hd_dir_writable(at("fresh/dir"), &err) && !rmdir(at("fresh/dir")), "a writable directory stays empty");
+	   "a directory is removed without following links");
+	ok(!hd_dir_writable(at("fresh/dir"), &err) && !rmdir(at("fresh/dir")),
+	   "testing whether a directory is writable leaves nothing in it");
 	test_forbidden();
 }
 
-/* What a stranger's folder names must be in it, or where a cache of models keeps its files. */
+/* A file that a stranger's folder names must be inside that folder, or where a cache of models keeps its files. */
 static void test_inside(void)
 {
 	static const char *const inside[] = { "file", "folder", "own", "nothing" };
@@ -104,10 +106,12 @@ static void test_inside(void)
 	put(at("model/blobs/b1"), "x");
 	ok(!symlink("file", at("home/own")) && !symlink("../homes/other", at("home/out")) &&
 		   !symlink("../../blobs/b1", at("model/snapshots/r1/blob")) && !mkfifo(at("home/pipe"), 0600),
-	   "links and a pipe");
+	   "links and a pipe are made");
 	for (size_t i = 0; i < HD_LEN(inside); i++)
-		ok(!hd_file_inside(at("home"), inside[i], &err), "inside, or not there: %s %s", inside[i], err.text);
-	ok(!hd_file_inside(at("model/snapshots/r1"), "blob", &err), "a blob of the cache %s", err.text);
+		ok(!hd_file_inside(at("home"), inside[i], &err),
+		   "a path inside the folder, or of a missing file, is accepted: %s %s", inside[i], err.text);
+	ok(!hd_file_inside(at("model/snapshots/r1"), "blob", &err), "a link to a blob of the cache is accepted %s",
+	   err.text);
 	ok(hd_file_inside(at("home"), "out", &err) == HD_EIO && strstr(err.text, "which is outside"), "%s", err.text);
 	err.code = 0;
 	ok(hd_file_inside(at("home"), "pipe", &err) == HD_EIO && strstr(err.text, "is not a regular file"), "%s",
@@ -122,16 +126,17 @@ static void test_room(void)
 	char *text = hd_format("%0100d", 7);
 
 	ok(!hd_path_writable(at("later.txt"), 0, &err) && !hd_path_writable(at("later/dir"), 1, &err),
-	   "a file and a folder that can be made");
-	ok(hd_path_writable(at("later/file.txt"), 0, &err) == HD_EIO, "a file without a folder cannot: %s", err.text);
+	   "a file and a folder that can be made are writable");
+	ok(hd_path_writable(at("later/file.txt"), 0, &err) == HD_EIO, "a file in a missing folder is not writable: %s",
+	   err.text);
 	err.code = 0;
 	ok(!hd_installed_find("machines", "no-such-machine", &err) && strstr(err.text, "and no such name"), "%s",
 	   err.text);
 	err.code = 0;
-	/* Others write meanwhile, but not half of it. */
+	/* Other programs write at the same time, but not as much as half of the free room. */
 	ok(!statvfs(tmp, &st) &&
 		   fabs(hd_disk_left(at("later/dir")) / ((double)st.f_bavail * (double)st.f_frsize) - 1) < 0.5,
-	   "what is left on the disk, of a path that is not there");
+	   "the free room of the disk is found for a path that does not exist");
 	signal(SIGXFSZ, SIG_IGN);
 	getrlimit(RLIMIT_FSIZE, &whole);
 	limit = whole;
@@ -139,7 +144,8 @@ static void test_room(void)
 	setrlimit(RLIMIT_FSIZE, &limit);
 	hd_file_write(at("cut"), text, &err);
 	setrlimit(RLIMIT_FSIZE, &whole);
-	ok(err.code == HD_EIO && access(at("cut"), F_OK), "no file is there in part: %s", err.text);
+	ok(err.code == HD_EIO && access(at("cut"), F_OK), "a file that cannot be written completely is removed: %s",
+	   err.text);
 	free(text);
 }
 
@@ -175,10 +181,10 @@ static void test_steps(void)
 		snprintf(kept + strlen(kept), 2, "%d", access(path, F_OK) ? 0 : k);
 		free(path);
 	}
-	is_str(kept, "00345", "of step 4 and what is older two are kept, and what is newer");
-	is_str(newest_is("step-00000004\n"), "step-00000004", "the newest is what latest says");
-	is_str(newest_is("step-00000002\n"), "step-00000005", "... if it is there");
-	is_str(newest_is("notes\n"), "step-00000005", "... and a step");
+	is_str(kept, "00345", "pruning at step 4 keeps two of step 4 and older, and all newer ones");
+	is_str(newest_is("step-00000004\n"), "step-00000004", "the newest checkpoint is the one that latest names");
+	is_str(newest_is("step-00000002\n"), "step-00000005", "... unless that does not exist");
+	is_str(newest_is("notes\n"), "step-00000005", "... or is not a step");
 }
 
 int main(void)
@@ -190,6 +196,6 @@ int main(void)
 	test_room();
 	test_steps();
 	chmod(at("fresh"), 0700);
-	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "all is removed");
+	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "the temporary files are removed");
 	return done();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensors of each type of element, in memory in rows, transposed, apart and in part: what is written is what is read.  And files
- * whose headers do not cover their data.  If one type were copied in another width, weights would be those of their neighbours.
+ * Tensors of each element type, in memory as rows, transposed, strided or in part, are read as they were written.
+ * Headers that do not cover their data are refused.  If one type were copied in another's width, weights would be those
+ * of their neighbours.
  */
 #include <config.h>
 #include "engine/base/half.h"
@@ -39,13 +40,13 @@ static void put(void *at, int64_t i, uint32_t dtype, double x)
 	}
 }
 
-/* Element (r, c) is this; small enough for all types. */
+/* The value of element (r, c), small enough for all types. */
 static double value(int64_t r, int64_t c)
 {
 	return (double)((r * 7 + c * 3) % 251);
 }
 
-/* Written from memory of these strides and one type, read into memory of others. */
+/* Writes a tensor from memory of one type and stride, and reads it into memory of another type and stride. */
 static void round_trip(uint32_t stored, uint32_t from, uint32_t to, const int64_t stride[2], const int64_t back[2],
 		       int64_t off)
 {
@@ -66,8 +67,9 @@ static void round_trip(uint32_t stored, uint32_t from, uint32_t to, const int64_
 	for (int64_t i = 0; rc >= 0 && i < ROWS; i++)
 		for (int64_t k = off; k < COLS; k++)
 			wrong += get(read, i * back[0] + (k - off) * back[1], to) != value(i, k);
-	if (!ok(rc >= 0 && !wrong, "%#x of %#x as %#x, strides %d %d, read at %d with %d %d", stored, from, to,
-		(int)stride[0], (int)stride[1], (int)off, (int)back[0], (int)back[1]))
+	if (!ok(rc >= 0 && !wrong,
+		"%#x written from %#x is read as %#x: strides %d %d, read from %d on with strides %d %d", stored, from,
+		to, (int)stride[0], (int)stride[1], (int)off, (int)back[0], (int)back[1]))
 		note("%s; %lld wrong", err.text, (long long)wrong);
 	hd_tensorfile_close(f);
 	hd_tensorfile_close(r);
@@ -90,7 +92,7 @@ static void types(void)
 					   strides[(i + 1 + k) % HD_LEN(strides)], 5 * off);
 }
 
-/* -- what is refused ------------------------------------------------------------------------------------------------------------- */
+/* -- refusals ------------------------------------------------------------------------------------------------------ */
 static void said(int rc, const char *want, const char *what)
 {
 	if (!ok(rc < 0 && strstr(err.text, want), "%s", what))
@@ -108,27 +110,28 @@ static void refused(void)
 	hd_tensorfile_add(f, "d", HD_DTYPE_F64, 2, shape);
 	hd_tensorfile_add(other, "t", HD_DTYPE_I32, 2, shape);
 	said(hd_tensorfile_write(f, "t", HD_DTYPE_I32, x, NULL, NULL, NULL, &err), "tensor t: its file is not open",
-	     "a file that is not open");
+	     "writing to a file that is not open is refused");
 	said(hd_tensorfile_write(f, "nothing", HD_DTYPE_I32, x, NULL, NULL, NULL, &err),
-	     "(not open): has no tensor nothing", "a tensor of none");
-	is_int(hd_tensorfile_create(f, "t.safetensors", &err), 0, "a file");
+	     "(not open): has no tensor nothing", "... also if it has no such tensor");
+	is_int(hd_tensorfile_create(f, "t.safetensors", &err), 0, "a file is created");
 	said(hd_tensorfile_write(f, "nothing", HD_DTYPE_I32, x, NULL, NULL, NULL, &err),
-	     "t.safetensors: has no tensor nothing", "a tensor that it has not");
+	     "t.safetensors: has no tensor nothing", "writing an unknown tensor is refused");
 	said(hd_tensorfile_write(f, "t", HD_DTYPE_F32, x, NULL, NULL, NULL, &err),
-	     "stored as I32, cannot be given as F32", "another type is written");
+	     "stored as I32, cannot be given as F32", "writing a different type is refused");
 	said(hd_tensorfile_write(f, "t", HD_DTYPE_I32, x, (const int64_t[]){ 0, 2 }, (const int64_t[]){ 2, 2 }, NULL,
 				 &err),
-	     "tensor t: dim 1: 2 elements from 2 on, it has 3", "more than there is");
-	said(hd_tensorfile_open(other, "t.safetensors", &err), "this rank's plan", "a file of another rank's plan");
-	is_int(hd_tensorfile_read("t.safetensors", &r, &err), 0, "it is read");
+	     "tensor t: dim 1: 2 elements from 2 on, it has 3", "writing beyond the tensor is refused");
+	said(hd_tensorfile_open(other, "t.safetensors", &err), "this rank's plan",
+	     "opening a file of another rank's plan is refused");
+	is_int(hd_tensorfile_read("t.safetensors", &r, &err), 0, "the file is read");
 	said(hd_tensorfile_load(r, "d", HD_DTYPE_F32, x, NULL, NULL, NULL, &err),
-	     "stored as F64, cannot be read as F32", "as another type");
+	     "stored as F64, cannot be read as F32", "reading F64 as F32 is refused");
 	hd_tensorfile_close(f);
 	hd_tensorfile_close(other);
 	hd_tensorfile_close(r);
 }
 
-/* A header, and so many bytes of data. */
+/* Writes a file of this header and this many bytes of data, and reads tensor w from it. */
 static int read_header(const char *header, size_t bytes)
 {
 	struct hd_tensorfile *f = NULL;
@@ -155,18 +158,18 @@ static int read_header(const char *header, size_t bytes)
 static void headers(void)
 {
 	is_int(read_header("{" T("z", "F32", "1", 4, 8) "," T("w", "F32", "1", 0, 4) "}", 8), 0,
-	       "in another order than the data");
+	       "a header in a different order than the data is accepted");
 	is_int(read_header("{" T("w", "F32", "1", 0, 4) "," T("e", "F32", "0", 0, 0) "}", 4), 0,
-	       "one of nothing where another begins");
-	is_int(read_header("{" T("e", "F32", "0", 4, 4) "," T("w", "F32", "1", 0, 4) "}", 4), 0, "or ends");
+	       "an empty tensor at the beginning of another is accepted");
+	is_int(read_header("{" T("e", "F32", "0", 4, 4) "," T("w", "F32", "1", 0, 4) "}", 4), 0, "... or at its end");
 	said(read_header("{" T("w", "F32", "1", 4, 8) "}", 8), "a gap before it: begins at 4, the header ends at 0",
-	     "the first does not begin at once");
+	     "a gap before the first tensor is refused");
 	said(read_header("{" T("w", "F32", "2", 0, 8) "," T("v", "F32", "1", 4, 8) "}", 8), "v: overlaps",
-	     "two overlap");
+	     "overlapping tensors are refused");
 	said(read_header("{" T("w", "F8_E4M3", "1", 0, 1) "}", 1), "stored as a dtype that only other programs use",
-	     "a type of other programs");
+	     "a type that only other programs use cannot be read");
 	said(read_header("{" T("w", "F32", "1,1,1,1,1,1,1,1,1", 0, 4) "}", 4), "9 dims, but at most 8 are possible",
-	     "more dims than there are");
+	     "more than 8 dims are refused");
 }
 
 int main(void)

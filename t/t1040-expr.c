@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Expressions.  If this broke, a third party's op would compute something else than its text says,
- * or train on a wrong gradient without any message.
+ * Expressions of ops.  If this broke, a plugin's op would compute something other than its text says, or train on a
+ * wrong gradient without any message.
  */
 #include <config.h>
 #include "engine/base/expr.h"
@@ -73,7 +73,7 @@ static void check_values(void)
 	ok(eval("1/0", 0, 0, 0) == INFINITY, "1/0 is an infinity");
 }
 
-/* Richardson's form of the central difference: error h^4, rounding 2^-53 / h */
+/* The derivative by Richardson's form of the central difference: error h^4, rounding 2^-53 / h. */
 static double slope(const char *text, int var, const double *at)
 {
 	double d[2];
@@ -91,7 +91,7 @@ static double slope(const char *text, int var, const double *at)
 	return (4 * d[1] - d[0]) / 3;
 }
 
-/* On a grid that misses kinks.  -> the largest difference, relative to 1 + |slope| */
+/* Returns the largest difference from the numerical slope, relative to 1 + |slope|, on a grid that misses kinks. */
 static double worst(const char *text, const char *derivative, int var)
 {
 	static const double grid[] = { -2.11, -0.87, -0.31, 0.43, 1.07, 2.53 };
@@ -101,7 +101,7 @@ static double worst(const char *text, const char *derivative, int var)
 		double at[3] = { grid[i % 6], grid[i / 6 % 6] + 0.017, grid[i / 36] - 0.029 };
 		double want = slope(text, var, at), got = eval(derivative, at[0], at[1], at[2]);
 
-		if (isnan(want)) /* outside of log or sqrt */
+		if (isnan(want)) /* outside the domain of log or sqrt */
 			continue;
 		most = fmax(most, fabs(got - want) / (1 + fabs(want)));
 		if (isnan(got))
@@ -228,7 +228,7 @@ static void refused(const char *text, const char *want)
 	int rc = hd_expr_compile(text, &e, &err);
 
 	ok(rc == HD_EINVAL && strstr(err.text, want), "\"%.30s\": %.150s", text, err.text);
-	ok(!hd_expr_derive(text, 0, NULL), "nor differentiated");
+	ok(!hd_expr_derive(text, 0, NULL), "... and has no derivative");
 }
 
 static char *repeated(const char *piece, int n, const char *end)
@@ -269,8 +269,8 @@ static void check_refused(void)
 	refused(minus, "nested too deeply");
 	refused(longest, "has 600001 operations, at most 250 are possible");
 	ok(hd_expr_compile(edge, &e, &err) == 0 && e.n == 249, "249 operations fit");
-	ok(!hd_expr_derive(edge, 0, &err) && strstr(err.text, "differentiated, has"), "its derivative does not: %.200s",
-	   err.text + 200);
+	ok(!hd_expr_derive(edge, 0, &err) && strstr(err.text, "differentiated, has"),
+	   "... but those of its derivative do not: %.200s", err.text + 200);
 	free(deep);
 	free(longest);
 	free(minus);
@@ -286,9 +286,10 @@ int main(void)
 	check_simple();
 	check_linear();
 	check_refused();
-	ok(!hd_expr_compile("a + (b + (c + z))", &e, NULL), "26 variables");
-	is_int(e.vars, 26, "vars is the highest variable");
-	is_int(e.depth, 4, "depth is the largest stack");
-	ok(!hd_expr_compile("c * a", &e, NULL) && e.vars == 3, "also where a lower one is behind it");
+	ok(!hd_expr_compile("a + (b + (c + z))", &e, NULL), "an expression with the last of 26 variables is accepted");
+	is_int(e.vars, 26, "... and vars counts up to the highest variable");
+	is_int(e.depth, 4, "... and depth is the largest depth of the stack");
+	ok(!hd_expr_compile("c * a", &e, NULL) && e.vars == 3,
+	   "vars counts up to the highest variable, also if a lower one follows it");
 	return done();
 }

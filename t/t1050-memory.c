@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The arena.  If this broke, two live buffers would share bytes (wrong numbers, silently), or a
- * model that fits would be refused for memory, or planning a large one would take minutes.
+ * The memory arena.  If this broke, two live buffers could share bytes and give wrong numbers silently.  Or a model
+ * that fits would be refused for lack of memory, or planning a large one would take minutes.
  */
 #include <config.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 #include "engine/program/pack.h"
 #include "t/lib/tap.h"
 
-/* Of the processor: what else runs does not count. */
+/* Returns the processor time in seconds, so that other programs do not count. */
 static double cpu_seconds(void)
 {
 	return (double)clock() / CLOCKS_PER_SEC;
@@ -22,7 +22,6 @@ static int64_t below(int64_t n)
 	return (int64_t)((seed >> 33) % (uint64_t)n);
 }
 
-/* Two of the same time and address?  Sorted by address, only neighbours in reach are compared. */
 static int by_offset(const void *a, const void *b)
 {
 	const struct hd_memory_span *x = a, *y = b;
@@ -30,6 +29,8 @@ static int by_offset(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+/* Are all spans aligned and inside the arena, and do no two that live at the same time overlap?  Sorted by address,
+ * each span is compared only with those that begin before its end. */
 static int sound(const struct hd_memory_span *s, int64_t n, int64_t arena)
 {
 	struct hd_memory_span *t = hd_alloc((size_t)n * sizeof(*t));
@@ -55,9 +56,9 @@ static int64_t add(struct hd_memory_span *s, int64_t n, int64_t bytes, int64_t f
 	return n + 1;
 }
 
-/* Forward keeps `saved` tensors a layer until its backward; both have short-lived ones; gradients
- * of parameters live from their backward to the end; with `again`, a layer keeps its input only
- * and makes the others a second time. */
+/* The spans of a training step.  Forward keeps `saved` tensors per layer until the layer's backward, both passes have
+ * short-lived ones, and gradients of parameters live from their backward to the end.  With `again`, a layer keeps only
+ * its input and recomputes the others. */
 static int64_t training(struct hd_memory_span *s, int layers, int saved, int again, int mixed)
 {
 	int64_t n = 0, w = saved + 3, end = 2 * layers * w;
@@ -81,7 +82,7 @@ static int64_t training(struct hd_memory_span *s, int layers, int saved, int aga
 	return n;
 }
 
-/* Micro-batches in flight: `depth` of them hold their activations at once. */
+/* The spans of micro-batches in flight: `depth` of them hold their activations at the same time. */
 static int64_t in_flight(struct hd_memory_span *s, int micros, int depth, int layers)
 {
 	int64_t n = 0;
@@ -118,23 +119,25 @@ static void check(struct hd_memory_span *s, int64_t n, double ratio, double seco
 	arena = hd_pack_plan(s, n, 0);
 	t = cpu_seconds() - t;
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
-	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
-	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound", name, ratio);
-	if (!getenv("HD_TEST_COUNTS")) /* objects that count are not optimised: their time says nothing */
-		ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	ok(sound(s, n, arena), "%s: buffers are aligned, inside the arena, and do not overlap", name);
+	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: the arena is at most %.2f of the lower bound",
+	   name, ratio);
+	if (!getenv("HD_TEST_COUNTS")) /* objects that count coverage are not optimized */
+		ok(t < seconds, "%s: planning took %.0f ms of processor time, less than %.0f", name, 1e3 * t,
+		   1e3 * seconds);
 	for (int64_t i = 0; i < n; i++)
 		again[i] = s[i].offset;
 	if (n <= 10000) {
 		hd_pack_plan(s, n, 0);
 		for (int64_t i = 0; i < n; i++)
 			same = same && again[i] == s[i].offset;
-		ok(same, "%s: the same offsets again", name);
+		ok(same, "%s: planning again gives the same offsets", name);
 	}
 	free(again);
 }
 
-/* As a stage of an interleaved pipeline has it: accumulators that begin in a step and last to its end, what one unit alone needs,
- * and inputs of two chunks' layers, of which one waits for its backward longer. */
+/* The spans of a stage of an interleaved pipeline: accumulators that begin within a step and last to its end, buffers
+ * of a single unit, and inputs of the layers of two chunks, one of which waits longer for its backward. */
 static int64_t accumulators(struct hd_memory_span *s)
 {
 	int64_t n = 0, end = 2048, warm = 110;
@@ -160,11 +163,13 @@ static void check_back(struct hd_memory_span *s, int64_t n)
 	int64_t bound = hd_memory_bound(s, n), arena = hd_pack_plan(s, n, 200);
 
 	note("accumulators: %lld spans, %.4f of the bound", (long long)n, (double)arena / (double)bound);
-	ok(sound(s, n, arena), "accumulators to the end of a step: aligned, inside, no overlap");
-	ok(arena <= bound + bound / 200, "accumulators to the end of a step: as near the bound as was asked for");
+	ok(sound(s, n, arena),
+	   "accumulators to the end of a step: buffers are aligned, inside the arena, and do not overlap");
+	ok(arena <= bound + bound / 200,
+	   "accumulators to the end of a step: the arena is as near the lower bound as requested");
 }
 
-/* By units: every `length` times make one.  A buffer that lives longer counts for whole units. */
+/* Plans by units of `length` times each.  A buffer that lives in several units counts for all of each. */
 static void check_units(struct hd_memory_span *s, int64_t n, int64_t length, double ratio, double seconds,
 			const char *name)
 {
@@ -181,10 +186,12 @@ static void check_units(struct hd_memory_span *s, int64_t n, int64_t length, dou
 	arena = hd_memory_plan_units(s, n, unit);
 	t = cpu_seconds() - t;
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
-	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
-	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound", name, ratio);
-	if (!getenv("HD_TEST_COUNTS")) /* objects that count are not optimised: their time says nothing */
-		ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	ok(sound(s, n, arena), "%s: buffers are aligned, inside the arena, and do not overlap", name);
+	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: the arena is at most %.2f of the lower bound",
+	   name, ratio);
+	if (!getenv("HD_TEST_COUNTS")) /* objects that count coverage are not optimized */
+		ok(t < seconds, "%s: planning took %.0f ms of processor time, less than %.0f", name, 1e3 * t,
+		   1e3 * seconds);
 	free(unit);
 }
 
@@ -192,18 +199,18 @@ int main(void)
 {
 	static const int64_t life[] = { 1, 3, 40, 1000 };
 	struct hd_memory_span *s = hd_alloc(220000 * sizeof(*s));
-	int slow = getenv("HD_TEST_SLOW") != NULL; /* sanitizers, other work on the machine */
-	double unit = slow ? 20 : 4;               /* of the times that an idle machine needs */
+	int slow = getenv("HD_TEST_SLOW") != NULL; /* sanitizers, or other work on the machine */
+	double unit = slow ? 20 : 4;               /* multiplies the times that an idle machine needs */
 	int bad = 0;
 
-	ok(hd_pack_plan(s, 0, 0) == 0, "nothing needs nothing");
+	ok(hd_pack_plan(s, 0, 0) == 0, "a plan without buffers needs no memory");
 	for (int k = 0; k < 400; k++) {
 		int64_t n = random_spans(s, 1 + below(200), 1 + below(300), life[k % 4]);
 		int64_t bound = hd_memory_bound(s, n), arena = hd_pack_plan(s, n, 0);
 
 		bad += arena < bound || !sound(s, n, arena);
 	}
-	is_int(bad, 0, "400 small random plans: aligned, inside, no overlap");
+	is_int(bad, 0, "400 small random plans: buffers are aligned, inside the arena, and do not overlap");
 	check_back(s, accumulators(s));
 	check(s, training(s, 12, 8, 0, 0), 1.05, 0.05 * unit, "12 layers");
 	check(s, training(s, 96, 14, 0, 0), 1.15, 0.05 * unit, "96 layers");
@@ -224,7 +231,7 @@ int main(void)
 		arena = hd_memory_plan_units(s, n, unit);
 		bad += arena < hd_memory_bound(s, n) || !sound(s, n, arena);
 	}
-	is_int(bad, 0, "200 small random plans by units: aligned, inside, no overlap");
+	is_int(bad, 0, "200 small random plans by units: buffers are aligned, inside the arena, and do not overlap");
 	check_units(s, in_flight(s, 256, 64, 130), 130, 1.15, 0.5 * unit,
 		    "by units, 64 of 256 micro-batches in flight");
 	free(s);
