@@ -136,8 +136,8 @@ static void check(struct hd_memory_span *s, int64_t n, double ratio, double seco
 	free(again);
 }
 
-/* The spans of a stage of an interleaved pipeline: accumulators that begin within a step and last to its end, buffers
- * of a single unit, and inputs of the layers of two chunks, one of which waits longer for its backward. */
+/* The spans of a stage of an interleaved pipeline.  Accumulators begin within a step and last to its end, other buffers
+ * serve a single unit.  Of the inputs of two chunks' layers, those of one chunk wait longer for their backward. */
 static int64_t accumulators(struct hd_memory_span *s)
 {
 	int64_t n = 0, end = 2048, warm = 110;

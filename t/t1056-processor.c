@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The name of the processor, and its number, from the files of several.  If all ARM processors had one number, each would be given
- * the products that were the fastest on another.
+ * The name and the hash of the processor, from the /proc/cpuinfo of several.  If all ARM processors had the same hash,
+ * each would be given the implementations that were the fastest on another.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -52,29 +52,31 @@ static uint64_t hash_of(const char *text)
 
 static void names(void)
 {
-	is_named("unknown processor", "a system without /proc/cpuinfo");
+	is_named("unknown processor", "a system without /proc/cpuinfo has an unknown processor");
 	put(X86("0", "sse") X86("1", "sse"));
-	is_named("AMD EPYC 9R14", "x86-64: its model, up to what would be a comment");
+	is_named("AMD EPYC 9R14", "x86-64: the name is the model, up to a comment sign");
 	put(ARM("0", "sve", "0xd40") ARM("1", "sve", "0xd40"));
-	is_named("ARM Neoverse V1", "ARM: the core, by its numbers");
+	is_named("ARM Neoverse V1", "ARM: the name is that of the core, found by its numbers");
 	put(ARM("0", "sve", "0xd4f") ARM("1", "sve", "0xd4f"));
-	is_named("ARM Neoverse V2", "another core");
+	is_named("ARM Neoverse V2", "ARM: a different core has a different name");
 	put(ARM("0", "", "0xd4f") ARM("1", "", "0xd0c"));
-	is_named("ARM Neoverse V2", "of two kinds of cores the first");
+	is_named("ARM Neoverse V2", "ARM: of two kinds of cores the first is named");
 	put(ARM("0", "", "0xfff"));
-	is_named("ARM part 0xfff of implementer 0x41", "a core that is not known: its numbers");
+	is_named("ARM part 0xfff of implementer 0x41", "ARM: an unknown core is named by its numbers");
 }
 
 static void numbers(void)
 {
 	uint64_t none = hd_processor_hash("/nowhere"), v1 = hash_of(ARM("0", "sve", "0xd40"));
 
-	ok(v1 != none, "ARM: it has a number");
-	ok(v1 == hash_of(ARM("4", "sve", "0xd40") ARM("5", "sve", "0xd40")), "the same on any core");
-	ok(v1 != hash_of(ARM("0", "sve", "0xd4f")), "another core has another");
-	ok(v1 != hash_of(ARM("0", "sve bf16", "0xd40")), "and one with other features");
-	ok(hash_of(X86("0", "avx2")) == hash_of(X86("1", "avx2") X86("2", "avx2")), "x86-64: the same on any core");
-	ok(hash_of(X86("0", "avx2")) != hash_of(X86("0", "avx2 amx_tile")), "other flags have another");
+	ok(v1 != none, "ARM: the hash differs from that of an unknown processor");
+	ok(v1 == hash_of(ARM("4", "sve", "0xd40") ARM("5", "sve", "0xd40")), "ARM: the hash is the same on any core");
+	ok(v1 != hash_of(ARM("0", "sve", "0xd4f")), "ARM: a different core has a different hash");
+	ok(v1 != hash_of(ARM("0", "sve bf16", "0xd40")), "... as has one with other features");
+	ok(hash_of(X86("0", "avx2")) == hash_of(X86("1", "avx2") X86("2", "avx2")),
+	   "x86-64: the hash is the same on any core");
+	ok(hash_of(X86("0", "avx2")) != hash_of(X86("0", "avx2 amx_tile")),
+	   "x86-64: other flags give a different hash");
 }
 
 int main(void)
@@ -91,7 +93,7 @@ int main(void)
 	free(dir);
 	dir = hd_format("rm -r %s", root);
 	if (system(dir))
-		note("%s stays", root);
+		note("%s cannot be removed", root);
 	free(dir);
 	return done();
 }

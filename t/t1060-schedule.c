@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Orders of units.  If this broke, a plugin's schedule that deadlocks would hang the job instead of
- * being refused, or `explain` would promise a bubble and a memory that the run does not have.
+ * Orders of units in a pipeline.  If this broke, a plugin's schedule that deadlocks would hang the job instead of being
+ * refused, or `explain` would promise a bubble and a memory use that the run does not have.
  *
  * The orders here are those of the papers: GPipe (Huang et al. 2019), 1F1B and interleaved 1F1B
  * (Narayanan et al. 2021), and 1F1B with the weight gradients split off (ZB-H1, Qi et al. 2023).
@@ -52,7 +52,7 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-/* apart: W split off, each delayed by as many micro-batches as there are coordinates before */
+/* apart: the weight gradients W are units of their own, each delayed by the number of preceding stages */
 static void alternating(int p, int m, int apart)
 {
 	begin(p, m, 1);
@@ -73,7 +73,7 @@ static void alternating(int p, int m, int apart)
 	}
 }
 
-/* Micro-batches in groups of p, each group through all chunks; m is a multiple of p. */
+/* Micro-batches in groups of p; each group passes through all chunks.  m is a multiple of p. */
 static void interleaved(int p, int m, int v)
 {
 	begin(p, m, v);
@@ -103,7 +103,7 @@ static void split(int p, int m, int v)
 	alternating(p, m, 1);
 }
 
-/* -> what is wrong, or NULL */
+/* Returns a description of the first error, or NULL. */
 static char *judge(double bubble, int (*in_flight)(int r))
 {
 	struct hd_schedule_report rep = { 0 };
@@ -158,7 +158,7 @@ static void check_family(const char *name, void (*make)(int p, int m, int v), in
 			why = judge((p - 1.0) / (part * m), in_flight);
 			made++;
 		}
-	ok(!why && made > 8, "%s, v %d: %d orders, bubble (p-1)/%gm%s%s", name, v, made, part, why ? ": " : "",
+	ok(!why && made > 8, "%s, v %d: %d orders have the bubble (p-1)/%gm%s%s", name, v, made, part, why ? ": " : "",
 	   why ? why : "");
 	free(why);
 }
@@ -174,11 +174,12 @@ static void check_families(void)
 		check_family("interleaved 1F1B", interleaved, v, v == 1, v, warm_up_and_one);
 	gpipe(4, 8, 1);
 	why = judge(0.3, all_micros);
-	is_str(why, "p 4 m 8 v 1: bubble 0.3750, not 0.3000", "another bubble is noticed");
+	is_str(why, "p 4 m 8 v 1: bubble 0.3750, not 0.3000", "a wrong bubble is noticed");
 	free(why);
 	gpipe(4, 8, 1);
 	why = judge(0.375, as_far_as_the_end);
-	is_str(why, "p 4 m 8 v 1: stage 0 has 8 in flight, not 4", "other numbers in flight too");
+	is_str(why, "p 4 m 8 v 1: stage 0 has 8 in flight, not 4",
+	       "a wrong number of micro-batches in flight is noticed");
 	free(why);
 }
 
@@ -275,7 +276,7 @@ static void check_deadlock(void)
 	put(1, "F0 F1 B0 B1");
 	refused("schedule: deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage "
 		"1");
-	begin(3, 2, 1); /* 2 waits for 1, but is in no circle with it */
+	begin(3, 2, 1); /* 2 waits for 1, but is in no cycle with it */
 	put(0, "F0 B0 F1 B1");
 	put(1, "F0 F1 B0 B1");
 	put(2, "F0 F1 B0 B1");
@@ -323,11 +324,11 @@ static void check_drawing(void)
 	gpipe(2, 2, 1);
 	drawn("stage 0   |F0 F1          B1--- B0---\n"
 	      "stage 1   |   F0 F1 B1--- B0---\n",
-	      "two stages, B takes twice as long");
+	      "two stages are drawn, with B twice as long as F");
 	split(2, 2, 1);
 	drawn("stage 0   |F0 F1    B0 W0 B1 W1\n"
 	      "stage 1   |   F0 B0 F1 B1 W0 W1\n",
-	      "W fills the gaps");
+	      "W units are drawn in the gaps");
 	begin(2, 1, 2);
 	table[3] = -1;
 	put(0, "F0.0 F0.1 B0.1 B0.0");
@@ -336,7 +337,7 @@ static void check_drawing(void)
 	s.tb = tb;
 	drawn("stage 0   |F0.0           F0.1 B0.1           B0.0\n"
 	      "stage 1   |     F0.0-----           B0.0-----\n",
-	      "three parts on two coordinates, own times");
+	      "three parts on two stages are drawn with their own times");
 }
 
 /* -- random changes ---------------------------------------------------------------------------- */
@@ -359,7 +360,7 @@ static double end_of(const struct hd_schedule_report *rep, uint32_t kind, int st
 	return INFINITY;
 }
 
-/* Does each unit start after what it needs, and not before its predecessor ends? */
+/* Does each unit start as soon as its inputs are there and its predecessor has ended? */
 static int timely(const struct hd_schedule_report *rep)
 {
 	for (int r = 0; r < s.p; r++)
@@ -403,8 +404,8 @@ static void check_random(void)
 			silent += !err.text[0];
 		}
 	}
-	is_int(untimely, 0, "every unit of an accepted order starts when its needs are there");
-	is_int(silent, 0, "every refusal has a text");
+	is_int(untimely, 0, "every unit of an accepted order starts when its inputs are there");
+	is_int(silent, 0, "every refusal has a message");
 	ok(accepted > 500 && stuck > 50, "%d of 4000 changed orders accepted, %d deadlocks", accepted, stuck);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The orders that the plugin pp makes, for all numbers of stages, micro-batches and chunks: each unit once, no deadlock,
- * the bubble of the papers, the micro-batches in flight of the papers.  And what it says of a user's file that is wrong.
- * If this broke, `check` would accept an order that hangs, or a machine would be bought by a bubble that no run has.
+ * and the bubble and the micro-batches in flight of the papers.  Also its messages about a user's file that is wrong.
+ * If this broke, `check` would accept an order that hangs, or a machine would be bought for a bubble that no run has.
  *
  * GPipe (Huang et al. 2019): (p - 1) / m.  1F1B and interleaved (Narayanan et al. 2021): (p - 1) / m, (p - 1) / (v m).
- * ZB-H1 (Qi et al. 2023), F = B = W: (p - 1) / (3 m); with fewer micro-batches than stages (2 p - 1 - m) / (3 m), for the
- * first stage cannot begin its last part sooner.
+ * ZB-H1 (Qi et al. 2023), F = B = W: (p - 1) / (3 m).  With fewer micro-batches than stages it is (2 p - 1 - m) / (3
+ * m), because the first stage cannot begin its last part sooner.
  */
 #include <config.h>
 #include "engine/schedule/schedule_check.h"
@@ -129,7 +129,7 @@ static double bubble(int order, int p, int m, int v)
 	return (p - 1.0) / (v * m);
 }
 
-/* -> what is wrong with one order, or NULL */
+/* Returns a description of the first error of one order, or NULL. */
 static char *judge(int order, int p, int m, int v)
 {
 	struct hd_schedule_report rep = { 0 };
@@ -173,12 +173,13 @@ static void all_sizes(int order, const char *name, int chunks)
 					note("p %d m %d v %d: %s", p, m, v, why);
 			}
 	ok(!why, "%s: %d orders have the bubble and the micro-batches in flight of the paper", name, made);
-	is_int(made + refused, P * M * chunks, "and what does not divide is refused with both numbers");
+	is_int(made + refused, P * M * chunks,
+	       "... and a number of micro-batches that does not divide is refused with both numbers");
 	free(why);
 }
 
-/* -- orders as they are drawn in the papers ---------------------------------------------------- */
-/* "F0 F1 B0 B1": what a stage does, in order; a chunk other than 0 behind a dot. */
+/* -- orders as drawn in the papers ------------------------------------------------------------- */
+/* Returns the units of a stage in order, such as "F0 F1 B0 B1"; a chunk other than 0 follows a dot. */
 static const char *drawn(int order, int p, int m, int v, int r)
 {
 	static char line[1000];
@@ -202,12 +203,16 @@ static void drawings(void)
 	for (int r = 0; r < 3; r++)
 		is_str(drawn(PP_GPIPE, 3, 3, 1, r), "F0 F1 F2 B2 B1 B0",
 		       "gpipe: backward begins with the last micro-batch");
-	is_str(drawn(PP_1F1B, 3, 4, 1, 0), "F0 F1 F2 B0 F3 B1 B2 B3", "1f1b: the first of three stages");
-	is_str(drawn(PP_1F1B, 3, 4, 1, 1), "F0 F1 B0 F2 B1 F3 B2 B3", "1f1b: the second");
-	is_str(drawn(PP_1F1B, 3, 4, 1, 2), "F0 B0 F1 B1 F2 B2 F3 B3", "1f1b: the last");
+	is_str(drawn(PP_1F1B, 3, 4, 1, 0), "F0 F1 F2 B0 F3 B1 B2 B3",
+	       "1f1b: the first of three stages has the order of the paper");
+	is_str(drawn(PP_1F1B, 3, 4, 1, 1), "F0 F1 B0 F2 B1 F3 B2 B3",
+	       "1f1b: the second stage has the order of the paper");
+	is_str(drawn(PP_1F1B, 3, 4, 1, 2), "F0 B0 F1 B1 F2 B2 F3 B3",
+	       "1f1b: the last stage has the order of the paper");
 	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 0), "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1",
-	       "interleaved: the first of two stages");
-	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 1), "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1", "interleaved: the last");
+	       "interleaved: the first of two stages has the order of the paper");
+	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 1), "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1",
+	       "interleaved: the last stage has the order of the paper");
 }
 
 /* -- files ------------------------------------------------------------------------------------------------------------------- */
@@ -225,18 +230,18 @@ static void file(const char *csv, const char *want, const char *name)
 
 #define GOOD "0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n"
 
-/* The same order, as people and spreadsheets write it. */
+/* The same order in the forms that people and spreadsheets write. */
 static void as_written(void)
 {
-	file(GOOD, "", "a file is an order");
+	file(GOOD, "", "a file that is an order is accepted");
 	file("0,F,0,0\r\n0,F,0,1\r\n0,B,0,0\r\n0,B,0,1\r\n\r\n1,F,0,0\r\n1,B,0,0\r\n1,F,0,1\r\n1,B,0,1", "",
-	     "with other ends of lines");
-	file("\xef\xbb\xbfrank,kind,chunk,micro\n" GOOD, "", "with a mark of UTF-8 and names above");
+	     "... with other line ends");
+	file("\xef\xbb\xbfrank,kind,chunk,micro\n" GOOD, "", "... with a byte order mark and a header line");
 	file("# mine\n 0, F, 0, 0 \n0,F,0,1\n\n  # back\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1 ,F,0,1\n1,B\t,0,1\n", "",
-	     "with blanks, empty lines and comments");
+	     "... with blanks, empty lines and comments");
 }
 
-/* Nothing is read as what it is not: what is wrong is said with the line, as editors count them. */
+/* A malformed line is never misread: the message names it by the number that an editor shows. */
 static void not_lines(void)
 {
 	static const char *const lines[] = { "0,X,0,1",    "0,F",      "0,F,0",     "0,F,,1",
@@ -250,14 +255,16 @@ static void not_lines(void)
 			 "schedule: line 3 of x.csv is '%s', not rank,kind,chunk,micro with kind F, B or W", lines[i]);
 		file(csv, want, lines[i]);
 	}
-	file("", "schedule: x.csv contains no unit", "an empty file");
-	file("rank,kind,chunk,micro\n# later\n", "schedule: x.csv contains no unit", "a file of names and comments");
+	file("", "schedule: x.csv contains no unit", "an empty file is refused");
+	file("rank,kind,chunk,micro\n# later\n", "schedule: x.csv contains no unit",
+	     "a file with only a header and comments is refused");
 	file(GOOD "2,F,0,0\n", "schedule: line 9 of x.csv: rank 2; there are 2, counted from 0",
-	     "more ranks than there are");
-	file(GOOD "-1,F,0,0\n", "schedule: line 9 of x.csv: rank -1; there are 2, from 0", "a rank below 0");
-	file(GOOD "0,F,1,0\n", "schedule: line 9 of x.csv: chunk 1; there are 1, from 0", "more chunks");
+	     "a rank beyond the last is refused");
+	file(GOOD "-1,F,0,0\n", "schedule: line 9 of x.csv: rank -1; there are 2, from 0", "a rank below 0 is refused");
+	file(GOOD "0,F,1,0\n", "schedule: line 9 of x.csv: chunk 1; there are 1, from 0",
+	     "a chunk beyond the last is refused");
 	file(GOOD "0,F,0,4294967296\n", "schedule: line 9 of x.csv: micro-batch 4294967296; there are 2, from 0",
-	     "more micro-batches");
+	     "a micro-batch beyond the last is refused");
 }
 
 int main(void)
@@ -270,15 +277,18 @@ int main(void)
 	as_written();
 	not_lines();
 	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n", "schedule: stage 1 has no B1",
-	     "without a unit: it is named");
+	     "a file without one unit is refused, and the message names the unit");
 	file("0,F,0,0\n0,B,0,0\n0,F,0,1\n0,B,0,1\n1,F,0,0\n1,F,0,1\n1,B,0,0\n1,B,0,1\n",
 	     "schedule: deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage 1",
-	     "in a circle: it is printed");
+	     "a file that deadlocks is refused, and the message shows the cycle");
 	file("0,F,0,1\n0,F,0,0\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n",
-	     "schedule: stage 1 runs F0 before F1, but stage 0 sends for F1 first", "in another order than it is sent");
-	file(GOOD "1,B,0,1\n", "schedule: stage 1 has B1 twice, as units 3 and 4", "with a unit twice");
-	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n", "schedule: stage 1 has no F0", "without a rank");
+	     "schedule: stage 1 runs F0 before F1, but stage 0 sends for F1 first",
+	     "a file that receives in a different order than is sent is refused");
+	file(GOOD "1,B,0,1\n", "schedule: stage 1 has B1 twice, as units 3 and 4",
+	     "a file with a unit twice is refused");
+	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n", "schedule: stage 1 has no F0",
+	     "a file without one rank is refused");
 	file(GOOD "0,W,0,0\n", "schedule: stage 0 has no W1, though other units have a W of their own",
-	     "with a W for some only");
+	     "a file with W for only some units is refused");
 	return done();
 }

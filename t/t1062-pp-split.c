@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How the plugin pp deals blocks to stages.  If the heaviest stage were heavier than it must be, the whole pipeline would
- * be as slow as that one: against all possible ways, of random costs, among them blocks that cost nothing (an embedding)
- * and one that outweighs all others (a head).
+ * How the plugin pp distributes blocks over stages.  If the heaviest stage were heavier than necessary, the pipeline
+ * would be as slow as that stage.  Its split is compared with all possible ones, for random costs; some blocks cost
+ * nothing (an embedding), and one outweighs all others (a head).
  */
 #include <config.h>
 #include "plugins/pp/split.c" /* with a host of its own, below */
@@ -64,7 +64,8 @@ static const struct hd_host host = { .size = sizeof(host),
 				     .opt_str = text,
 				     .fail = fail };
 
-/* The heaviest piece and the sum of squares, of the cut whose bits say where a piece begins. */
+/* Returns the heaviest piece of a split, and its sum of squares; bit i of `begins` tells whether a piece begins at
+ * block i. */
 static double heaviest(unsigned begins, double *squares)
 {
 	double top = 0, sum = 0;
@@ -91,7 +92,7 @@ static int count_bits(unsigned x)
 	return n;
 }
 
-/* -> 1: contiguous, no piece empty, and no way is better */
+/* Returns 1 if the pieces are contiguous, none is empty, and no split is better. */
 static int is_best(int pieces)
 {
 	double best = INFINITY, best_squares = INFINITY, squares, top;
@@ -113,8 +114,8 @@ static int is_best(int pieces)
 	return heaviest(begins, &squares) == best && squares == best_squares;
 }
 
-/* An embedding, four layers and a head, dealt as the list says: what is no layer goes with its neighbour, or with the last
- * piece. -> the pieces of all six, or "refused" */
+/* Distributes an embedding, four layers and a head by the list: the embedding belongs to the first piece, the head to
+ * the last. Returns the pieces of all six blocks, or "refused". */
 static const char *listed(const char *list, int pieces)
 {
 	static const char *const names[] = { "embed", "layer", "layer", "layer", "layer", "head" };
@@ -139,14 +140,15 @@ static const char *listed(const char *list, int pieces)
 
 static void lists(void)
 {
-	is_str(listed("1,2,1", 3), "001122", "1,2,1");
-	is_str(listed("0,3,1", 3), "011122", "a first piece without a layer has the embedding");
-	is_str(listed("1,3,0", 3), "001112", "a last piece without a layer has the head");
-	is_str(listed("1,2,2", 3), "refused", "a layer too many");
-	is_str(listed("1,1,1", 3), "refused", "a layer too few");
-	is_str(listed("9,0", 2), "refused", "more in one piece than there are");
-	is_str(listed("2,2", 3), "refused", "a piece too few");
-	is_str(listed("2,0,2", 3), "refused", "an empty piece between others");
+	is_str(listed("1,2,1", 3), "001122",
+	       "1,2,1 puts the embedding before the first layer and the head after the last");
+	is_str(listed("0,3,1", 3), "011122", "a first piece without a layer holds only the embedding");
+	is_str(listed("1,3,0", 3), "001112", "a last piece without a layer holds only the head");
+	is_str(listed("1,2,2", 3), "refused", "a list with a layer too many is refused");
+	is_str(listed("1,1,1", 3), "refused", "a list with a layer too few is refused");
+	is_str(listed("9,0", 2), "refused", "a list with more layers in a piece than the model has is refused");
+	is_str(listed("2,2", 3), "refused", "a list with a piece too few is refused");
+	is_str(listed("2,0,2", 3), "refused", "an empty piece between others is refused");
 }
 
 int main(void)
@@ -180,7 +182,7 @@ int main(void)
 		while (nheap)
 			free(heap[--nheap]);
 	}
-	ok(tried > 1500 && !wrong, "%d models are dealt as evenly as they can be (%d are not)", tried, wrong);
+	ok(tried > 1500 && !wrong, "%d models are split as evenly as possible (%d are not)", tried, wrong);
 	lists();
 	return done();
 }

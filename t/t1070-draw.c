@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The draw of a token, against the probabilities that its logits have.  A temperature that is ignored, or one draw for all
- * positions, still makes text; nobody sees that it is not what the model says.
+ * Drawing a token, compared with the probabilities that the logits give.  If the temperature were ignored, or all
+ * positions shared one draw, text would still be generated, and nobody would notice that it is not the model's.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -12,7 +12,8 @@
 enum { DRAWS = 10000, LOGITS = 4 };
 static const float logits[LOGITS] = { 0.5f, 2.0f, -1.0f, 1.0f };
 
-/* What chi-square exceeds once in a thousand, by degrees of freedom; the seeds are fixed, so once is for ever. */
+/* Returns the value that chi-square exceeds once in a thousand cases, by degrees of freedom.  Since the seeds are
+ * fixed, a test that passes once always passes. */
 static double limit(int freedom)
 {
 	static const double once[] = { 0, 10.83, 13.82, 16.27 };
@@ -41,7 +42,7 @@ static double chi_square(const int *count, const double *p, int n)
 	return sum;
 }
 
-/* by_seed: of one position with many seeds, else of many positions with one seed. */
+/* by_seed: draws at one position with many seeds; else at many positions with one seed. */
 static void frequencies(double temperature, int k, int by_seed)
 {
 	struct hd_sampling s = { .temperature = temperature, .top_k = k, .seed = 7 };
@@ -55,13 +56,13 @@ static void frequencies(double temperature, int k, int by_seed)
 		count[hd_draw(logits, LOGITS, &s, by_seed ? 3 : i, scratch)]++;
 	}
 	off = chi_square(count, p, LOGITS);
-	if (!ok(off <= limit(kinds - 1), "temperature %g, top-k %d, %s: %d draws", temperature, k,
-		by_seed ? "other seeds" : "other positions", DRAWS))
+	if (!ok(off <= limit(kinds - 1), "temperature %g, top-k %d, %s: %d draws have the expected frequencies",
+		temperature, k, by_seed ? "many seeds" : "many positions", DRAWS))
 		note("%d %d %d %d: chi-square %.2f, limit %.2f", count[0], count[1], count[2], count[3], off,
 		     limit(kinds - 1));
 }
 
-/* A draw says nothing of the next: pairs of neighbours come as often as both by themselves. */
+/* Neighbouring draws are independent: a pair is as frequent as the product of both frequencies. */
 static void pairs(void)
 {
 	struct hd_sampling s = { .temperature = 2, .seed = 7 };
@@ -91,7 +92,7 @@ static int always(double temperature, int k, int want)
 	return 1;
 }
 
-/* exp(z / T) of logits as large as models have: neither overflows nor underflows to nothing. */
+/* exp(z / T) of logits as large as models have neither overflows nor becomes zero for all of them. */
 static void large_logits(void)
 {
 	static const float z[LOGITS] = { 30000, 30001, -30000, 29999 };
@@ -101,10 +102,11 @@ static void large_logits(void)
 
 	for (int i = 0; i < 100; i++)
 		right += hd_draw(z, LOGITS, &s, i, scratch) == 1;
-	is_int(right, 100, "logits of 3e4 over 1e-3");
+	is_int(right, 100, "logits of 3e4 at temperature 1e-3 give the likeliest token");
 }
 
-/* Of 50,000 logits that are alike all are drawn: the mean of the ids is that of uniform ones, within four deviations. */
+/* Of 50,000 equal logits all are drawn: the mean of the ids is that of a uniform distribution, within four standard
+ * deviations. */
 static void large_vocabulary(void)
 {
 	enum { VOCAB = 50000 };
@@ -114,7 +116,7 @@ static void large_vocabulary(void)
 
 	for (int i = 0; i < 1000; i++)
 		sum += hd_draw(z, VOCAB, &s, i, scratch);
-	near(sum / 1000, (VOCAB - 1) / 2., 4 * VOCAB / sqrt(12. * 1000), "50,000 logits alike");
+	near(sum / 1000, (VOCAB - 1) / 2., 4 * VOCAB / sqrt(12. * 1000), "50,000 equal logits are drawn uniformly");
 }
 
 static int descending(const void *a, const void *b)
@@ -124,7 +126,7 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The same draws from all logits in order. */
+/* Makes the same draw from all logits, fully sorted. */
 static int plain_draw(const float *z, int n, const struct hd_sampling *s, int64_t position, float *sorted)
 {
 	double sum = 0, part = 0, u, p = s->top_p > 0 ? s->top_p : 1;
@@ -146,7 +148,7 @@ static int plain_draw(const float *z, int n, const struct hd_sampling *s, int64_
 	return -1;
 }
 
-/* Among many the largest are selected, not all sorted, and the draw is made in parts. */
+/* In a large vocabulary the largest logits are selected instead of sorting all, and the draw is made in parts. */
 static void of_many(void)
 {
 	enum { VOCAB = 20011 };
@@ -162,7 +164,7 @@ static void of_many(void)
 	};
 	static float z[VOCAB], scratch[VOCAB];
 
-	for (int i = 0; i < VOCAB; i++) /* some of them alike */
+	for (int i = 0; i < VOCAB; i++) /* some of them equal */
 		z[i] = (float)(hd_random_uniform(3, (uint64_t)i) * 4000 - 2000) / 256;
 	for (int i = 0; i < VOCAB; i += 7)
 		z[i] = (float)(int)z[i];
@@ -173,7 +175,8 @@ static void of_many(void)
 		s.seed = 7;
 		for (int at = 0; at < 100; at++)
 			same += hd_draw(z, VOCAB, &s, at, scratch) == plain_draw(z, VOCAB, &s, at, scratch);
-		ok(same == 100, "of %d logits, temperature %g, top-k %d, top-p %g: as from all in order", VOCAB,
+		ok(same == 100,
+		   "%d logits, temperature %g, top-k %d, top-p %g: draws equal those from all logits, sorted", VOCAB,
 		   s.temperature, (int)s.top_k, s.top_p);
 	}
 }
@@ -189,9 +192,9 @@ int main(void)
 	frequencies(1, 2, 0);
 	frequencies(2, 3, 1);
 	pairs();
-	ok(always(0, 0, 1), "temperature 0: the likeliest");
-	ok(always(0.01, 0, 1), "and 0.01, of logits that are 1 apart");
-	ok(always(100, 1, 1), "top-k 1: the likeliest, whatever the temperature");
+	ok(always(0, 0, 1), "temperature 0 always gives the likeliest token");
+	ok(always(0.01, 0, 1), "... as does 0.01 if logits are 1 apart");
+	ok(always(100, 1, 1), "top-k 1 always gives the likeliest token, at any temperature");
 	large_logits();
 	large_vocabulary();
 	of_many();

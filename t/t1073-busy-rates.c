@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rates that were measured beside other work.  If their warning broke, plans would be made by them without a word; if caches
- * were taken for it, nobody would heed it.
+ * Rates measured while the machine was busy with other work.  If the warning about them broke, plans would silently
+ * rely on them; if it mistook the effect of caches for other work, nobody would heed it.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -26,17 +26,17 @@ int main(void)
 	struct hd_rate_points none = { NULL, 0, 0 }, *p;
 	size_t from = 9, to = 9;
 
-	near(fall(5, busy, &from, &to), 500, 1e-9, "500 times less where sizes grow by four");
-	is_int((long long)from, 1, "from the size with most");
-	is_int((long long)to, 3, "to the one with least");
-	near(fall(4, caches, &from, &to), 0, 0, "caches: four times less, and less yet far away");
-	near(fall(0, NULL, &from, &to), 0, 0, "nothing was measured");
-	is_int(hd_rates_warn_of_falls(r, &none), 0, "no warning of nothing");
+	near(fall(5, busy, &from, &to), 500, 1e-9, "a rate falls by a factor of 500 while the size grows by four");
+	is_int((long long)from, 1, "... from the size with the highest rate");
+	is_int((long long)to, 3, "... to the one with the lowest");
+	near(fall(4, caches, &from, &to), 0, 0, "the slower decline by caches is not a fall");
+	near(fall(0, NULL, &from, &to), 0, 0, "without measurements there is no fall");
+	is_int(hd_rates_warn_of_falls(r, &none), 0, "... and no warning");
 	p = &hd_rates_kernel(r, "norm")->of[HD_RATE_FP32];
 	for (int i = 0; i < 5; i++)
 		hd_rates_add(p, (struct hd_rate_point){ .at = busy[i][0], .rate = busy[i][1] });
-	is_int(hd_rates_warn_of_falls(r, &none), 1, "a warning of one curve");
-	is_int(hd_rates_warn_of_falls(r, p), 2, "of memory too");
+	is_int(hd_rates_warn_of_falls(r, &none), 1, "one curve with a fall gives one warning");
+	is_int(hd_rates_warn_of_falls(r, p), 2, "a fall of the memory's rate gives another");
 	hd_rates_destroy(r);
 	return done();
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The gradient of every op, against differences of the loss.  A wrong one trains all the same, only worse: nobody would
- * see it but in a loss that is a little too high after days.
+ * The gradient of every op, compared with finite differences of the loss.  A model with a wrong gradient still trains,
+ * only worse; all that anyone would see is a loss that is a little too high after days.
  *
- * Each graph goes the whole way of a plan (autodiff, place, lower, fuse, program) and runs on the reference device in
- * double, with memory that is NaN before each step, over two micro-batches, so that accumulators and buffers that share
- * their bytes are part of what is tested.
+ * Each graph passes through all stages of a plan (autodiff, place, lower, fuse, program) and runs on the reference
+ * device in double.  Memory is NaN before each step, and a step has two micro-batches.  So accumulators and buffers
+ * that share memory are tested too.
  */
 #include <config.h>
 #include "engine/ops/movement.h"
@@ -18,9 +18,9 @@ static struct tensor *param(const char *name, const char *spec)
 	return gt_param(p, name, spec);
 }
 
-static int sums; /* nodes of that op, of the last graph */
+static int sums; /* number of sum nodes in the last graph */
 
-/* Every differentiable value of the graph is checked through the parameters behind it. */
+/* Checks every differentiable value of the graph through the parameters that it depends on. */
 static void check(struct tensor *y, const char *name)
 {
 	const char *where = "";
@@ -71,22 +71,22 @@ static void indexed(void)
 		hd_dim_get(p, "k", 3);
 		x = param("x", "batch,embed,seq");
 		top = hd_build_topk(p, x, hd_dim_get(p, "embed", 0), hd_dim_get(p, "k", 0), magnitude);
-		check(first(top, 0), "topk");
+		check(first(top, 0), "gradient of topk");
 	}
 	begin();
 	hd_dim_get(p, "k", 3);
 	x = param("x", "batch,embed,seq");
 	top = hd_build_topk(p, param("by", "batch,embed,seq"), hd_dim_get(p, "embed", 0), hd_dim_get(p, "k", 0), 0);
-	check(top ? hd_build_gather(p, x, first(top, 1), hd_dim_get(p, "embed", 0)) : NULL, "gather");
+	check(top ? hd_build_gather(p, x, first(top, 1), hd_dim_get(p, "embed", 0)) : NULL, "gradient of gather");
 	begin();
 	hd_dim_get(p, "k", 3);
 	few = param("few", "batch,k");
 	top = hd_build_topk(p, param("by", "batch,embed"), hd_dim_get(p, "embed", 0), hd_dim_get(p, "k", 0), 0);
 	check(top ? hd_build_scatter(p, few, first(top, 1), hd_dim_get(p, "k", 0), hd_dim_get(p, "embed", 0), 0) : NULL,
-	      "scatter");
+	      "gradient of scatter");
 }
 
-/* A Gram matrix: a product of x and of x under another name. */
+/* A Gram matrix: the product of x with itself, under a second name for the dim. */
 static void renamed(void)
 {
 	struct tensor *x;
@@ -95,10 +95,10 @@ static void renamed(void)
 	hd_dim_get(p, "row", 6);
 	x = param("x", "batch,embed");
 	check(hd_einsum(p, x, hd_build_rename(p, x, hd_dim_get(p, "embed", 0), hd_dim_get(p, "row", 0)), "embed,row"),
-	      "rename");
+	      "gradient of rename");
 	begin();
 	x = param("x", "batch,embed");
-	check(hd_map_new(p, &x, 1, "erf(a) * a + floor(a * 0) + round(a * 0)"), "erf, floor, round");
+	check(hd_map_new(p, &x, 1, "erf(a) * a + floor(a * 0) + round(a * 0)"), "gradient of erf, floor and round");
 }
 
 static void products(void)
@@ -132,9 +132,10 @@ static void products(void)
 		check(hd_einsum(p, a, a, "batch"), "einsum of a tensor with itself");
 	}
 	begin();
-	check(hd_einsum(p, param("a", "batch,seq,embed"), NULL, "embed,batch"), "sum, with the rest transposed");
+	check(hd_einsum(p, param("a", "batch,seq,embed"), NULL, "embed,batch"),
+	      "sum over a dim, with the others transposed");
 	begin();
-	check(hd_einsum(p, param("a", "batch,seq"), NULL, ""), "sum of all");
+	check(hd_einsum(p, param("a", "batch,seq"), NULL, ""), "sum over all dims");
 }
 
 /* -- elementwise ------------------------------------------------------------------------------------------------------------- */
@@ -173,7 +174,7 @@ static void adds(void)
 	ins[0] = param("a", "embed"), ins[1] = param("b", "batch,seq,embed");
 	ok(!hd_op1(p, "add", ins, 2, "%s", "") &&
 		   strstr(p->own.text, "input 1 has dim batch, which input 0 (embed) does not have"),
-	   "add whose first operand is the smaller is refused");
+	   "add is refused if its second operand has more dims than the first");
 	gt_plan_destroy(p);
 	begin();
 	x = ins[0] = param("a", "batch,embed");
@@ -186,7 +187,7 @@ static void adds(void)
 	ins[1] = param("r", "batch,seq,mlp");
 	ins[0] = hd_op1(p, "add", ins, 2, "%s", "");
 	check(hd_op1(p, "gelu", ins, 1, "%s", ""), "product, bias and residual in one kernel");
-	is_int(sums, 1, "the bias' gradient is made beside gelu's: the loss alone is a sum");
+	is_int(sums, 1, "the bias' gradient is computed with gelu's, so only the loss is a sum");
 	begin();
 	x = param("x", "batch,seq,embed");
 	ins[0] = hd_einsum(p, x, param("w", "embed,mlp"), "batch,seq,mlp");
@@ -212,14 +213,14 @@ static void activations(void)
 	begin();
 	x = param("x", "batch,seq,embed");
 	check(hd_op1(p, "dropout", &x, 1, "p=0.3 site=2"),
-	      "dropout: the same mask in backward, another per micro-batch");
+	      "dropout: backward has the same mask, each micro-batch a different one");
 	begin();
 	x = param("x", "batch,seq,heads,head_dim");
 	check(hd_op1(p, "rope", &x, 1, "theta=100"), "rope");
 	begin();
 	x = param("x", "batch,seq,heads,head_dim");
 	check(hd_op1(p, "rope", &x, 1, "theta=100 rotary=2 scaling=yarn factor=4 original=9 beta_fast=2 attention=1.2"),
-	      "rope of a part of head_dim, scaled and stretched");
+	      "rope of a part of head_dim, with YaRN scaling");
 	begin();
 	x = param("x", "batch,embed");
 	x = hd_map_new(p, &x, 1, "a * a");
@@ -227,7 +228,7 @@ static void activations(void)
 	check(x, "cast");
 }
 
-/* A value with several readers: its gradient is a sum, and what shares bytes must not be overwritten too early. */
+/* A value with several readers: its gradient is a sum, and memory that is shared must not be overwritten too early. */
 static void sharing(void)
 {
 	struct tensor *x, *y, *ins[3];
@@ -236,17 +237,17 @@ static void sharing(void)
 	x = hd_map_new(p, (struct tensor *[]){ param("x", "batch,seq,embed") }, 1, "a * 2");
 	y = hd_op1(p, "gelu", &x, 1, "%s", "");
 	ins[0] = hd_map_new(p, &y, 1, "a * a"), ins[1] = x, ins[2] = hd_map_new(p, &x, 1, "exp(a)");
-	check(hd_op1(p, "add", ins, 3, "%s", ""), "a value that three nodes read");
+	check(hd_op1(p, "add", ins, 3, "%s", ""), "gradient of a value that three nodes read");
 	begin();
 	x = param("w", "embed,mlp");
 	ins[0] = hd_einsum(p, param("a", "batch,embed"), x, "batch,mlp");
 	ins[1] = hd_einsum(p, param("b", "batch,embed"), x, "batch,mlp");
 	ins[0] = hd_map_new(p, ins, 2, "tanh(a) * b");
 	hd_block_begin(p, "second");
-	check(hd_einsum(p, ins[0], x, "batch,embed"), "a parameter that two blocks use, one of them twice");
+	check(hd_einsum(p, ins[0], x, "batch,embed"), "gradient of a parameter that two blocks use, one of them twice");
 }
 
-/* -- the transformer's own ----------------------------------------------------------------------------------------------------- */
+/* -- ops of transformers --------------------------------------------------------------------------------------- */
 static void norms(void)
 {
 	for (int rms = 0; rms < 2; rms++)
@@ -301,7 +302,7 @@ static void embeddings(void)
 	check(hd_op1(p, "position", ins, 2, "%s", ""), "embedding and position");
 }
 
-/* Cross entropy in phases; nll is the loss itself. */
+/* Cross entropy in several ops; nll is the loss itself. */
 static void cross_entropy(void)
 {
 	struct tensor *z, *ins[5];
@@ -361,7 +362,8 @@ int main(void)
 	attentions();
 	embeddings();
 	cross_entropy();
-	gpt2("", "gpt2, every parameter");
-	gpt2("dropout = 0.3\ntie_embeddings = no", "gpt2 with dropout, its head not tied");
+	gpt2("", "gradient of every parameter of gpt2");
+	gpt2("dropout = 0.3\ntie_embeddings = no",
+	     "gradient of every parameter of gpt2 with dropout and an untied head");
 	return done();
 }

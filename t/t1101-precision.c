@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The pass that says what is bf16, looked at from the graph: types of activations, parameters, masters, gradients and states;
- * no weight is cast within a step; a cast's gradient is the one that passed it.  What would break: a sum that adds up in bf16,
- * a weight that is rounded in every micro-batch, a tensor that two layouts hold in two precisions.
+ * The pass that decides which tensors are bf16, checked on the graph: the types of activations, parameters, masters,
+ * gradients and states.  No weight is cast within a step, and a cast passes its gradient on.  If this broke, a sum
+ * could accumulate in bf16, a weight be rounded in every micro-batch, or two layouts hold a tensor in different
+ * precisions.
  */
 #include <config.h>
 #include "t/lib/graph_test.h"
@@ -43,7 +44,7 @@ static int is(const struct node *n, const char *op)
 	return !strcmp(n->v.op->name, op);
 }
 
-/* Counts what has another type than the rule says. */
+/* Counts the parameters, masters and states whose type differs from the rule. */
 static int wrong_parameters(const struct hd_plan *p, int train)
 {
 	int bad = 0;
@@ -82,9 +83,9 @@ static void types(const char *keys, const char *what)
 	struct hd_plan *p = plan_of(keys, 1);
 	int gradients = 0, statistics = 0, activations = 0, casts = 0, low = 0;
 
-	if (!ok(p != NULL, "%s: a plan", what))
+	if (!ok(p != NULL, "%s: the model is planned", what))
 		return;
-	is_int(wrong_parameters(p, 1), 0, "parameters, masters, states");
+	is_int(wrong_parameters(p, 1), 0, "parameters, masters and states have the right types");
 	for (struct node *n = p->first; n; n = n->next) {
 		casts += reads_weight(n) != 0;
 		for (uint32_t k = 0; k < n->v.nout; k++) {
@@ -100,20 +101,21 @@ static void types(const char *keys, const char *what)
 	is_int(gradients, 0, "gradients of parameters are fp32, from the accumulator on");
 	is_int(statistics, 0, "statistics are fp32");
 	is_int(activations, 0, "activations and their gradients are bf16");
-	ok(low > 40, "of which there are %d", low);
+	ok(low > 40, "the plan has %d activations and their gradients in forward and backward", low);
 	is_int(casts, 0, "no weight is cast within a step");
 	done_with(p);
 }
 
-/* Routers choose in fp32, and gates are; what experts compute is bf16. */
+/* Routers choose in fp32 and gates are fp32; experts compute in bf16. */
 static void experts(const char *keys, const char *what)
 {
 	struct hd_plan *p = plan_of(keys, 1);
 	int routers = 0, gates = 0, products = 0, seen = 0;
 
-	if (!ok(p != NULL, "%s: a plan", what))
+	if (!ok(p != NULL, "%s: the model is planned", what))
 		return;
-	is_int(wrong_parameters(p, 1), 0, "parameters, masters, states; the router's weight is fp32");
+	is_int(wrong_parameters(p, 1), 0,
+	       "parameters, masters and states have the right types; the router's weight is fp32");
 	for (struct node *n = p->first; n; n = n->next) {
 		if (is(n, "route") || is(n, "route_d"))
 			routers += n->ins[0]->v.dtype != HD_DTYPE_F32 || n->outs[0]->v.dtype != HD_DTYPE_F32, seen++;
@@ -127,8 +129,8 @@ static void experts(const char *keys, const char *what)
 	}
 	is_int(routers, 0, "routers choose in fp32");
 	is_int(gates, 0, "gates and their gradients are fp32");
-	is_int(products, 0, "what experts compute is bf16");
-	ok(seen > 10, "of which there are %d", seen);
+	is_int(products, 0, "experts compute in bf16");
+	ok(seen > 10, "the plan has %d operands of routers and experts", seen);
 	done_with(p);
 }
 
@@ -136,15 +138,15 @@ static void forward_only(void)
 {
 	struct hd_plan *p = plan_of("", 0);
 
-	if (!ok(p != NULL, "generation: a plan"))
+	if (!ok(p != NULL, "generation is planned"))
 		return;
-	is_int(wrong_parameters(p, 0), 0, "parameters without masters");
+	is_int(wrong_parameters(p, 0), 0, "parameters have no masters, and the right types");
 	is_int(p->logits->v.dtype, HD_DTYPE_F32, "logits are fp32 for the run that reads them");
-	is_int(p->micro_batch, 3, "as many sequences as there are rows to continue");
+	is_int(p->micro_batch, 3, "a micro-batch has one sequence per row to continue");
 	done_with(p);
 }
 
-/* x -> fp32 -> double: its gradient is that of the loss, which is its weight, rounded on the way back to fp32. */
+/* x -> fp32 -> double: the gradient is the loss' weight, rounded to fp32 on the way back. */
 static void cast_gradient(void)
 {
 	struct hd_plan *p = gt_plan(2);
@@ -158,25 +160,25 @@ static void cast_gradient(void)
 	y = hd_op1(p, "cast", &y, 1, "dtype=%u", HD_DTYPE_F64);
 	gt_build(p, gt_loss(p, y));
 	r = gt_open(p, NULL);
-	if (!ok(r != NULL, "cast: a run: %s", gt_why()))
+	if (!ok(r != NULL, "cast: the graph runs: %s", gt_why()))
 		return;
 	gt_compute(r);
 	g = gt_address(r, gt_gradient_of(p, x), 0);
 	w = gt_address(r, gt_param_named(p, "loss.weights"), 0);
 	for (int i = 0; i < 5; i++)
-		worst = fmax(worst, fabs(g[i] - 2 * w[i]) / fabs(2 * w[i])); /* of two micro-batches */
-	ok(worst <= 0x1p-24, "cast: the gradient passes, rounded once: %.3g", worst);
-	ok(worst > 0, "and it was fp32 in between");
+		worst = fmax(worst, fabs(g[i] - 2 * w[i]) / fabs(2 * w[i])); /* for two micro-batches */
+	ok(worst <= 0x1p-24, "cast: the gradient is passed on, rounded once: %.3g", worst);
+	ok(worst > 0, "... and it was fp32 in between");
 	gt_close(r);
 }
 
 int main(void)
 {
 	types("", "gpt2");
-	types("tie_embeddings = no\ndropout = 0.1", "gpt2, a head of its own");
+	types("tie_embeddings = no\ndropout = 0.1", "gpt2 with an untied head");
 	types("family = llama\nkv_heads = 2", "llama");
-	experts("family = mixtral\nexperts = 4", "experts, rows counted");
-	experts("experts = 4\nmoe_every = 2\nfamily = llama\nrouter = gshard", "experts, places");
+	experts("family = mixtral\nexperts = 4", "experts with counted rows");
+	experts("experts = 4\nmoe_every = 2\nfamily = llama\nrouter = gshard", "experts with places");
 	forward_only();
 	cast_gradient();
 	return done();

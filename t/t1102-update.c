@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a step does to every parameter of a whole model, in the test's own arithmetic: SGD, and Adam with decoupled
- * weight decay (Loshchilov and Hutter 2019), with their betas, eps, clipping (Pascanu et al. 2013) and weight
- * decay, on one rank and in layouts that cut states, gradients and parameters.  Kernels are compared elsewhere;
- * here it is which numbers reach them.  If this broke, biases and norms would decay, or nothing would, and the
- * model would train, only worse.
+ * The update of every parameter of a complete model, compared with the test's own arithmetic.  That is SGD, and Adam
+ * with decoupled weight decay (Loshchilov and Hutter 2019), with their betas, eps, weight decay, and clipping (Pascanu
+ * et al. 2013).  It runs on one rank and in layouts that shard states, gradients and parameters.  Kernels are tested
+ * elsewhere; this test checks the numbers that reach them.  If this broke, biases and norms would decay, or nothing
+ * would, and the model would still train, only worse.
  *
  * In double on the reference device, all ranks in this process.
  */
@@ -14,7 +14,7 @@
 #define DECAY 0.25
 #define BETA1 0.75
 #define BETA2 0.9
-#define EPS 0.01 /* large: it shows, and keeps a gradient that is zero but for rounding from becoming a sign */
+#define EPS 0.01 /* large enough to show, and to keep a gradient of mere rounding from becoming a sign */
 #define CLIP 0.125
 #define LR 0.03125
 #define BATCH 18
@@ -47,7 +47,7 @@ static struct hd_plan *plan(const char *model, const struct kind *k, int ranks, 
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
-/* Optimizer states begin at zero, as at the start of a training. */
+/* Opens a run with optimizer states of zero, as at the start of training. */
 static struct gt_run *opened(struct hd_plan *p, int many)
 {
 	struct gt_run *r = p ? gt_open(p, many ? sim_members : NULL) : NULL;
@@ -69,7 +69,7 @@ static int is_parameter(const struct tensor *t)
 	return !t->v.node && t->v.what == HD_TENSOR_PARAM;
 }
 
-/* What is multiplied with decays; what is added, and the scales of norms, do not. */
+/* Weights that are multiplied decay; biases and the scales of norms do not. */
 static int decays(const char *name)
 {
 	size_t n = strlen(name);
@@ -77,7 +77,7 @@ static int decays(const char *name)
 	return !strstr(name, "ln_") && !strstr(name, "norm") && strcmp(n > 5 ? name + n - 5 : name, ".bias");
 }
 
-/* -- no gradient: decay alone ------------------------------------------------------------------ */
+/* -- weight decay without a gradient ----------------------------------------------------------- */
 static void decay_alone(const char *model, const char *what, const struct kind *k)
 {
 	int moved = 0, stayed = 0, wrong = 0;
@@ -85,7 +85,7 @@ static void decay_alone(const char *model, const char *what, const struct kind *
 	size_t n;
 
 	one = opened(plan(model, k, 1, ""), 0);
-	if (!ok(one && one->plan->ntensors > 0, "%s, %s", what, k->name))
+	if (!ok(one && one->plan->ntensors > 0, "%s, %s: the model is planned", what, k->name))
 		return;
 	one->run.loss_scale = 0;
 	n = one->plan->ntensors;
@@ -116,17 +116,17 @@ static void decay_alone(const char *model, const char *what, const struct kind *
 			}
 		free(before[at++]);
 	}
-	ok(!wrong && moved && stayed, "without a gradient %d parameters become w (1 - lr decay), %d stay to the bit",
+	ok(!wrong && moved && stayed, "without a gradient %d parameters become w (1 - lr decay), and %d keep every bit",
 	   moved, stayed);
 	gt_close(one);
 }
 
-/* -- steps by hand ----------------------------------------------------------------------------- */
+/* -- steps in the test's own arithmetic -------------------------------------------------------- */
 struct moments {
 	double *m, *v;
 };
 
-/* *largest: entry of any gradient so far */
+/* Returns the factor of clipping.  *largest is the largest entry of any gradient so far. */
 static double factor_by_hand(double clip, double *largest)
 {
 	double sum = 0;
@@ -143,7 +143,7 @@ static double factor_by_hand(double clip, double *largest)
 	return clip > 0 && sqrt(sum) > clip ? clip / sqrt(sum) : 1;
 }
 
-/* Of one parameter: what the step is to make of it.  Every power of beta is made by multiplying. */
+/* Computes the new value of one parameter.  Powers of beta are computed by multiplication. */
 static void by_hand(const struct kind *k, const double *w, const double *g, double factor, double decay, int step,
 		    int64_t n, struct moments *s, double *out)
 {
@@ -162,7 +162,7 @@ static void by_hand(const struct kind *k, const double *w, const double *g, doub
 	}
 }
 
-/* One step of `one`: -> the largest difference from the arithmetic above, and the factor of clipping. */
+/* Makes a step of `one`.  Returns the largest difference from the arithmetic above, and the factor of clipping. */
 static double step(const struct kind *k, int number, struct moments *states, double *factor, double *largest)
 {
 	double **want = hd_alloc(one->plan->ntensors * sizeof(*want)), worst = 0;
@@ -207,20 +207,20 @@ static const struct layout {
 	int ranks, experts;
 } layouts[] = {
 	{ "dp 3", PLUGIN("dp") "size = 3\nbucket = 1K\n", 3, 0 },
-	{ "dp 3, states cut", PLUGIN("dp") "size = 3\nzero = 1\n", 3, 0 },
-	{ "dp 3, gradients cut", PLUGIN("dp") "size = 3\nzero = 2\n", 3, 0 },
-	{ "dp 3, parameters cut", PLUGIN("dp") "size = 3\nzero = 3\n", 3, 0 },
+	{ "dp 3, states sharded", PLUGIN("dp") "size = 3\nzero = 1\n", 3, 0 },
+	{ "dp 3, gradients sharded", PLUGIN("dp") "size = 3\nzero = 2\n", 3, 0 },
+	{ "dp 3, parameters sharded", PLUGIN("dp") "size = 3\nzero = 3\n", 3, 0 },
 	{ "dp 3, servers", PLUGIN("dp") "size = 3\nsync = server\n", 3, 0 },
 	{ "tp 3", PLUGIN("tp") "size = 3\n", 3, 0 },
 	{ "pp 3", PLUGIN("pp") "size = 3\n", 3, 0 },
-	{ "pp 3, weight gradients apart", PLUGIN("pp") "size = 3\nschedule = zb\n", 3, 0 },
-	{ "tp 3 x dp 3, gradients cut", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 9, 0 },
-	{ "ep 3 x dp 3, parameters cut", PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 3\n", 9, 1 },
+	{ "pp 3, weight gradients split off", PLUGIN("pp") "size = 3\nschedule = zb\n", 3, 0 },
+	{ "tp 3 x dp 3, gradients sharded", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 9, 0 },
+	{ "ep 3 x dp 3, parameters sharded", PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 3\n", 9, 1 },
 };
 
 #define STEPS 3
 
-/* All parameters of a layout against those of one rank, after the same steps. */
+/* Compares all parameters of a layout with those of one rank, after the same steps. */
 static void in_layout(const struct layout *l, const char *model, const struct kind *k, double largest)
 {
 	struct gt_run *r = opened(plan(model, k, l->ranks, l->sections), 1);
@@ -240,10 +240,10 @@ static void in_layout(const struct layout *l, const char *model, const struct ki
 		if (!(off <= worst))
 			worst = off, where = t->v.name;
 	}
-	/* Gradients agree to 1e-12 of the largest entry (t/lib/one_rank.h); Adam makes at most 1 / eps times that of it,
-	 * SGD that, and weights of some units have a rounding each. */
+	/* Gradients agree to 1e-12 of the largest entry (t/lib/one_rank.h).  Adam enlarges that at most by 1 / eps, SGD
+	 * not at all.  Weights of a few units add a rounding each. */
 	if (!ok(!why && worst <= STEPS * (LR * (k->adam ? 1 / EPS : 1) * 1e-12 * largest + 4 * DBL_EPSILON),
-		"%s: %d steps of %s leave the parameters of one rank", l->name, STEPS, k->name))
+		"%s: after %d steps of %s the parameters equal those of one rank", l->name, STEPS, k->name))
 		note("%s: off by %g (%s)", why ? why : "it ran", worst, where);
 	sim_close(r);
 }
@@ -255,7 +255,7 @@ static void steps(const char *model, const char *what, int has_experts)
 		struct moments *states;
 
 		one = opened(plan(model, &kinds[i], 1, ""), 0);
-		if (!ok(one != NULL, "%s, %s", what, kinds[i].name)) {
+		if (!ok(one != NULL, "%s, %s: one rank is planned", what, kinds[i].name)) {
 			note("%s", gt_why());
 			continue;
 		}
@@ -267,10 +267,10 @@ static void steps(const char *model, const char *what, int has_experts)
 			least = fmin(least, factor);
 		}
 		/* Weights of up to 3 and moves of lr: a dozen roundings each. */
-		if (!ok(worst <= 12 * DBL_EPSILON * 3, "%d steps are those of the paper", STEPS))
+		if (!ok(worst <= 12 * DBL_EPSILON * 3, "%d steps equal those of the paper", STEPS))
 			note("off by %g", worst);
-		ok(kinds[i].clip > 0 ? least < 1 : least == 1, "the gradient is %s (%g)",
-		   kinds[i].clip > 0 ? "limited" : "as it is", least);
+		ok(kinds[i].clip > 0 ? least < 1 : least == 1, "the gradient is %s (factor %g)",
+		   kinds[i].clip > 0 ? "clipped" : "not clipped", least);
 		for (size_t k = 0; k < one->plan->ntensors; k++) {
 			free(states[k].m);
 			free(states[k].v);

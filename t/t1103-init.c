@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The scale of initial weights, of every kind of parameter of every family: normal with model.init_std, what ends
- * a residual branch divided by sqrt(2 layers) (GPT-2, Radford et al. 2019), norms one, biases zero.  Layouts are
- * compared with each other, and start from the same weights even when all are wrong; a deep model whose residual
- * stream starts too wide learns late or not at all.
+ * The scale of initial weights, for every kind of parameter of every family: normal with model.init_std, divided by
+ * sqrt(2 layers) at the end of a residual branch (GPT-2, Radford et al. 2019); norms are one, biases zero.  Other tests
+ * compare layouts with each other, which start from the same weights even if all are wrong.  If this broke, a deep
+ * model whose residual stream starts too wide would learn late or not at all.
  *
- * A kind is a name without its layer.  The deviation of N numbers is off by 1 / sqrt(2 N) of itself, a mean by 1 /
- * sqrt(N) of the deviation: 6 times that is allowed, and never more than 5 %.
+ * A kind is a parameter's name without its layer.  The standard deviation of N numbers is off by 1 / sqrt(2 N) of
+ * itself, a mean by 1 / sqrt(N) of the deviation: 6 times that is allowed, and never more than 5 %.
  */
 #include <config.h>
 #include "engine/run/job.h"
@@ -80,9 +80,9 @@ static void is_normal(const struct kind *k, double std)
 	double n = (double)k->n, mean = k->sum / n, got = sqrt(k->squares / n - mean * mean), allowed = 6 / sqrt(2 * n);
 
 	if (!ok(allowed < 0.05 && fabs(got / std - 1) < allowed && fabs(mean) < 6 * std / sqrt(n),
-		"%s has a deviation of %.4g", k->name, std))
-		note("%lld of them have %g and a mean of %g; off by %g, allowed are %g", (long long)k->n, got, mean,
-		     fabs(got / std - 1), allowed);
+		"%s has a standard deviation of %.4g", k->name, std))
+		note("%lld numbers have a deviation of %g and a mean of %g; off by %g, %g is allowed", (long long)k->n,
+		     got, mean, fabs(got / std - 1), allowed);
 }
 
 static void judge(const struct kind *k, double std)
@@ -100,7 +100,7 @@ static void judge(const struct kind *k, double std)
 		is_normal(k, has(k->name, ends) ? std / sqrt(2.0 * LAYERS) : std);
 }
 
-/* kinds: how many the model has */
+/* kinds: the number of kinds of parameters that the model has */
 static void model(const char *keys, double std, int kinds)
 {
 	struct kind all[40];
@@ -116,7 +116,7 @@ static void model(const char *keys, double std, int kinds)
 		 LAYERS, keys);
 	p = gt_plan_of(ini, 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, NULL) : NULL;
-	if (!ok(r != NULL, "%.*s", (int)strcspn(keys, "\n"), keys)) {
+	if (!ok(r != NULL, "%.*s: the model is planned", (int)strcspn(keys, "\n"), keys)) {
 		note("%s", gt_why());
 		return;
 	}
@@ -127,7 +127,7 @@ static void model(const char *keys, double std, int kinds)
 		if (!t->v.node && t->v.what == HD_TENSOR_PARAM)
 			add(find(all, &n, t->v.name), gt_address(r, t, 0), hd_local_count(t));
 	}
-	is_int(n, kinds, "kinds of parameters");
+	is_int(n, kinds, "the model has all kinds of parameters");
 	for (int i = 0; i < n; i++)
 		judge(&all[i], std);
 	gt_close(r);

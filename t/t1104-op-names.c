@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An op of a plugin that has the name of an engine's op is the plugin's op all the same: passes, memory plan and executor ask
- * what an op is and not what it is called.  A plugin's "view" that computes would otherwise compute nothing.
+ * A plugin's op that has the name of an engine's op is still the plugin's: passes, the memory plan and the executor
+ * look at the op's properties, not its name.  If this broke, a plugin's op "view" that computes something would compute
+ * nothing.
  */
 #include <config.h>
 #include "engine/ops/build.h"
@@ -37,7 +38,7 @@ static int record(struct hd_strategy *s, struct hd_record *r, const struct hd_no
 	return r->api->launch(r, "map", n->ins, 1, n->outs, 1, "a * 2");
 }
 
-/* The loss of twice a parameter, and whether its gradient is that of differences. */
+/* Returns the loss of twice a parameter; *differs tells whether its gradient differs from finite differences. */
 static double loss_with(const char *name, int *differs)
 {
 	struct hd_op op = { .size = sizeof(op), .name = name, .shape = shape, .vjp = vjp, .record = record };
@@ -63,7 +64,7 @@ static double loss_with(const char *name, int *differs)
 	return loss;
 }
 
-/* Of whose names something is asked by the engine. */
+/* Names of ops whose properties the engine looks at. */
 static const char *const taken[] = { "accumulate", "add",    "attention", "block",  "cast",    "chunk",
 				     "comm",       "einsum", "fill",      "gelu",   "join",    "map",
 				     "norm",       "norm2",  "pack",      "pick",   "reshard", "route",
@@ -74,11 +75,11 @@ int main(void)
 	int differs = 1;
 	double want = loss_with("twice", &differs);
 
-	ok(want > 0 && !differs, "an op of a name of its own");
+	ok(want > 0 && !differs, "an op with a name of its own has a loss and the right gradient");
 	for (size_t i = 0; i < HD_LEN(taken); i++) {
 		double got = loss_with(taken[i], &differs);
 
-		ok(got == want && !differs, "%s: the same loss and gradient", taken[i]);
+		ok(got == want && !differs, "an op named %s has the same loss and gradient", taken[i]);
 	}
 	return done();
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels of plugins: examples/squared-relu in place of every GELU.  If this broke, a new kernel would need a fork of the
- * engine; or worse, a plugin's would run on wrong sizes, or its gradient be another function's.
+ * Kernels of plugins: examples/squared-relu replaces every GELU.  If this broke, a new kernel would need a fork of the
+ * engine.  Or worse, a plugin's kernel would run on wrong sizes, or its gradient belong to another function.
  *
- *   - each kernel against the definition, element by element, f32 exactly and bf16 to its rounding;
- *   - the gradient of a whole model with it, by central differences in double (the kernels of `ref`), also cut over tp;
- *   - what prepare refuses, and a kernel that is not there, in one line.
+ *   - each kernel is compared with its definition, element by element, f32 exactly and bf16 up to rounding;
+ *   - the gradient of a complete model with it, by central differences in double (the kernels of `ref`), also sharded
+ * over tp;
+ *   - refusals of prepare, in one line.
  */
 #include <config.h>
 #include "t/lib/one_rank.h"
@@ -53,7 +54,7 @@ static float bf16(uint16_t x)
 	return f;
 }
 
-#define N 70000 /* threads are woken from 65536 on */
+#define N 70000 /* several threads are used from 65536 on */
 
 static void kernel(const struct inst *in, uint32_t dtype, int backward)
 {
@@ -79,7 +80,7 @@ static void kernel(const struct inst *in, uint32_t dtype, int backward)
 		else
 			((uint16_t *)(void *)x)[i] = (uint16_t)(bits >> 16);
 	}
-	if (!ok(k && !hd_plugin_kernel_prepare(k, &owner, &d, &prep, &err), "prepared")) {
+	if (!ok(k && !hd_plugin_kernel_prepare(k, &owner, &d, &prep, &err), "the kernel is prepared")) {
 		note("%s", err.text);
 		return;
 	}
@@ -92,9 +93,9 @@ static void kernel(const struct inst *in, uint32_t dtype, int backward)
 
 		wrong += !(fabs(c - want) <= (each == 4 ? 0 : 0x1p-8 * fabs(want)));
 	}
-	ok(!wrong, "squared_relu%s of %s is its definition (%d of %d elements are off)", backward ? "_d" : "",
+	ok(!wrong, "squared_relu%s of %s equals its definition (%d of %d elements are off)", backward ? "_d" : "",
 	   hd_dtype_name(dtype), wrong, N);
-	ok(hd_plugin_kernel_failed(&prep, &err) == HD_OK, "and no failure");
+	ok(hd_plugin_kernel_failed(&prep, &err) == HD_OK, "... and reports no failure");
 	prep.release(prep.state);
 	free(x);
 }
@@ -113,13 +114,13 @@ static void refused(const struct inst *in)
 	hd_plugin_kernel_prepare(k, &owner, &d, &prep, &err);
 	is_str(err.text,
 	       "kernel squared_relu of [relu2]: x has dtype 0x31000, f32 (0x32000) or bf16 (0x31001) are possible",
-	       "a dtype that it does not take");
+	       "a dtype that the kernel does not accept is refused");
 	prep.release(prep.state);
 	memset(&err, 0, sizeof(err));
 	v[0].dtype = HD_DTYPE_F32;
 	hd_plugin_kernel_prepare(k, &owner, &d, &prep, &err);
 	is_str(err.text, "kernel squared_relu of [relu2]: the result has 7 of mlp, x has 8",
-	       "a result of another size");
+	       "a result of a different size is refused");
 	prep.release(prep.state);
 }
 
@@ -127,7 +128,7 @@ static void kernels(void)
 {
 	struct hd_plan *p = plan(1, "");
 
-	if (!ok(p && p->ninst == 1, "a plugin that claims no axis")) {
+	if (!ok(p && p->ninst == 1, "a plugin without an axis is planned")) {
 		note("%s", gt_why());
 		return;
 	}
@@ -156,21 +157,21 @@ static void models(void)
 	const char *where = "";
 	double off;
 
-	is_int(count(p, "squared_relu"), 2, "one in each layer");
-	is_int(count(p, "squared_relu_d"), 2, "and its gradient");
-	is_int(count(p, "gelu"), 0, "in place of gelu");
+	is_int(count(p, "squared_relu"), 2, "each layer has one squared_relu");
+	is_int(count(p, "squared_relu_d"), 2, "... and one gradient of it");
+	is_int(count(p, "gelu"), 0, "... and no gelu");
 	one = gt_open(p, NULL);
 	off = one ? gt_differences(one, 12, &where) : NAN;
-	if (!ok(off <= 1, "the gradient, by finite differences"))
+	if (!ok(off <= 1, "the model's gradient agrees with finite differences"))
 		note("off by %g times the tolerance in %s (%s)", off, where, gt_why());
 	gt_compute(one);
-	like_one_rank(gt_open(plan(2, tp), sim_members), "cut over two ranks", "gpt2");
+	like_one_rank(gt_open(plan(2, tp), sim_members), "sharded over two ranks", "gpt2");
 	gt_close(one);
 }
 
 int main(void)
 {
-	if (!ok(!build(), "the example is built with the public headers alone"))
+	if (!ok(!build(), "the example is built with only the public headers"))
 		return done();
 	kernels();
 	models();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A plan fails at any of its nodes: whoever makes the node is given NULL and goes on, and the plan ends with the message of that
- * failure.  If this broke, a mistake in an INI or a plugin that is found in the middle of a pass would end in a crash, or be
- * hidden behind the message of what followed from it.
+ * Planning fails at each of its nodes in turn: the code that makes the node gets NULL and goes on, and the plan ends
+ * with the message of that failure.  If this broke, a mistake in an INI or a plugin that is found in the middle of a
+ * pass would crash, or its message be hidden by that of a consequence.
  *
- * The linker puts __wrap_ functions before the engine's own (Makefile.am).  Each layout is planned once, which notes what nodes
- * there are, and once more for each kind of them: an op, what its first input is made by, and in which slot or pass.
+ * The linker redirects calls of two functions to the __wrap_ functions here (Makefile.am).  Each layout is planned
+ * once, which notes the kinds of nodes, and once more for each kind.  A kind is an op, the op that makes its first
+ * input, and the slot or pass.
  */
 #include <config.h>
 #include "engine/base/hash.h"
@@ -21,7 +22,7 @@
 static const struct layout {
 	const char *model, *train, *sections;
 	int ranks, bf16;
-	int64_t past; /* of a plan that generates; -1: it keeps nothing; 0: it trains */
+	int64_t past; /* positions kept by a plan that generates; -1: it keeps none; 0: the plan trains */
 } layouts[] = {
 	{ GPT2 "dropout = 0.1\n", "clip = 1\nrecompute = full\n", "", 1, 1, 0 },
 	{ GPT2 "experts = 4\nmoe_every = 2\nrouter = topk\ncapacity_factor = 0\n", "recompute = selective\n",
@@ -51,12 +52,12 @@ static const struct layout {
 	{ "family = gemma2\nkv_heads = 2\n", "", SECTION("tp") "size = 2\n", 2, 0, -1 },
 };
 
-/* -- nodes of a kind ---------------------------------------------------------------------------------------------------------- */
+/* -- kinds of nodes ------------------------------------------------------------------------------------------- */
 #define MOST_KINDS 4096
 
-static uint64_t kinds[MOST_KINDS]; /* of the layout at hand, in the order in which they first come */
+static uint64_t kinds[MOST_KINDS]; /* of the present layout, in order of first appearance */
 static size_t nkinds;
-static long fails_at; /* the kind whose first node is refused; -1: none, they are noted */
+static long fails_at; /* the kind whose first node is refused; -1: kinds are only noted */
 static char refusal[100];
 
 static uint64_t kind_of(const struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin,
@@ -130,7 +131,7 @@ static struct hd_plan *plan(struct hd_conf *c, const struct layout *l, struct hd
 	return hd_plan_create(c, &o, &p, err) < 0 ? NULL : p;
 }
 
-/* All its kinds, one plan each: -> how many end otherwise than with the refusal. */
+/* Plans once per kind of node, refusing its first node.  Returns how many plans do not end with that refusal. */
 static int fails_everywhere(struct hd_conf *c, const struct layout *l)
 {
 	struct hd_err err;
@@ -165,14 +166,13 @@ static void check(const struct layout *l, size_t i)
 	nkinds = 0;
 	fails_at = -1;
 	p = c ? plan(c, l, &err) : NULL;
-	if (!ok(p && nkinds > 15 && nkinds < MOST_KINDS, "layout %zu: it is planned, with nodes of %zu kinds", i,
-		nkinds)) {
+	if (!ok(p && nkinds > 15 && nkinds < MOST_KINDS, "layout %zu is planned, with nodes of %zu kinds", i, nkinds)) {
 		note("%s", c ? err.text : gt_why());
 		return;
 	}
 	hd_plan_destroy(p);
 	wrong = fails_everywhere(c, l);
-	is_int(wrong, 0, "a plan that fails at the first node of a kind ends with that failure");
+	is_int(wrong, 0, "a plan that fails at the first node of any kind ends with that failure");
 	hd_conf_destroy(c);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Optimizers of plugins: examples/muon.  What its nodes make of every parameter is what the definition says, in the test's own
- * arithmetic; and layouts that cut states, gradients, parameters, matrices and stages leave the parameters of one rank.  If
- * this broke, a plugin's optimizer would train another model in each layout.
+ * Optimizers of plugins: examples/muon.  Its nodes update every parameter as the definition says, in the test's own
+ * arithmetic. Layouts that shard states, gradients, parameters and matrices, or have stages, end with the parameters of
+ * one rank.  If this broke, a plugin's optimizer would train a different model in each layout.
  *
  * In double on the reference device, all ranks in this process.
  */
@@ -76,7 +76,7 @@ static int is_parameter(const struct tensor *t)
 	return !t->v.node && t->v.what == HD_TENSOR_PARAM;
 }
 
-/* What the update reads: as checkpoints have it. */
+/* The gradient that the update reads, as it is stored in checkpoints. */
 static const struct tensor *gradient_of(const struct tensor *param)
 {
 	for (size_t i = 0; i < one->plan->ntensors; i++) {
@@ -97,7 +97,7 @@ static int index_of(const struct tensor *t, const char *dim)
 	return -1;
 }
 
-/* By its definition: of two or more dims, one of them embed, in a layer, and no router. */
+/* By definition, a matrix has two or more dims, one of them embed, is in a layer, and is not a router. */
 static int is_matrix(const struct tensor *t)
 {
 	return t->v.ndim >= 2 && index_of(t, "embed") >= 0 && index_of(t, "vocab") < 0 && index_of(t, "position") < 0 &&
@@ -105,7 +105,7 @@ static int is_matrix(const struct tensor *t)
 }
 
 /* -- the definition -------------------------------------------------------------------------------------------------------- */
-struct matrix { /* of one expert: where element (row, column) stands in the tensor */
+struct matrix { /* of one expert; at: the index in the tensor of element (row, column) */
 	int64_t rows, columns, experts, *at;
 };
 
@@ -158,7 +158,7 @@ static void iterate(double *x, int64_t n, int64_t columns)
 	free(a), free(b), free(y);
 }
 
-/* u: the momentum's matrix, with the gradient once more; out: the new w.  *least: the smallest norm of any. */
+/* u: the momentum's matrix with the gradient added once more; out: the new w.  *least: the smallest norm so far. */
 static void muon(const struct tensor *t, const double *w, const double *u, double *out, double *least)
 {
 	struct matrix m = matrix_of(t);
@@ -214,7 +214,7 @@ static double factor_of(double *largest)
 	return sqrt(sum) > CLIP ? CLIP / sqrt(sum) : 1;
 }
 
-/* What the definition makes of parameter i in this step, malloc'ed. */
+/* Returns the new value of parameter i by the definition, allocated. */
 static double *by_hand(size_t i, int step, double factor, struct moments *s, double *least, int *matrices)
 {
 	const struct tensor *t = one->plan->tensors[i];
@@ -242,7 +242,7 @@ static double *by_hand(size_t i, int step, double factor, struct moments *s, dou
 	return out;
 }
 
-/* One step of `one`: -> the largest difference from the definition. */
+/* Makes a step of `one`.  Returns the largest difference from the definition. */
 static double step(int number, struct moments *states, double *largest, double *least, int *matrices)
 {
 	double **want = hd_alloc(one->plan->ntensors * sizeof(*want)), worst = 0, factor;
@@ -277,18 +277,19 @@ static const struct layout {
 	int ranks, experts;
 } layouts[] = {
 	{ "dp 3", PLUGIN("dp") "size = 3\nbucket = 1K\n", 3, 0 },
-	{ "dp 3, states cut", PLUGIN("dp") "size = 3\nzero = 1\n", 3, 0 },
-	{ "dp 3, gradients cut", PLUGIN("dp") "size = 3\nzero = 2\n", 3, 0 },
-	{ "dp 3, parameters cut", PLUGIN("dp") "size = 3\nzero = 3\n", 3, 0 },
+	{ "dp 3, states sharded", PLUGIN("dp") "size = 3\nzero = 1\n", 3, 0 },
+	{ "dp 3, gradients sharded", PLUGIN("dp") "size = 3\nzero = 2\n", 3, 0 },
+	{ "dp 3, parameters sharded", PLUGIN("dp") "size = 3\nzero = 3\n", 3, 0 },
 	{ "dp 3, servers", PLUGIN("dp") "size = 3\nsync = server\n", 3, 0 },
 	{ "tp 3", PLUGIN("tp") "size = 3\n", 3, 0 },
 	{ "pp 3", PLUGIN("pp") "size = 3\n", 3, 0 },
-	{ "tp 3 x dp 3, gradients cut", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 9, 0 },
-	{ "ep 3 x dp 3, parameters cut", PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 3\n", 9, 1 },
+	{ "tp 3 x dp 3, gradients sharded", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 9, 0 },
+	{ "ep 3 x dp 3, parameters sharded", PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 3\n", 9, 1 },
 };
 
-/* Gradients agree to 1e-12 of the largest entry (t/lib/one_rank.h).  Adam makes at most 1 / eps times that of it.  Of a matrix it
- * is that over its norm, and each iteration makes at most 3.4445 times that: the polynomial's slope is largest at 0. */
+/* Gradients agree to 1e-12 of the largest entry (t/lib/one_rank.h).  Adam enlarges that at most by 1 / eps.  For a
+ * matrix it is divided by the norm, and each iteration enlarges it at most by 3.4445: the polynomial's slope is largest
+ * at 0. */
 static double bound(double largest, double least)
 {
 	double moves = 0.2 * sqrt(27) * pow(3.4445, ITERATIONS) / least + 1 / EPS;
@@ -315,8 +316,8 @@ static void in_layout(const struct layout *l, const char *model, double largest,
 		if (!(off <= worst))
 			worst = off, where = t->v.name;
 	}
-	if (!ok(!why && worst <= bound(largest, least), "%s: %d steps leave the parameters of one rank", l->name,
-		STEPS))
+	if (!ok(!why && worst <= bound(largest, least), "%s: after %d steps the parameters equal those of one rank",
+		l->name, STEPS))
 		note("%s: off by %g, of %g (%s)", why ? why : "it ran", worst, bound(largest, least), where);
 	sim_close(r);
 }
@@ -328,7 +329,7 @@ static void steps(const char *model, const char *what, int has_experts, int matr
 	int found = 0;
 
 	one = opened(plan(model, 1, ""), 0);
-	if (!ok(one != NULL, "%s", what)) {
+	if (!ok(one != NULL, "%s: one rank is planned", what)) {
 		note("%s", gt_why());
 		return;
 	}
@@ -338,10 +339,10 @@ static void steps(const char *model, const char *what, int has_experts, int matr
 
 		worst = off <= worst ? worst : off;
 	}
-	is_int(found, matrices, "matrices");
-	/* Rounding of the products, of 27 terms, through the iterations; weights of up to 3. */
+	is_int(found, matrices, "all matrices are found");
+	/* The rounding of products of 27 terms passes through the iterations; weights are up to 3. */
 	if (!ok(worst <= bound(27 * DBL_EPSILON / 1e-12, 1) + 12 * DBL_EPSILON * 3,
-		"%d steps are those of the definition", STEPS))
+		"%d steps equal those of the definition", STEPS))
 		note("off by %g", worst);
 	for (size_t k = 0; k < one->plan->ntensors; k++) {
 		free(states[k].m);
@@ -354,7 +355,7 @@ static void steps(const char *model, const char *what, int has_experts, int matr
 	gt_close(one);
 }
 
-/* -- what is refused ------------------------------------------------------------------------------------------------------- */
+/* -- refusals -------------------------------------------------------------------------------------------------- */
 static void refuses(const char *sections, const char *optimizer, const char *text)
 {
 	char ini[1000];
@@ -364,7 +365,7 @@ static void refuses(const char *sections, const char *optimizer, const char *tex
 		 "global_batch = 1\nsteps = 1\noptimizer = %s\n%s",
 		 optimizer, sections);
 	ok(!gt_plan_of(ini, 1, HD_DTYPE_F64), "%s is refused", optimizer);
-	if (!ok(strstr(gt_why(), text) != NULL, "with its reason"))
+	if (!ok(strstr(gt_why(), text) != NULL, "... with its reason"))
 		note("got %s", gt_why());
 }
 
@@ -372,7 +373,7 @@ int main(void)
 {
 	char section[300];
 
-	if (!ok(!build(), "the example is built with the public headers alone"))
+	if (!ok(!build(), "the example is built with only the public headers"))
 		return done();
 	steps("dropout = 0.1", "gpt2, dropout", 0, 3 * 6);
 	steps("family = mixtral\nkv_heads = 3\nexperts = 3", "mixtral", 1, 3 * 7);

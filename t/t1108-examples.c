@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The strategies of examples/ against their serial definitions, in double on the reference device, all ranks in this process.
+ * The strategies of examples/, compared with their serial definitions, in double on the reference device, all ranks in
+ * this process.  If this broke, an example that readers copy would train a different model than it claims.
  *
- *   powersgd      P Q' of the sum of all gradients and of what was late, computed here from one rank's gradient, over steps
- *   sparse_sums   what is sent and what is late add up to the gradient; each member sends the k largest of each row
- *   diloco        members' own weights and what they agree on, from one rank's gradients of each member's samples, over steps
+ *   powersgd      P Q' of the sum of all gradients and residuals, computed here from one rank's gradient, over several
+ * steps
+ *   sparse_sums   the sent entries and the residual add up to the gradient; each member sends the k largest of each row
+ *   diloco        each member's own weights and the agreed ones, from one rank's gradients of each member's samples,
+ * over steps
  *   int8_boundary the model of one rank that rounds between layers (t/plugins/boundary.c)
- *   v_schedule    is one rank's, exactly
+ *   v_schedule    equals one rank exactly
  *
- * What is approximate says with which options it is exact, and then is one rank's too.
+ * With the options that make an approximate strategy exact, it equals one rank too.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -53,7 +56,7 @@ static struct hd_plan *share_plan(void)
 	return plan_of(12 / R, 1, NULL, "");
 }
 
-/* Weights and states as a training begins. */
+/* Opens a run with weights and states as at the start of training. */
 static struct gt_run *opened(struct hd_plan *p, int many)
 {
 	struct gt_run *r = p ? gt_open(p, many ? sim_members : NULL) : NULL;
@@ -95,7 +98,7 @@ static struct tensor *param_of(const struct gt_run *r, const char *name)
 }
 
 /* -- powersgd -------------------------------------------------------------------------------------------------------------- */
-struct matrix { /* element (row, column) of a tensor stands at at[row * columns + column] */
+struct matrix { /* at[row * columns + column] is the index of element (row, column) in the tensor */
 	int64_t rows, columns, *at;
 };
 
@@ -122,7 +125,7 @@ static struct matrix matrix_of(const struct tensor *t)
 	return m;
 }
 
-/* x: the gradient and what was late; it becomes what is late now, and out the sum that all get. */
+/* x: the gradient plus the residual; becomes the new residual.  out: the sum that all members get. */
 static void power(const struct matrix *m, int64_t rank, double *x, double *q, double *out)
 {
 	double *p = hd_alloc((size_t)(m->rows * rank) * sizeof(*p));
@@ -163,7 +166,7 @@ static void power(const struct matrix *m, int64_t rank, double *x, double *q, do
 	free(p);
 }
 
-/* One parameter over three steps whose weights stay (lr is 0). */
+/* Checks one parameter over three steps without a change of weights (lr is 0). */
 static void powersgd_of(struct gt_run *r, const char *name, int64_t rank)
 {
 	const struct tensor *w = param_of(one, name), *mine = param_of(r, name);
@@ -177,20 +180,20 @@ static void powersgd_of(struct gt_run *r, const char *name, int64_t rank)
 		if (!r->plan->tensors[i]->v.node && r->plan->tensors[i]->v.what == HD_TENSOR_STATE &&
 		    strstr(r->plan->tensors[i]->v.name, name) && !strstr(r->plan->tensors[i]->v.name, "residual"))
 			q0 = r->plan->tensors[i];
-	if (!ok(w && mine && q0 && hd_local_count(q0) == m.columns * rank, "%s has its factor", name))
+	if (!ok(w && mine && q0 && hd_local_count(q0) == m.columns * rank, "%s has its factor Q", name))
 		return;
 	q = hd_alloc((size_t)(m.columns * rank) * sizeof(*q));
 	memcpy(q, gt_address(r, q0, 0), (size_t)(m.columns * rank) * sizeof(*q));
 	for (int64_t i = 0; i < m.columns * rank; i++)
 		moved += q[i] * q[i];
 	ok(fabs(moved / (double)(m.columns * rank) - 1) < 4 * sqrt(2.0 / (double)(m.columns * rank)),
-	   "which begins normal (mean square %g)", moved / (double)(m.columns * rank));
+	   "... which begins with normal random numbers (mean square %g)", moved / (double)(m.columns * rank));
 	for (int s = 1; s <= 3; s++) {
 		const double *g, *got;
 
 		r->run.step = one->run.step = s;
 		gt_compute(one);
-		if (!ok(!sim_compute(r) && !sim_update(r), "step %d", s))
+		if (!ok(!sim_compute(r) && !sim_update(r), "step %d runs", s))
 			return;
 		g = gt_address(one, gt_gradient_of(one->plan, w), 0);
 		for (int64_t i = 0; i < n; i++) {
@@ -202,8 +205,10 @@ static void powersgd_of(struct gt_run *r, const char *name, int64_t rank)
 		for (int64_t i = 0; i < n; i++)
 			worst = fmax(worst, fabs(got[i] - out[i]));
 	}
-	/* Gradients agree to 1e-12 (t/lib/one_rank.h); Gram-Schmidt divides by what is left of a column, some 1e-3 of it here */
-	if (!ok(worst <= 1e-9 * scale, "%s is of rank %lld, and what was late comes later", name, (long long)rank))
+	/* Gradients agree to 1e-12 (t/lib/one_rank.h); Gram-Schmidt divides by the rest of a column, about 1e-3 of it
+	 * here. */
+	if (!ok(worst <= 1e-9 * scale, "the sum of %s has rank %lld, and the residual is added in the next step", name,
+		(long long)rank))
 		note("off by %g of %g", worst, scale);
 	free(late), free(out), free(q), free(m.at);
 }
@@ -213,7 +218,7 @@ static void powersgd(void)
 	for (size_t i = 0; i < HD_LEN(matrices); i++) {
 		struct gt_run *r = opened(plan(R, "powersgd", "rank = 2\nsmallest = 50\n"), 1);
 
-		if (!ok(r != NULL, "powersgd"))
+		if (!ok(r != NULL, "powersgd is planned"))
 			continue;
 		powersgd_of(r, matrices[i], 2);
 		sim_close(r);
@@ -223,7 +228,7 @@ static void powersgd(void)
 }
 
 /* -- sparse_sums ----------------------------------------------------------------------------------------------------------- */
-/* Entries of each row of a member's residual that are 0: those that were sent. */
+/* Returns the least number of zeros in any row of a member's residual: a zero is an entry that was sent. */
 static int64_t least_sent(const struct matrix *m, const double *late)
 {
 	int64_t least = m->columns;
@@ -238,7 +243,8 @@ static int64_t least_sent(const struct matrix *m, const double *late)
 	return least;
 }
 
-/* Where one member alone has sent, the sum is its entry: none that it keeps in this row is larger.  -> how many are. */
+/* If only one member has sent an entry, the sum is that entry, and the member keeps none that is larger in this row.
+ * Returns how many are. */
 static int64_t larger_kept(struct gt_run *r, const struct matrix *m, const struct tensor *late, const double *got)
 {
 	int64_t wrong = 0;
@@ -268,7 +274,7 @@ static void sparse_of(struct gt_run *r, const char *name, int64_t k)
 
 		r->run.step = one->run.step = s;
 		gt_compute(one);
-		if (!ok(!sim_compute(r) && !sim_update(r), "step %d", s))
+		if (!ok(!sim_compute(r) && !sim_update(r), "step %d runs", s))
 			return;
 		g = gt_address(one, gt_gradient_of(one->plan, w), 0);
 		got = gt_address(r, gt_gradient_of(r->plan, param_of(r, name)), 1);
@@ -288,9 +294,9 @@ static void sparse_of(struct gt_run *r, const char *name, int64_t k)
 		}
 		larger += larger_kept(r, &m, late, got);
 	}
-	ok(late && worst <= 1e-11 * scale, "%s: what is sent and what is late are the gradient", name);
-	is_int(larger, 0, "entries that are kept and larger than one that is sent");
-	ok(sent == k, "each member sends %lld of a row of %lld", (long long)k, (long long)m.columns);
+	ok(late && worst <= 1e-11 * scale, "%s: the sent entries and the residual add up to the gradient", name);
+	is_int(larger, 0, "no entry that is kept is larger than one that is sent");
+	ok(sent == k, "each member sends %lld entries of a row of %lld", (long long)k, (long long)m.columns);
 	free(was), free(m.at);
 }
 
@@ -301,7 +307,7 @@ static void sparse(void)
 		const struct tensor *w = param_of(one, matrices[i]);
 		struct matrix m = matrix_of(w);
 
-		if (ok(r != NULL, "sparse_sums"))
+		if (ok(r != NULL, "sparse_sums is planned"))
 			sparse_of(r, matrices[i], (int64_t)(0.25 * (double)m.columns + 0.5));
 		free(m.at);
 		sim_close(r);
@@ -316,10 +322,10 @@ static void sparse(void)
 #define MOMENTUM 0.9
 #define EVERY 2
 #define DECAY 0.1
-#define TOKENS (12 * 4) /* of a step */
+#define TOKENS (12 * 4) /* per step */
 
 static int64_t serial_member;
-/* The samples of one member, for a model of its own: of each micro-batch of all its share. */
+/* Fills in the samples of one member, its share of each micro-batch of all, for a model of its own. */
 static int fill_share(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	const struct gt_run *r = ctx;
@@ -332,7 +338,7 @@ static int fill_share(void *ctx, const struct hd_program *g, const struct tensor
 	return HD_OK;
 }
 
-struct serial { /* of one parameter */
+struct serial { /* the serial definition's copies of one parameter */
 	const struct tensor *w;
 	int64_t n;
 	double *agreed, *outer, *mine[R];
@@ -401,7 +407,8 @@ static int64_t serials(struct gt_run *alone, struct serial *all)
 	return many;
 }
 
-/* Weights are of order 1, and gradients agree to 1e-12 of the largest: five steps add up to a few of those. */
+/* Weights are of order 1, and gradients agree to 1e-12 of the largest; over five steps the difference is a few times
+ * that. */
 #define CLOSE 1e-11
 
 static void diloco_steps(struct gt_run *r, struct gt_run *alone)
@@ -415,7 +422,7 @@ static void diloco_steps(struct gt_run *r, struct gt_run *alone)
 		r->run.step = alone->run.step = s;
 		r->run.lr = alone->run.lr = LR;
 		r->run.loss_scale = 1. / TOKENS, alone->run.loss_scale = R * r->run.loss_scale;
-		if (!ok(!sim_compute(r) && !sim_update(r), "diloco, step %d", s))
+		if (!ok(!sim_compute(r) && !sim_update(r), "diloco: step %d runs", s))
 			return;
 		serial_inner(alone, all, many);
 		for (int64_t i = 0; s % EVERY == 0 && i < many; i++)
@@ -430,9 +437,10 @@ static void diloco_steps(struct gt_run *r, struct gt_run *alone)
 				apart = fmax(apart, worst_of(gt_address(r, mine, a), gt_address(r, mine, 0), all[i].n));
 			}
 		}
-		ok(own < CLOSE, "each member's own weights are those of its own training (%.1e)", own);
-		ok(agreed < CLOSE, "the parameters are what was agreed last (%.1e)", agreed);
-		ok(s % EVERY ? apart > 1e-6 : apart == 0, "members are %s", s % EVERY ? "apart" : "together");
+		ok(own < CLOSE, "each member's own weights equal those of its own training (%.1e)", own);
+		ok(agreed < CLOSE, "the parameters are the values last agreed on (%.1e)", agreed);
+		ok(s % EVERY ? apart > 1e-6 : apart == 0, "the members' weights are %s",
+		   s % EVERY ? "different" : "equal");
 	}
 }
 
@@ -441,12 +449,12 @@ static void diloco(void)
 	static const char keys[] = "every = 2\nouter_lr = 0.7\nmomentum = 0.9\n";
 	struct gt_run *r = opened(plan(R, "diloco", keys), 1), *alone = opened(share_plan(), 0);
 
-	if (ok(r && alone, "diloco"))
+	if (ok(r && alone, "diloco is planned"))
 		diloco_steps(r, alone);
 	sim_close(r);
 }
 
-/* Agreeing in every step, by the mean: the mean of the members' steps of SGD is the step of the mean gradient. */
+/* With agreement on the mean in every step: the mean of the members' SGD steps is the step of the mean gradient. */
 static void diloco_is_dp(void)
 {
 	struct gt_run *r = opened(plan(R, "diloco", "every = 1\nouter_lr = 1\nmomentum = 0\n"), 1),
@@ -459,7 +467,7 @@ static void diloco_is_dp(void)
 		r->run.loss_scale = alone->run.loss_scale = 1. / TOKENS;
 		gt_compute(alone);
 		hd_program_update(alone->g[0], &alone->run);
-		if (!ok(!sim_compute(r) && !sim_update(r), "step %d", s))
+		if (!ok(!sim_compute(r) && !sim_update(r), "step %d runs", s))
 			return;
 	}
 	for (size_t i = 0; r && alone && i < alone->plan->ntensors; i++) {
@@ -472,7 +480,7 @@ static void diloco_is_dp(void)
 		moved = fmax(moved, worst_of(gt_address(alone, t, 0), gt_address(one, param_of(one, t->v.name), 0),
 					     hd_local_count(t)));
 	}
-	ok(r && worst < CLOSE && moved > 1e-3, "agreeing in every step is data parallelism (%.1e, weights moved %.1e)",
+	ok(r && worst < CLOSE && moved > 1e-3, "agreement in every step is data parallelism (%.1e, weights moved %.1e)",
 	   worst, moved);
 	sim_close(r);
 }
@@ -503,12 +511,13 @@ static int int8_boundary(void)
 	snprintf(so, sizeof(so), "%s/int8_boundary.so", dir);
 	gt_compute(one);
 	loss = *gt_address(one, one->plan->loss, 0);
-	like_one_rank(opened(boundary_plan(2, so, "bits = 32\n"), 1), "two stages, as they are", "int8_boundary");
+	like_one_rank(opened(boundary_plan(2, so, "bits = 32\n"), 1), "two stages, without rounding", "int8_boundary");
 	one = opened(boundary_plan(1, HD_TEST_BUILD "/t/plugins/.libs/boundary.so", ""), 0);
-	if (!ok(one && gt_compute(one) > 0, "a model that rounds between layers"))
+	if (!ok(one && gt_compute(one) > 0, "a model that rounds between layers is planned"))
 		return 0;
 	rounded = *gt_address(one, one->plan->loss, 0);
-	ok(rounded != loss, "has another loss than one that does not (%g, %g)", rounded, loss); /* by how much: t1115 */
+	ok(rounded != loss, "... and has a different loss than one that does not round (%g, %g)", rounded,
+	   loss); /* by how much: t1115 */
 	like_one_rank(opened(boundary_plan(2, so, ""), 1), "two stages, in 8 bits", "int8_boundary");
 	one = exact;
 	return 1;
@@ -522,7 +531,7 @@ static void v_schedule(void)
 	like_one_rank(opened(plan(3, "v_schedule", "group = 4\n"), 1), "three stages, four at a time", "v_schedule");
 	ok(!plan(4, "v_schedule", "") &&
 		   strstr(gt_why(), "size: 4 stages have 8 pieces of a V, and the model has 6 blocks"),
-	   "too many stages: %s", gt_why());
+	   "too many stages are refused: %s", gt_why());
 }
 
 int main(void)
@@ -530,10 +539,10 @@ int main(void)
 	if (!ok(mkdtemp(dir) && !build("powersgd", "powersgd") && !build("sparse-sums", "sparse_sums") &&
 			!build("v-schedule", "v_schedule") && !build("diloco", "diloco") &&
 			!build("int8-boundary", "int8_boundary"),
-		"the examples are built with the public headers alone"))
+		"the examples are built with only the public headers"))
 		return done();
 	one = opened(plan(1, NULL, ""), 0);
-	if (!ok(one != NULL, "one rank"))
+	if (!ok(one != NULL, "one rank is planned"))
 		return done();
 	powersgd();
 	sparse();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What plugins build beyond what models have: numbers of the run, constants, indices, random numbers, how states begin, the value
- * that a parameter takes, and nodes that run in some steps alone.  On one rank and on three, each state after each step against
- * what it must be; what is refused, with its text.
+ * Nodes that plugins build and models do not have: numbers of the run, constants, indices, random numbers, initial
+ * values of states, the updated value of a parameter, and nodes that run only in some steps.  The test compares each
+ * state after each step with its expected value, on one rank and on three.  If this broke, a plugin's state would
+ * silently hold something else.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -42,7 +43,7 @@ static const struct tensor *state(const char *name)
 	return NULL;
 }
 
-/* All elements on a rank against a number. */
+/* Checks that all elements of a state on a rank are this number. */
 static void all_are(const char *name, int rank, double want)
 {
 	const struct tensor *t = state(name);
@@ -74,12 +75,12 @@ static void check(int rank, int64_t step, const double *noise)
 		stays += gt_address(r, once, rank)[i] == noise[i];
 		moves += gt_address(r, always, rank)[i] != noise[i];
 	}
-	ok(n && !wrong, "%s, rank %d: iota", what, rank);
-	ok(n && stays == n && moves > n * 9 / 10, "%s, rank %d: random numbers that stay, and others that do not", what,
-	   rank);
+	ok(n && !wrong, "%s, rank %d: iota counts along the last dim", what, rank);
+	ok(n && stays == n && moves > n * 9 / 10,
+	   "%s, rank %d: random numbers of one kind are the same in each step, others change", what, rank);
 }
 
-/* The snapshot is of the last even step; at first it is the parameter. */
+/* The snapshot has the parameter's value of the last even step, and its initial value before that. */
 static void check_snapshot(int64_t step, double *kept)
 {
 	const struct tensor *s = state("snapshot");
@@ -90,11 +91,11 @@ static void check_snapshot(int64_t step, double *kept)
 		memcpy(kept, w, (size_t)n * sizeof(*kept));
 	for (int64_t i = 0; i < n; i++)
 		off += gt_address(r, s, 0)[i] != kept[i];
-	ok(!off, "%s, step %lld: the value that the parameter took in the last even step", what, (long long)step);
+	ok(!off, "%s, step %lld: the snapshot has the parameter's value of the last even step", what, (long long)step);
 	off = 0;
 	for (int64_t i = 0; i < n; i++)
 		off += w[i] != kept[i];
-	ok(step % 2 ? off > 0 : !off, "which is %s its value now", step % 2 ? "not" : "");
+	ok(step % 2 ? off > 0 : !off, "... which %s its present value", step % 2 ? "is not" : "is");
 }
 
 static void run(int ranks)
@@ -105,7 +106,7 @@ static void run(int ranks)
 
 	what = ranks > 1 ? "three ranks" : "one rank";
 	r = p ? gt_open(p, ranks > 1 ? sim_members : NULL) : NULL;
-	if (!ok(r != NULL, "%s", what)) {
+	if (!ok(r != NULL, "%s: the plugin is planned", what)) {
 		note("%s", gt_why());
 		return;
 	}
@@ -117,10 +118,11 @@ static void run(int ranks)
 				memset(gt_address(r, p->tensors[i], k), 0, (size_t)hd_local_bytes(p->tensors[i]));
 	for (int k = 0; k < r->n; k++)
 		hd_init_weights(r->g[k], 3, NULL);
-	ok(state("short") && state("short")->v.dtype == HD_DTYPE_BF16, "a state of 16 bits");
+	ok(state("short") && state("short")->v.dtype == HD_DTYPE_BF16, "a state may have 16 bits");
 	once = state("once");
 	memcpy(kept, gt_address(r, T(state("snapshot")->v.of), 0), (size_t)hd_local_bytes(state("snapshot")));
-	for (int64_t i = 0; i < hd_local_count(once); i++) /* by definition: of seed, section, name and index */
+	for (int64_t i = 0; i < hd_local_count(once);
+	     i++) /* by definition they depend on seed, section, name and index */
 		noise[i] =
 			(double)(hd_random_bits(hd_key(5, "plugin", hd_hash_text("b.noise") >> 1), (uint64_t)i) >> 40) *
 			0x1p-24;
@@ -135,7 +137,7 @@ static void run(int ranks)
 			why = sim_compute(r);
 			why = why ? why : sim_update(r);
 		}
-		if (!ok(!why, "%s: step %lld", what, (long long)s))
+		if (!ok(!why, "%s: step %lld runs", what, (long long)s))
 			note("%s", why);
 		if (s == 1 || s == 4)
 			for (int k = 0; k < r->n; k++)
@@ -148,7 +150,7 @@ static void run(int ranks)
 		sim_close(r);
 }
 
-/* What an op says of its outputs' buffers: an input whose buffer one may take, or -1. */
+/* Is this value of an op's `inplace` accepted: the input whose buffer the output may take, or -1 for none? */
 static int is_accepted(int8_t inplace)
 {
 	struct hd_plan *p = gt_plan(1);
@@ -163,8 +165,9 @@ static int is_accepted(int8_t inplace)
 
 int main(void)
 {
-	ok(is_accepted(-1) && is_accepted(0) && is_accepted(1), "an output takes the buffer of an input, or of none");
-	ok(!is_accepted(-2) && !is_accepted(2), "no other");
+	ok(is_accepted(-1) && is_accepted(0) && is_accepted(1),
+	   "an output may take the buffer of an input, or of none");
+	ok(!is_accepted(-2) && !is_accepted(2), "an output may not take any other buffer");
 	run(1);
 	run(3);
 	return done();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Walks over the nodes, one inside another.  If this broke, a plugin that looks around from each node would be given the
- * nodes that it makes itself, and never come to an end.
+ * Walks over the nodes, one inside another.  If this broke, a plugin that walks over nodes and makes a node at each
+ * would be given the nodes it makes itself, and never come to an end.
  */
 #include <config.h>
 #include "engine/host/host.h"
@@ -26,7 +26,8 @@ static int count(struct hd_plan *p, const struct hd_match *m, int most)
 	return k;
 }
 
-/* -> nodes that a walk returns which makes one at each, and walks itself: to the end, or `most` nodes. */
+/* Makes a node at each node of a walk, and walks over at most `most` nodes inside it.  Returns the number of nodes of
+ * the outer walk, and in *seen that of the inner one. */
 static int nested(const struct hd_match *inner, int most, int *seen)
 {
 	struct hd_plan *p = gt_plan(1);
@@ -45,7 +46,8 @@ static int nested(const struct hd_match *inner, int most, int *seen)
 	return k;
 }
 
-/* -> the nodes whose attributes have `one`, as bits; each node has a text that a search for part of a text would confuse. */
+/* Returns a bit mask of the nodes that have the attribute `one`.  Their texts would confuse a plain search for a
+ * substring. */
 static int with(const char *one)
 {
 	static const char *const texts[] = { "window=1",         "window=16 causal=1", "causal=1 window=1",
@@ -76,14 +78,14 @@ int main(void)
 	int seen = 0;
 
 	is_int(with("window=1"), 1 | 4 | 8,
-	       "nodes with an attribute: first, last and between; none that has it as part of another");
-	is_int(with("causal=1"), 2 | 4, "another attribute");
-	is_int(with("scale=3"), 0, "and one that no node has");
+	       "an attribute is found as first, last or middle one, but not as a part of another");
+	is_int(with("causal=1"), 2 | 4, "a different attribute is found");
+	is_int(with("scale=3"), 0, "an attribute that no node has is not found");
 
-	is_int(nested(&twice, 100, &seen), 3, "a walk does not return what was made during it, with another inside");
-	is_int(seen, 6, "and the one inside returns what was made before it");
-	is_int(nested(&all, 100, &seen), 3, "both by the same match");
-	is_int(seen, 6, "and the one inside returns all");
-	is_int(nested(&twice, 2, &seen), 3, "one inside that is left early");
+	is_int(nested(&twice, 100, &seen), 3, "a walk with another inside does not return nodes made during it");
+	is_int(seen, 6, "... and the inner one returns all nodes made before it began");
+	is_int(nested(&all, 100, &seen), 3, "two walks by the same match are independent");
+	is_int(seen, 6, "... and the inner one returns all nodes");
+	is_int(nested(&twice, 2, &seen), 3, "an inner walk may be left early");
 	return done();
 }

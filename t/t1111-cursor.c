@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where new nodes go is one value: whoever moves the cursor to make nodes elsewhere puts it back, all of it.  If this broke,
- * the next node of a pass or of a plugin would land in another unit or block, and nothing would say so.
+ * The place for new nodes is one value, the cursor: code that moves it to make nodes elsewhere restores it completely.
+ * If this broke, the next node of a pass or plugin would silently be put into a different unit or block.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -33,7 +33,7 @@ static struct hd_plan *two_stages(struct tensor **y)
 	return p;
 }
 
-/* Somewhere that no movement goes by itself. */
+/* Sets the cursor to a place that no movement would choose by itself. */
 static struct cursor set_cursor(struct hd_plan *p)
 {
 	struct axis *a = p->axes[0];
@@ -56,7 +56,7 @@ static void a_movement(void)
 	need.on[1].index = 1;
 	z = hd_reshard_to(p, y, &need, p->last);
 	ok(z && z != y && N(z->v.node)->v.phase == HD_UNIT_F, "a tensor is moved for a reader in another unit");
-	ok(same(&p->cursor, &was), "and the cursor is where it was");
+	ok(same(&p->cursor, &was), "... and the cursor is where it was");
 	hd_plan_destroy(p);
 }
 
@@ -69,8 +69,8 @@ static void a_step_on_another_stage(void)
 
 	z = hd_reshard_step(p, y, p->axes[0], &to);
 	ok(z && N(z->v.node)->block == 0, "a step is made on the stage where its operand is");
-	is_str(z ? N(z->v.node)->reason : NULL, "a test", "for the reason of the cursor");
-	ok(same(&p->cursor, &was), "which is where it was");
+	is_str(z ? N(z->v.node)->reason : NULL, "a test", "... with the reason of the cursor");
+	ok(same(&p->cursor, &was), "... which is where it was");
 	hd_plan_destroy(p);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Texts of any length: attributes, expressions, names, messages.  If this broke, a formula would be cut in the middle of a
- * number, "a + b * 0.12" instead of "a + b * 0.125", and the run would compute something else without a word.
+ * Texts of any length: attributes, expressions, names, messages.  If this broke, a formula could be cut in the middle
+ * of a number, "a + b * 0.12" instead of "a + b * 0.125", and the run would silently compute something else.
  */
 #include <config.h>
 #include "engine/host/host.h"
@@ -40,10 +40,10 @@ static void expressions(void)
 		make_is &= m && !strcmp(m->attr, want);
 		free(want);
 	}
-	ok(map_is, "map takes an expression of any length");
-	ok(node_is, "node takes attributes of any length");
-	ok(op1_is && make_is, "and so do the engine's own builders");
-	is_int(p->err->code, 0, "nothing fails");
+	ok(map_is, "map accepts an expression of any length");
+	ok(node_is, "node accepts attributes of any length");
+	ok(op1_is && make_is, "... and so do the engine's own builders");
+	is_int(p->err->code, 0, "... without an error");
 	hd_plan_destroy(p);
 }
 
@@ -91,27 +91,27 @@ static void launches(void)
 	char *want = long_expr(700);
 
 	hd_record_table.launch(&r, "map", NULL, 0, NULL, 0, "%s", want);
-	is_str(launched, want, "launch takes attributes of any length");
+	is_str(launched, want, "launch accepts attributes of any length");
 	free(want);
 	free(launched);
 }
 
-/* Messages have an end, and say that they were cut. */
+/* Messages have a limited length, and show that they were cut. */
 static void messages(void)
 {
 	struct hd_plan *p = gt_plan(1);
 	size_t n;
 
 	hd_plan_fail(p, HD_EINVAL, "%0*d is not a multiple", 900, 7);
-	ok(strstr(p->err->text, "7 is not a multiple"), "an error of 900 bytes is whole");
+	ok(strstr(p->err->text, "7 is not a multiple"), "an error of 900 bytes is complete");
 	p->err->code = 0;
 	hd_plan_fail(p, HD_EINVAL, "%0*d", 3000, 7);
 	n = strlen(p->err->text);
-	ok(n > 900 && !strcmp(p->err->text + n - 4, " ..."), "one of 3000 says that it was cut");
+	ok(n > 900 && !strcmp(p->err->text + n - 4, " ..."), "an error of 3000 bytes ends with a sign that it was cut");
 	hd_plan_destroy(p);
 }
 
-/* -> bytes that hd_log prints on a rank that speaks or does not, of a message of 3000 */
+/* Returns the number of bytes that hd_log prints of a message of 3000, on a rank that may speak or not. */
 static long printed(int speaks, int level)
 {
 	FILE *to = tmpfile();
@@ -136,10 +136,10 @@ static void logs(void)
 {
 	const long whole = (long)strlen("heddle: ") + 3000 + 1;
 
-	is_int(printed(1, HD_LOG_INFO), whole, "one of 3000 is printed whole");
-	is_int(printed(1, HD_LOG_DEBUG), 0, "one that is not asked for is not");
-	is_int(printed(0, HD_LOG_WARN), 0, "nor a warning of a rank that does not speak");
-	is_int(printed(0, HD_LOG_ERROR), whole, "but its error is");
+	is_int(printed(1, HD_LOG_INFO), whole, "a message of 3000 bytes is printed completely");
+	is_int(printed(1, HD_LOG_DEBUG), 0, "a message below the log level is not printed");
+	is_int(printed(0, HD_LOG_WARN), 0, "... nor is a warning of a rank that does not speak");
+	is_int(printed(0, HD_LOG_ERROR), whole, "... but its error is printed");
 }
 
 int main(void)

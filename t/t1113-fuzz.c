@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * usage: t1113-fuzz.t [SEEDS [FIRST]]
- * A plugin that calls everything with anything (t/plugins/fuzz.c), and one of tables of anything, in plans of three families with and without other plugins;
- * what is planned is bound and makes a step.  If this broke, a mistake in somebody's plugin would end in a crash of the engine, or
- * in memory that is not the plan's.  `make check-fuzz` runs it for thousands of seeds under sanitizers.
+ * A plugin that makes random calls with random arguments (t/plugins/fuzz.c), and one with random tables, in plans of
+ * three families with and without other plugins.  An accepted plan is bound and makes a step.  If this broke, a mistake
+ * in somebody's plugin would crash the engine, or access memory outside the plan.  `make check-fuzz` runs it for
+ * thousands of seeds under sanitizers.
  *
- * Each seed in a child: it must come back within seconds with a step, or with one line that names the section or the plugin.
+ * Each seed runs in a child, which must end in time with a step, or with one line that names the section or the plugin.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -20,20 +21,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS = 120, CALLS_MAX = 1024, FIRST_END = 64 /* no status of abort, exit or a sanitizer */ };
-/* LATE: refused after a plan had been made, by what `heddle check` does with it; FAILED: in its first step. */
+enum { SECONDS = 120, CALLS_MAX = 1024, FIRST_END = 64 /* not a status of abort, exit or a sanitizer */ };
+/* LATE: refused after planning, by the checks of `heddle check`; FAILED: failed in its first step. */
 enum end { STEPPED, REFUSED, LATE, FAILED, BAD, CRASHED, ENDS };
 
 static struct shared {
 	uint32_t made[CALLS_MAX];
-} * counts; /* of the file that the plugin maps too */
+} * counts; /* in a file that the plugin maps too */
 static char counts_path[] = "/tmp/heddle-t1113.XXXXXX";
-static char *why; /* of the last child, shared */
+static char *why; /* the last child's message, in shared memory */
 
-/* Seeds that found a mistake behind those that are tried each time. */
+/* Seeds beyond the usual range that have found a mistake. */
 static const long once_wrong[] = { 858 };
 
-/* Every fourth seed is of tables (t/plugins/fuzz_tables.c), the others of calls. */
+/* Every fourth seed tests tables (t/plugins/fuzz_tables.c), the others calls. */
 static int is_of_tables(long seed)
 {
 	return seed % 4 == 3;
@@ -52,7 +53,8 @@ static void write_ini(char *to, size_t room, long seed)
 	};
 
 	char plugin[600];
-	const char *family = families[!is_of_tables(seed) && seed % 7 == 0 ? 3 : seed % 3]; /* the plugin's own too */
+	const char *family =
+		families[!is_of_tables(seed) && seed % 7 == 0 ? 3 : seed % 3]; /* 3: the plugin's own family */
 
 	if (is_of_tables(seed))
 		snprintf(plugin, sizeof(plugin), "fuzz_tables.so\nsize = 2\n");
@@ -66,7 +68,7 @@ static void write_ini(char *to, size_t room, long seed)
 		 family, seed % 5 ? "sgd" : "f", more[seed / 3 % 3], plugin);
 }
 
-/* As `heddle check` does: whether all ranks come to the same sends, receives and collectives. */
+/* Checks, as `heddle check` does, that sends, receives and collectives of all ranks match. */
 static int meet(const struct hd_inprocess *r, struct hd_err *err)
 {
 	struct hd_classes c;
@@ -82,7 +84,7 @@ static int meet(const struct hd_inprocess *r, struct hd_err *err)
 	return err->code;
 }
 
-/* A step of the plugin's serial definition, beside one of the layout; whatever it answers, the engine goes on. */
+/* Runs a step of the plugin's serial definition after one of the layout; its result is ignored. */
 static void serial_step(const struct hd_inprocess *layout)
 {
 	static const char ini[] =
@@ -107,7 +109,7 @@ static int is_said_well(const char *text)
 	return *text && !strchr(text, '\n') && (strstr(text, "[strategy ") || strstr(text, "fuzz"));
 }
 
-/* In the child: plans, binds and steps. */
+/* Plans, binds and makes a step, in the child. */
 static enum end run(long seed)
 {
 	struct hd_inprocess *r = NULL;
@@ -177,7 +179,7 @@ int main(int argc, char **argv)
 						 "was refused",
 						 "was refused after it was planned",
 						 "was accepted and failed",
-						 "was refused without its name, or in several lines",
+						 "was refused without a name, or in several lines",
 						 "crashed or never ended" };
 	long seeds = argc > 1        ? atol(argv[1])
 		     : whole_sweep() ? 400
@@ -201,11 +203,11 @@ int main(int argc, char **argv)
 	note("%ld made a step, %ld refused, %ld of them late; %u calls of %u kinds", n[STEPPED], n[REFUSED] + n[LATE],
 	     n[LATE], calls, kinds[1]);
 	is_int(n[CRASHED], 0, "no plan crashes or hangs the engine");
-	is_int(n[FAILED], 0, "what is accepted makes a step");
-	is_int(n[BAD], 0, "what is refused is refused in one line that names whose it is");
-	ok(n[STEPPED] && n[REFUSED], "some are refused, and some are not");
-	is_int(kinds[0], 48, "each call was made with arguments that fit");
-	is_int(kinds[1], 48, "and with arguments of any kind");
+	is_int(n[FAILED], 0, "an accepted plan makes a step");
+	is_int(n[BAD], 0, "a refusal is one line that names the section or the plugin");
+	ok(n[STEPPED] && n[REFUSED], "some plans are refused, and some are not");
+	is_int(kinds[0], 48, "each call was made with valid arguments");
+	is_int(kinds[1], 48, "... and with random arguments");
 	unlink(counts_path);
 	return done();
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * usage: t1114-fuzz-input.t [SECONDS [SEED [NAME...]]]
- * Files of strangers (t/fuzz): those of t/data/fuzz, each of which once did harm or begins a kind of its own, are read or refused.  If
- * this broke, a file from elsewhere would crash a run, take all memory, or lead to other files.  With SECONDS, as `make
- * check-fuzz-input` has it: so long of each kind's files changed at random, until all runs together have made HD_FUZZ_WANTED inputs of
- * it.
+ * Files of strangers (t/fuzz).  Each file of t/data/fuzz once did harm or is the first of its kind; all are read or
+ * refused.  If this broke, a file from elsewhere could crash a run, take all memory, or give access to other files.
+ * With SECONDS, as in `make check-fuzz-input`, files of each kind are changed at random for that time.  It ends when
+ * all runs together have tried HD_FUZZ_WANTED inputs of the kind.
  */
 #include <config.h>
 #include "t/fuzz/fuzz.h"
@@ -17,7 +17,7 @@ static int is_asked(const char *name, int argc, char **argv)
 	return argc <= 3;
 }
 
-/* -> inputs that were run, negative: one crashed */
+/* Returns the number of inputs that were run, or a negative number if one crashed. */
 static int64_t search(const struct hd_fuzz_input *i, const char *corpus, int seconds, uint64_t seed)
 {
 	int64_t wanted = hd_fuzz_wanted(), before = hd_fuzz_tally(i->name), n;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * examples/int8-boundary: how far 8 bits may be off, derived and not measured.
+ * examples/int8-boundary: the error of 8 bits stays within a bound that is derived, not measured.  If this broke, a
+ * reader would copy an example that loses more precision than it claims.
  *
- * A row x of activations goes as the nearest of -127..127 times s / 127, where s is its largest |x|.  So each element is off by at
- * most half a step, s / 254, but for the rounding of three operations in double.
+ * A row x of activations is sent as integers -127..127, the nearest to x 127 / s, where s is the row's largest |x|.  So
+ * each element is off by at most half a step, s / 254, except for the rounding of three operations in double.
  *
- * The loss L then changes by at most sum |dL/dx_i| s_i / 254 to first order: dL/dx is what the second stage sends back.  The term of
- * second order is smaller by another 1/254 or so.  It has room here, because the errors of many elements have all signs and the sum
- * takes them all as the worst; the gradient is the larger one of both ends.
+ * To first order, the loss L then changes by at most sum |dL/dx_i| s_i / 254, where dL/dx is what the second stage
+ * sends back.  The second-order term is smaller by another 1/254 or so.  The bound has room for it, because the errors
+ * of many elements have mixed signs while the sum assumes the worst for all; the gradient is the larger one of both
+ * ends.
  *
  * All ranks in this process, in double on the reference device.
  */
@@ -31,7 +33,7 @@ static int build(void)
 	return system(command);
 }
 
-/* Two stages, all results kept. */
+/* Opens two stages whose results are all kept. */
 static struct hd_inprocess *stages(int bits)
 {
 	struct hd_inprocess *r = NULL;
@@ -47,7 +49,7 @@ static struct hd_inprocess *stages(int bits)
 		"[plugin b]\nfile = %s/int8_boundary.so\nbits = %d\n",
 		dir, bits);
 	if (!ok(hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 && hd_inprocess_observe(r, &err) >= 0,
-		"two stages, %d bits", bits)) {
+		"two stages with %d bits are planned", bits)) {
 		note("%s", err.text);
 		exit(done());
 	}
@@ -59,7 +61,7 @@ static const struct node *find(const struct hd_inprocess *r, const char *text, u
 	for (const struct node *n = r->plan->first; n; n = n->next)
 		if (n->v.phase == phase && n->comm.kind == kind && (!text || !strcmp(n->attr, text)))
 			return n;
-	ok(0, "a node %s of kind %u", text ? text : "", kind);
+	ok(0, "there is a node %s of kind %u", text ? text : "", kind);
 	exit(done());
 }
 
@@ -67,7 +69,7 @@ static double *value(const struct hd_inprocess *r, const struct tensor *t, int64
 {
 	double *x = hd_inprocess_assemble(r, t, &micro, NULL);
 
-	if (!x && ok(0, "(%s) was seen", t->spec))
+	if (!x && ok(0, "the value of (%s) is kept", t->spec))
 		return NULL;
 	return x ? x : (exit(done()), NULL);
 }
@@ -82,7 +84,7 @@ static double largest(const double *row, int64_t n)
 }
 
 struct off {
-	double most, least; /* shares of s / 254: the most that an element is off, of the row that is off the least */
+	double most, least; /* in units of s / 254: the largest error of any element; the smallest of any row */
 	double loss;        /* sum |dL/dx_i| s_i / 254 */
 };
 
@@ -127,8 +129,8 @@ int main(void)
 	ok(o.most <= 1 + 254 * 8 * 0x1p-52, "no element is off by more than half a step (%g of it)", o.most);
 	ok(o.least > 0, "each row is rounded");
 	off = fabs(hd_inprocess_scalar(r, r->plan->loss, 0) - hd_inprocess_scalar(exact, exact->plan->loss, 0));
-	off *= r->run.loss_scale; /* the loss is the sum of all tokens, and gradients are of the mean */
-	ok(off > 0 && off <= o.loss, "the loss is off by %.3g, at most %.3g", off, o.loss);
+	off *= r->run.loss_scale; /* the loss is the sum over all tokens, gradients are those of the mean */
+	ok(off > 0 && off <= o.loss, "the loss is off by %.3g, at most %.3g is allowed", off, o.loss);
 	hd_inprocess_close(r);
 	hd_inprocess_close(exact);
 	return done();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Each call of struct hd_host and struct hd_graph_api with each argument that is wrong: the text that says so, and no node made.
- * If this broke, a mistake in a plugin would be read as something else, or read what is not there.
+ * Each call of struct hd_host and struct hd_graph_api, with each argument wrong in turn, fails with its message and
+ * makes no node. If this broke, a mistake in a plugin would be taken for something else, or the engine would read
+ * invalid memory.
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
@@ -20,7 +21,8 @@ static const struct hd_graph_api *const g = &hd_graph_table;
 static struct hd_plan *p;
 static const struct hd_axis *dp, *pp;
 static const struct hd_group *both, *stages, *servers, *workers;
-static struct hd_tensor *w, *act, *grad, *far; /* a parameter, what a micro-batch makes, what a step makes; no tensor */
+static struct hd_tensor *w, *act, *grad,
+	*far; /* a parameter, a value of a micro-batch, a value of a step; not a tensor */
 static const struct hd_dim *embed, *batch;
 static int nodes;
 
@@ -69,7 +71,7 @@ static struct hd_tensor *leaf(const char *name)
 	return NULL;
 }
 
-/* A parameter of as many dims as w, and of others. */
+/* Returns a parameter with the number of dims of w, but different ones. */
 static struct hd_tensor *other_parameter(void)
 {
 	struct hd_tensor *t = NULL;
@@ -79,7 +81,7 @@ static struct hd_tensor *other_parameter(void)
 	return t;
 }
 
-/* -- what is read -------------------------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------- */
 static void reading(void)
 {
 	const struct hd_match plain = { .size = sizeof(plain) };
@@ -103,9 +105,9 @@ static void reading(void)
 	    "more than 8 dims");
 	clear();
 	ok(g->place(p, NULL, dp)->kind == HD_PLACE_REPLICATED && g->place(p, w, NULL)->kind == HD_PLACE_REPLICATED,
-	   "the place of nothing is whole");
+	   "the place of NULL is replicated");
 	ok(g->attr(NULL, "k", 7) == 7 && g->attr("k=1", NULL, 7) == 7 && g->attr("k=1", "k", 7) == 1,
-	   "an attribute of nothing is the default");
+	   "an attribute of NULL has the default");
 	BAD(g->op(p, NULL), "op: the name is NULL");
 	BAD(h->query(p, NULL), "query: the feature is NULL");
 	BAD(h->dim(p, NULL), "dim: the name is NULL");
@@ -210,7 +212,7 @@ static void storage(void)
 	in("lower");
 }
 
-/* -- what is built ----------------------------------------------------------------------------------------------------------- */
+/* -- building ---------------------------------------------------------------------------------------------------- */
 static int no_shape(struct hd_strategy *s, struct hd_plan *plan, const char *attr, struct hd_tensor *const *ins,
 		    uint32_t nin, struct hd_shape *outs, uint32_t *nout)
 {
@@ -235,7 +237,8 @@ static void building(void)
 	half = g->chunk(p, w, w->dims[1], 2, &first);
 	bf = g->cast(p, w, HD_DTYPE_BF16);
 	scalars[0] = scalars[1] = g->scalar(p, HD_SCALAR_STEP, NULL);
-	ok(half && bf && scalars[0] && other_parameter(), "half of a parameter, it in bf16, a number, and another");
+	ok(half && bf && scalars[0] && other_parameter(),
+	   "half of a parameter, a parameter in bf16, a number and another parameter are made");
 	clear();
 	BAD(g->einsum(p, two, 0, &embed, 1), "einsum: 0 inputs, not 1 to 2");
 	BAD(g->einsum(p, NULL, 2, &embed, 1), "einsum: 2 inputs at NULL, not 1 to 2");
@@ -388,7 +391,7 @@ static void communication(void)
 	cursor_at(HD_UNIT_F);
 }
 
-/* -- what is changed ---------------------------------------------------------------------------------------------------------- */
+/* -- changing ---------------------------------------------------------------------------------------------------- */
 #define STATE(...) g->state(p, &(struct hd_state_args){ .size = sizeof(struct hd_state_args), __VA_ARGS__ })
 
 static void changing(void)
@@ -403,7 +406,7 @@ static void changing(void)
 	for (int i = 0; i < 3; i++)
 		like[i] = g->map(p, &w, 1, "a + %d", i);
 	dead = g->map(p, &w, 1, "a + 9");
-	ok(s && like[2] && dead, "a state and values for it");
+	ok(s && like[2] && dead, "a state and values for it are made");
 	N(dead->node)->dead = 1;
 	BAD(g->replace(p, dead, w), "replace: the old tensor (");
 	BAD(hd_cursor(g, p, dead->node, NULL), "cursor: the anchor, map, is no longer part of the program");
@@ -419,9 +422,9 @@ static void changing(void)
 	BAD(g->after(p, far, act), "after: the tensor is not a tensor");
 	BAD(g->after(p, act, far), "after: the tensor that it is to wait for is not a tensor");
 	clear();
-	is_int(g->after(p, w, act), 0, "nothing makes a leaf wait");
-	is_int(g->after(p, act, w), 0, "a leaf is waited for by nothing");
-	is_int(g->replace(p, w, w), 0, "a tensor in place of itself");
+	is_int(g->after(p, w, act), 0, "a leaf that is to wait is accepted, without an effect");
+	is_int(g->after(p, act, w), 0, "a wait for a leaf is accepted, without an effect");
+	is_int(g->replace(p, w, w), 0, "a tensor may be replaced by itself");
 	BAD(STATE(.name = "", .like = w, .dtype = w->dtype), "state: the name is empty");
 	BAD(STATE(.name = "x", .like = far, .dtype = w->dtype), "state: the tensor to be like is not a tensor");
 	BAD(STATE(.name = "x", .like = w, .dtype = 77), "state: x has dtype 0x4d, which a state cannot have");
@@ -433,12 +436,12 @@ static void changing(void)
 	BAD(g->assign(p, s, other_parameter()), ", but the value is (");
 	BAD(g->assign(p, s, half), "elements on a rank, but the value has");
 	clear();
-	is_int(g->assign(p, s, like[0]), 0, "a value for a state");
+	is_int(g->assign(p, s, like[0]), 0, "a value is assigned to a state");
 	BAD(g->assign(p, s, w), "assign: b.s.");
 	BAD(g->assign(p, s, like[1]), "is already assigned");
 	N(like[1]->node)->period = N(like[2]->node)->period = 2;
 	clear();
-	is_int(g->assign(p, s, like[1]), 0, "another one in some steps");
+	is_int(g->assign(p, s, like[1]), 0, "a second value may be assigned in some steps");
 	BAD(g->assign(p, s, like[2]), "is already assigned");
 	N(like[1]->node)->period = N(like[2]->node)->period = 0;
 	p->slot.inst = 1;
@@ -474,7 +477,7 @@ static void numbers(void)
 	clear();
 	k = h->dim_new(p, "k", 2);
 	other = h->dim_new(p, "other", dims[1]->n);
-	is_int(g->topk(p, w, dims[1], k, 0, &v, &i), 0, "the largest");
+	is_int(g->topk(p, w, dims[1], k, 0, &v, &i), 0, "the largest entries are taken");
 	flat = g->einsum(p, &i, 1, dims, 1);
 	BAD(g->scalar(p, HD_SCALAR_INDEX, (void *)far), "scalar: the group is not a group");
 	BAD(g->scalar(p, 99, NULL), "scalar");
@@ -536,9 +539,9 @@ static void after_a_failure(void)
 	g->topk(p, w, w->dims[1], embed, 0, &out[0], &out[1]), g->gather(p, w, w, embed);
 	g->scatter(p, w, w, embed, batch, 1), g->rename(p, w, embed, batch);
 	g->node(p, g->op(p, "gelu"), x, 1, "%s", "");
-	said("op: the name is NULL", "after a failure nothing is built, and the first text stands");
+	said("op: the name is NULL", "after a failure nothing is built, and the first message stands");
 	clear();
-	ok(g->node_next(p, NULL, &m) != NULL, "what a plan has can be read again");
+	ok(g->node_next(p, NULL, &m) != NULL, "a plan can be read again after its error was cleared");
 }
 
 /* -- outside of any slot -------------------------------------------------------------------------------------------------- */
@@ -548,11 +551,12 @@ static void by_nobody(void)
 	p->slot.inst = -1;
 	BAD(AXIS("x", 2), "axis may be called in slot mesh only, not in none");
 	BAD(h->fail(p, HD_EINVAL, "%s", "by nobody"), "by nobody");
-	is_str(p->err->text, "by nobody", "no section is named");
+	is_str(p->err->text, "by nobody", "outside of a slot no section is named");
 	clear();
-	ok(h->dim_new(p, "free", 3) && g->random(p, &embed, 1, "free", 1), "a dim and random numbers of nobody");
+	ok(h->dim_new(p, "free", 3) && g->random(p, &embed, 1, "free", 1),
+	   "a dim and random numbers can be made outside of a slot");
 	h->log(p, HD_LOG_DEBUG, "file.c", 1, "%s", "said by nobody");
-	ok(g->assign(p, leaf("b.short."), w) < 0, "a state of a section is not anybody's");
+	ok(g->assign(p, leaf("b.short."), w) < 0, "outside of a slot a section's state cannot be assigned");
 }
 
 int main(void)
@@ -560,7 +564,7 @@ int main(void)
 	static struct hd_tensor nowhere;
 
 	p = gt_plan_of(ini, 6, HD_DTYPE_F64);
-	if (!ok(p != NULL, "a plan of two sections")) {
+	if (!ok(p != NULL, "a layout of three sections is planned")) {
 		note("%s", gt_why());
 		return done();
 	}
@@ -578,7 +582,7 @@ int main(void)
 	for (size_t i = 0; !w && i < p->ntensors; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_PARAM && !p->tensors[i]->v.node && p->tensors[i]->v.ndim == 2)
 			w = &p->tensors[i]->v;
-	if (!ok(dp && pp && servers && act && grad && w && embed && batch, "what the calls are given"))
+	if (!ok(dp && pp && servers && act && grad && w && embed && batch, "the arguments of the calls are found"))
 		return done();
 	reading();
 	layout();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is checked of a plan behind each slot of a plugin and behind the last: each field of a view that was written to, each shape
- * that an op must not have, graphs that would wait for ever or read what is not there, and operands that builders must not get.  Each
- * is refused with its own text.
+ * The checks of a plan after each slot of a plugin and after the last one.  They find fields of views that were written
+ * to, invalid shapes of ops, graphs that would deadlock or read values that do not exist, and invalid operands of
+ * builders.  Each is refused with its own message; if this broke, a plugin's mistake would end in a crash or in wrong
+ * numbers.
  */
 #include <config.h>
 #include "engine/graph/placement.h"
@@ -38,7 +39,7 @@ static struct node *made_in(uint32_t phases, enum op_role role)
 }
 
 /* -- views ------------------------------------------------------------------------------------------------------------------ */
-/* The field is written, as a plugin can, and taken back. */
+/* Writes to a field, as a plugin can, and restores it. */
 #define WRITTEN(type, field, value, want) \
 	do { \
 		uintptr_t to_ = (uintptr_t)(&(field)); \
@@ -56,7 +57,7 @@ static void views(void)
 	struct node *n = made_in(HD_UNIT_F, OP_ROLE_EINSUM);
 	struct hd_views *v = hd_views_take(p);
 
-	is_int(hd_views_check(p, v), HD_OK, "what was not written to is as it was");
+	is_int(hd_views_check(p, v), HD_OK, "views that were not written to pass");
 	WRITTEN(int64_t, p->axes[0]->v.n, 77, "axis dp: the view was written to: n is 77 but was 2");
 	WRITTEN(int64_t, p->axes[0]->v.spare, 3, "axis dp: the view was written to: spare is 3 but was 0");
 	WRITTEN(const char *, p->axes[1]->v.name, "other", "axis pp: the view was written to: name is ");
@@ -84,7 +85,7 @@ static void views(void)
 	p->slot.name = "storage";
 	v = hd_views_take(p);
 	t->local[0]++;
-	is_int(hd_views_check(p, v), HD_OK, "sizes of leaves change in slot storage");
+	is_int(hd_views_check(p, v), HD_OK, "sizes of leaves may change in slot storage");
 	t->local[0]--;
 	p->slot.name = NULL;
 }
@@ -123,36 +124,37 @@ static void graphs(void)
 	struct hd_place *at = &n->ins[0]->at.on[p->stages->id], place = *at;
 
 	n->period = 3;
-	said(hd_check_periods(p), "every: ", "a node of some steps is read in all");
+	said(hd_check_periods(p), "every: ", "a node of some steps must not be read in all steps");
 	n->outs[0]->users[0]->period = 4;
-	said(hd_check_periods(p), "runs every 1 steps, but reads einsum of (", "or in other steps");
+	said(hd_check_periods(p), "runs every 1 steps, but reads einsum of (", "... nor in different steps");
 	n->outs[0]->users[0]->period = n->period = 0;
 	is_int(hd_check_periods(p), HD_OK, "nodes of all steps may read each other");
 	*at = (struct hd_place){ .kind = HD_PLACE_PINNED, .index = 1 - (int)p->blocks[n->block].coord };
-	said(hd_check_stages(p), " but its operand (", "an operand on another stage");
+	said(hd_check_stages(p), " but its operand (", "an operand on a different stage is refused");
 	*at = place;
-	if (ok(update && norm, "an update, and the norm")) {
+	if (ok(update && norm, "the plan has an update and a norm")) {
 		struct tensor *leaf = update->ins[0];
 		struct tensor *assign = leaf->assign;
 
 		leaf->assign = norm->ins[0], norm->ins[0]->assigned = 1;
 		norm->ins[0]->v.node ? N(norm->ins[0]->v.node)->v.phase = HD_UNIT_U : 0;
-		said(hd_check_norm_first(p), "is made before the norm is known", "a value before the norm");
+		said(hd_check_norm_first(p), "is made before the norm is known",
+		     "a value that is computed before the norm is refused");
 		leaf->assign = assign, norm->ins[0]->assigned = 0;
 	}
 	p->own_memory = 1;
 	n->outs[0]->v.space = HD_SPACE_HOST;
 	said(hd_check_spaces(p), "of its tensors are in host memory, where only updates",
-	     "a product in the host's memory");
+	     "a product in the host's memory is refused");
 	n->outs[0]->v.space = HD_SPACE_DEVICE;
 	p->own_memory = 0;
 	hd_set_input(p, n, 0, last->v.nout ? last->outs[0] : n->outs[0]);
 	hd_set_input(p, n, 0, n->outs[0]);
-	said(hd_pass_toposort(p), " depends on its own result: a cycle", "a node that reads what it makes");
+	said(hd_pass_toposort(p), " depends on its own result: a cycle", "a node that reads its own result is refused");
 	hd_set_input(p, n, 0, was);
-	is_int(hd_pass_toposort(p), HD_OK, "and without it the order is one");
+	is_int(hd_pass_toposort(p), HD_OK, "... and without it the graph can be sorted");
 	n->ins[0] = update->outs[0];
-	said(hd_check_users(p), " reads ", "an input that was set in another way");
+	said(hd_check_users(p), " reads ", "an input that was set without hd_set_input is refused");
 	n->ins[0] = was;
 }
 
@@ -164,17 +166,19 @@ static void rules(void)
 	a->v.n = 3;
 	said(hd_rule_add(p, "seq", a, NULL, HD_RULE_PAD | HD_RULE_ZIGZAG),
 	     "3: zigzag order needs twice as many pieces, but 6 do not divide train.seq = 4",
-	     "zigzag of a sequence that is no multiple");
-	said(hd_rule_add(p, "embed", a, NULL, 0), "3 does not divide model.embed = 8", "a size that divides nothing");
-	said(hd_rule_add(p, "seq", a, NULL, 0), "3 does not divide train.seq = 4", "or not the sequence");
-	is_int(hd_rule_add(p, "embed", a, NULL, HD_RULE_IF_DIVIDES), HD_OK, "which may be left out");
-	is_int(hd_rule_add(p, "nothing", a, NULL, 0), HD_OK, "a rule for a dim that the model lacks is none");
-	said(hd_assign_layers(p, a), "layers are already dealt to pp", "layers on two axes");
+	     "zigzag order of a sequence that does not divide is refused");
+	said(hd_rule_add(p, "embed", a, NULL, 0), "3 does not divide model.embed = 8",
+	     "a size that does not divide the dim is refused");
+	said(hd_rule_add(p, "seq", a, NULL, 0), "3 does not divide train.seq = 4", "... nor the sequence");
+	is_int(hd_rule_add(p, "embed", a, NULL, HD_RULE_IF_DIVIDES), HD_OK,
+	       "... unless the rule has HD_RULE_IF_DIVIDES");
+	is_int(hd_rule_add(p, "nothing", a, NULL, 0), HD_OK, "a rule for a dim that the model lacks has no effect");
+	said(hd_assign_layers(p, a), "layers are already dealt to pp", "layers on two axes are refused");
 	a->v.n = 2;
 }
 
 /* -- builders ---------------------------------------------------------------------------------------------------------------- */
-/* Of an operand that is NULL they make nothing and say nothing: the plan has failed already. */
+/* With an operand of NULL, builders make nothing and report nothing: the plan has failed already. */
 #define NOTHING(call) ok(!(call) && !p->err->code, "%s", #call)
 #define REFUSED(call, want) said((call) ? 0 : p->err->code, want, #call)
 
@@ -203,7 +207,7 @@ static void operands_that_are_null(struct tensor *x, struct group *g)
 	NOTHING(hd_op1(p, "gelu", &none, 1, "%s", ""));
 }
 
-/* In slot lower a plugin says first where its nodes belong: whatever makes one comes back with nothing, and with that message. */
+/* In slot lower a plugin must first set the cursor; until then every builder returns nothing, with that message. */
 #define OUT_OF_PLACE(call) REFUSED(call, "cursor must first say where new nodes belong")
 
 static int gives_gradient(struct node *n)
@@ -225,7 +229,7 @@ static void nodes_without_a_place(struct tensor *x, struct group *g)
 	same = hd_dim_get(p, "test_same", last->n);
 	named = hd_build_rename(p, x, last, same);
 	turned = hd_op1(p, "gelu", &x, 1, "%s", "");
-	if (!ok(taken && put && sum && named && turned && !p->err->code, "nodes of several ops"))
+	if (!ok(taken && put && sum && named && turned && !p->err->code, "nodes of several ops are made"))
 		return;
 	p->slot = (struct hd_slot){ .inst = 0, .name = "lower" };
 	OUT_OF_PLACE(hd_build_local(p, x, p->axes[0]));
@@ -277,20 +281,21 @@ static void builders(void)
 	REFUSED(hd_op1(p, "dispatch", three, 2, "%s", ""), "dispatch: () must be (batch, seq, ...)");
 	REFUSED(hd_op1(p, "combine", three, 3, "%s", ""), "combine: () must be (expert, batch, slot, embed)");
 	REFUSED(hd_op1(p, "route", &p->nll, 1, "%s", ""), "route: (");
-	said(hd_build_unpack(p, NULL, two, 1, out), "unpack: the flat tensor is NULL", "unpack of nothing");
-	said(hd_build_unpack(p, ints, NULL, 1, out), "unpack: the tensor to be like is NULL", "or like nothing");
+	said(hd_build_unpack(p, NULL, two, 1, out), "unpack: the flat tensor is NULL", "unpack of NULL is refused");
+	said(hd_build_unpack(p, ints, NULL, 1, out), "unpack: the tensor to be like is NULL",
+	     "... or to tensors like NULL");
 	said(hd_build_unpack(p, ints, &x, 1, out), "unpack: (embed) has 8 elements, but the tensors to be like have",
-	     "or too small");
+	     "... or of a tensor of another size");
 	said(hd_build_unpack_pieces(p, NULL, &x, x->dims, 1, 2, out),
-	     "unpack_pieces: () has 0 elements, but 2 pieces have 0", "unpack_pieces of nothing");
+	     "unpack_pieces: () has 0 elements, but 2 pieces have 0", "unpack_pieces of NULL is refused");
 	said(hd_build_unpack_pieces(p, flat, &ints, &vocab, 1, 1, out), "unpack_pieces: (embed) has no vocab",
-	     "along a dim that is not there");
+	     "... or along a dim that the tensor does not have");
 }
 
 int main(void)
 {
 	p = gt_plan_of(ini, 4, HD_DTYPE_F64);
-	if (!ok(p != NULL, "a plan of two sections")) {
+	if (!ok(p != NULL, "a layout of two sections is planned")) {
 		note("%s", gt_why());
 		return done();
 	}

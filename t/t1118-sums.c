@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums of sums become one, of as many terms as a node may have.  If this broke, a model with many residuals would overwrite what
- * lies behind the list of a node's inputs.
+ * Sums of sums are merged into nodes with up to HD_MAX_INS terms.  If this broke, a model with many residuals would
+ * overwrite the memory after the list of a node's inputs.
  */
 #include <config.h>
 #include "t/lib/graph_test.h"
@@ -24,17 +24,17 @@ int main(void)
 		pair[0] = y, pair[1] = gt_param(p, name, "row");
 		y = hd_op1(p, "add", pair, 2, "%s", "");
 	}
-	ok(!gt_build(p, gt_loss(p, y)), "39 additions");
+	ok(!gt_build(p, gt_loss(p, y)), "39 additions are planned");
 	for (const struct node *n = p->first; n; n = n->next)
 		if (n->is->role == OP_ROLE_ADD && n->v.phase == HD_UNIT_F) {
 			adds++;
 			most = n->v.nin > most ? n->v.nin : most;
 		}
-	ok(adds && adds < 10, "are %u", adds);
-	ok(most > 2 && most <= HD_MAX_INS, "of %u terms at most, and a node has %d", most, HD_MAX_INS);
+	ok(adds && adds < 10, "... and merged into %u nodes", adds);
+	ok(most > 2 && most <= HD_MAX_INS, "... of at most %u terms; a node may have %d", most, HD_MAX_INS);
 	r = gt_open(p, NULL);
 	worst = r ? gt_differences(r, 3, &where) : NAN;
-	if (!ok(worst <= 1, "gradients"))
+	if (!ok(worst <= 1, "... and the gradients agree with finite differences"))
 		note("%s: %g of the limit; %s", where, worst, gt_why());
 	gt_close(r);
 	return done();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a block takes, which plugins read to cut a model into stages: its products, and all else on top of them.
+ * The FLOPs of a block, by which plugins cut a model into stages: its matrix products and everything else.  If they
+ * were wrong, one stage would have far more work than the others.
  */
 #include <config.h>
 #include "t/lib/graph_test.h"
@@ -11,7 +12,8 @@ int main(void)
 {
 	char ini[400];
 	struct hd_plan *p;
-	/* Of a token of a layer of GPT-2, 12 embed^2 weights are multiplied and added; attention has 2 products over at most SEQ. */
+	/* A token in a layer of GPT-2 is multiplied with 12 embed^2 weights; attention has 2 products over at most
+	 * SEQ. */
 	double least = 24.0 * EMBED * EMBED * SEQ * BATCH, attention = 4.0 * SEQ * EMBED * SEQ * BATCH;
 	double head = 2.0 * EMBED * VOCAB * SEQ * BATCH;
 
@@ -20,7 +22,7 @@ int main(void)
 		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\n",
 		 EMBED, VOCAB, SEQ, BATCH, BATCH);
 	p = gt_plan_of(ini, 1, HD_DTYPE_F32);
-	if (!ok(p != NULL, "a plan"))
+	if (!ok(p != NULL, "the model is planned"))
 		return note("%s", gt_why()), done();
 	for (size_t b = 0; b < p->nblocks; b++) {
 		const struct hd_block *k = &p->blocks[b].v;
@@ -29,7 +31,7 @@ int main(void)
 
 		ok(layer ? k->flops > products + attention && k->flops < 1.3 * (products + attention)
 			 : k->flops >= products && k->flops < products + 1e5,
-		   "%s: %g FLOPs, of which %g are products", k->name, k->flops, products);
+		   "%s has %g FLOPs, of which %g are products", k->name, k->flops, products);
 	}
 	gt_plan_destroy(p);
 	return done();
