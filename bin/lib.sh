@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What bin/quickstart and bin/test share: install what is missing, build in ./build.
+# Shared by bin/quickstart and bin/test: installs missing packages, and builds in ./build.
 
 say() { printf '%s\n' "$*" >&2; }
 stop() { say "$0: $*"; exit 1; }
@@ -8,8 +8,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 header() { echo "#include <$1>" | cc -E - >/dev/null 2>&1; }
 header_of_width() { echo "#include <$1>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1; }
 
-# The Debian packages that are not there, judged by what each is needed for.  A compiler stands first: without one no
-# header can be looked for.
+# Prints the missing Debian packages, by testing for the program or header that each provides.  The compiler comes
+# first: without one, headers cannot be tested for.
 missing_packages() {
 	{ have cc && have make && [ -f "$(cc -print-file-name=crt1.o 2>/dev/null)" ]; } || echo build-essential
 	have autoreconf || echo autoconf
@@ -40,7 +40,7 @@ package_of() {
 	esac
 }
 
-# install_missing [PROGRAM...]: also the packages of these programs.
+# install_missing [PROGRAM...]: installs missing packages, including those of these programs.
 install_missing() {
 	missing=$(missing_packages "$@" | tr '\n' ' ')
 	[ -n "$missing" ] || return 0
@@ -51,7 +51,7 @@ install_missing() {
 		sudo=sudo
 	fi
 	say "installing $missing"
-	$sudo apt-get -qq update || say "apt-get update failed; going on with the lists that are there"
+	$sudo apt-get -qq update || say "apt-get update failed; continuing with the present package lists"
 	# One word per package.
 	# shellcheck disable=SC2086
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $missing >&2 ||
@@ -60,15 +60,15 @@ install_missing() {
 	[ -z "$missing" ] || stop "installed, but still not found: $missing"
 }
 
-# build [TARGET...]: configured once; make itself notices when configure.ac or a list of files has changed.
+# build [TARGET...]: configures once, and builds; make itself notices changes of configure.ac or of a list of files.
 build() {
 	[ -f configure ] || autoreconf -i >&2 || stop "autoreconf failed"
 	mkdir -p build
 	if [ ! -f build/Makefile ]; then
-		(cd build && ../configure --quiet) || stop "configure failed; build/config.log says more"
+		(cd build && ../configure --quiet) || stop "configure failed; see build/config.log"
 	fi
 	make -C build -s -j"$(nproc)" "$@" >&2 || stop "make failed"
 }
 
-# Open MPI refuses to run as root unless told twice, which is what a container needs.
+# Open MPI refuses to run as root unless both are set; containers need that.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # usage: conf/compare.sh TEXT [STEPS]
-# One model in six layouts, side by side: the hash of the initial weights and the losses, which are the same to rounding.
-# HEDDLE: the program, if it is neither in build/ nor on the PATH.  The exit status is 0 only if they are the same.
+# Trains one model in six layouts and compares initial weights (their hash) and losses, which are equal up to rounding.
+# HEDDLE: the program, if it is neither in build/ nor on the PATH.  The exit status is 0 only if they are equal.
 set -e
 case $1 in
 '' | -h | --help)
@@ -41,7 +41,7 @@ run tp2-pp2 4 quickstart-hybrid.ini
 run pp4 4 quickstart-hybrid.ini --set tp.size=1 --set pp.size=4
 echo >&2
 
-row() {	# LABEL COMMAND: what it prints for each layout
+row() {	# LABEL COMMAND: prints a row with the command's output for each layout
 	printf '%-16s' "$1"
 	shift
 	for n in $names; do
@@ -62,7 +62,8 @@ for at in 1 2 5 10 20 50 100 200 500 1000 2000 "$steps"; do
 done | awk '!seen[$0]++'
 row 'valid loss' valid_of
 
-# The same: equal hashes, and the first losses within rounding (later ones drift apart as rounding grows in training).
+# Equal means equal hashes, and first losses within rounding (later ones drift apart, since training amplifies
+# rounding).
 at=1
 for n in $names; do
 	echo "$(hash_of "$tmp/$n") $(loss_at "$tmp/$n")"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/beside.sh - what a rank does beside its movements, from the order of the events in a trace (log.trace); after tiny.sh.
-# A loaded machine stretches all times, but not the order in which a rank starts and waits.
+# t/lib/beside.sh - what a rank computes during its movements, by the order of events in a trace (log.trace); after
+# tiny.sh. A loaded machine stretches all times, but does not change the order in which a rank starts and waits.
 #
-#	beside FILE PATTERN	of rank 0, "MOVES BESIDE TOGETHER": movements whose name has the pattern; those after whose start a
-#				product is begun, before anything is waited for; those that end less than $delay microseconds
-#				after another, as none could if one delay began when the other was over
+#	beside FILE PATTERN	prints three numbers for rank 0: the movements whose name matches; those followed by the
+#				start of a product before anything is waited for; and those that end less than $delay
+#				microseconds after another, impossible if one delay begins when the other is over
 
 cat >beside.awk <<'END'
 function value(key,    s) {

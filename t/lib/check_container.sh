@@ -3,8 +3,8 @@
 # usage: check_container.sh ARCHIVE.tar.gz [FOLDER]	(make check-container)
 #
 # Builds the image that the Containerfile of a release describes, and trains in it: one rank, and two under mpirun.  No registry is
-# asked: the image to begin with is made of FOLDER, a Debian system, or of one that debootstrap makes.  Packages come from
-# Debian's mirrors.  Without buildah, debootstrap or root, it is skipped (status 77).
+# used: the base image is made of FOLDER, a Debian system, or of one that debootstrap makes.  Packages come from
+# Debian's mirrors. Without buildah, debootstrap or root, it is skipped (status 77).
 set -eu
 archive=$(cd "$(dirname "$1")" && pwd)/${1##*/}
 system=${2:-}
@@ -16,7 +16,7 @@ command -v buildah >/dev/null || skip "no buildah"
 [ -n "$system" ] || command -v debootstrap >/dev/null || skip "no debootstrap"
 [ "$(id -u)" = 0 ] || skip "chroot needs root"
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/heddle-container.XXXXXX")
-# The storage is of this run alone: images of this machine are neither used nor changed.
+# The storage belongs to this run: images of the machine are neither used nor changed.
 images() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver vfs "$@"; }
 cleanup() {
 	images unmount --all >/dev/null 2>&1 || :
@@ -26,11 +26,11 @@ trap cleanup EXIT
 trap 'exit 1' INT TERM
 export BUILDAH_ISOLATION=chroot
 
-# -- the system to begin with ------------------------------------------------------------------------------------------------------
+# -- the base system ---------------------------------------------------------------------------------------------------
 if [ -z "$system" ]; then
 	system=$work/system
 	debootstrap --variant=minbase $suite "$system" >"$work/base.log" 2>&1 ||
-		{ tail -n 5 "$work/base.log"; skip "debootstrap makes no system"; }
+		{ tail -n 5 "$work/base.log"; skip "debootstrap failed"; }
 fi
 from=$(images from scratch)
 images copy -q "$from" "$system" / >/dev/null

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: check_deb.sh ARCHIVE.tar.gz	(make check-deb)
 #
-# Builds the Debian package from a release, installs it into a root folder that has nothing but the packages that it depends on,
-# and trains there: one rank, and two under mpirun.  Where chroot is not possible, or dpkg-dev is missing, it is skipped (status 77).
+# Builds the Debian package from a release, installs it into a root folder with nothing but the packages that it depends
+# on, and trains there: one rank, and two under mpirun.  Without chroot or dpkg-dev, it is skipped (status 77).
 set -eu
 archive=$(cd "$(dirname "$1")" && pwd)/${1##*/}
 die() { echo "check-deb: $*" >&2; exit 1; }
@@ -18,13 +18,13 @@ trap 'exit 1' INT TERM
 # -- the package ----------------------------------------------------------------------------------------------------------------
 mkdir "$work/source" && tar -xzf "$archive" -C "$work/source" --strip-components=1
 cd "$work/source"
-# -d: what must be there to build was looked for by configure.
+# -d: build dependencies are not checked, since configure looks for them.
 dpkg-buildpackage -b -us -uc -d >"$work/build.log" 2>&1 || { tail -n 30 "$work/build.log"; die "the package cannot be built"; }
 deb=$(ls "$work"/heddle_*.deb)
 depends=$(dpkg-deb -f "$deb" Depends)
 echo "package: ${deb##*/}, $(wc -c <"$deb") bytes, depends on $depends"
 
-# -- a root with the packages that it depends on, and those that they depend on ------------------------------------------------------
+# -- a root with the packages that it depends on, directly or indirectly -----------------------------------------------
 names() { tr ',' '\n' | sed 's/|.*//; s/(.*//; s/:any//; s/[[:space:]]//g; /^$/d'; }
 found=" "
 closure() {
@@ -32,7 +32,7 @@ closure() {
 		case $found in *" $p "*) continue ;; esac
 		dpkg-query -W "$p" >/dev/null 2>&1 || continue
 		found="$found$p "
-		# Many words.
+		# One word per package.
 		# shellcheck disable=SC2046
 		closure $(dpkg-query -W -f '${Pre-Depends},${Depends}\n' "$p" | names)
 	done
@@ -45,7 +45,7 @@ for d in bin sbin lib lib64; do ln -s usr/$d "$root/$d"; done
 # shellcheck disable=SC2086
 dpkg -L $found 2>/dev/null | sort -u | while read -r f; do [ -d "$f" ] && [ ! -h "$f" ] || echo "$f"; done |
 	tar -C / -c --ignore-failed-read -T - 2>/dev/null | tar -C "$root" -x --keep-directory-symlink
-# Links that the alternatives system makes are in no package.
+# Links of the alternatives system belong to no package.
 mkdir -p "$root/etc/alternatives" && cp -a /etc/alternatives/. "$root/etc/alternatives"
 for l in $(find /usr/bin /usr/lib -maxdepth 2 -type l -lname '/etc/alternatives/*'); do
 	[ -e "$root$l" ] || { mkdir -p "$root$(dirname "$l")" && cp -a "$l" "$root$l"; }
@@ -93,8 +93,9 @@ head -n 1 "$work/run.log"
 echo "step 4: loss $(loss one) on one rank, $(loss two) on two"
 awk -v a="$(loss one)" -v b="$(loss two)" 'BEGIN { exit !(a > 0 && a - b < 1e-4 && b - a < 1e-4) }' || die "one rank and two differ"
 
-# -- and nothing is left -------------------------------------------------------------------------------------------------------------
+# -- removal leaves nothing
+# ----------------------------------------------------------------------------------------------
 dpkg --root="$root" --force-depends --log=/dev/null -r heddle >"$work/remove.log" 2>&1 || { cat "$work/remove.log"; die "it cannot be removed"; }
 left=$(find "$root/usr" -path '*heddle*' ! -path '*/doc/heddle' | head -n 5)
-[ -z "$left" ] || die "removed, and yet there: $left"
+[ -z "$left" ] || die "removed, but these files remain: $left"
 echo "check-deb: passed"

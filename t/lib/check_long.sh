@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # usage: check_long.sh SOURCE PART...	(from the build folder)
-# Makes each target PART and writes to check-long.log with which commit it passed or failed, when, and how long it took. A part
-# that has passed for this commit is not made again, so an interrupted check goes on; changed files belong to no commit.
+# Makes each target PART, and writes to check-long.log for which commit it passed or failed, when, and how long it took.
+# A part that passed for this commit is not made again, so an interrupted check resumes; with uncommitted changes all
+# parts are made.
 src=$1
 shift
 log=check-long.log

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # usage: check_orders.sh TEST...	(from the build folder)
-# Tests of kernels with every launch in all orders of all blocks, in four parts each.  check-orders.log says which part of which test
-# passed or failed and how long it took.  A part that passed with this test and this simulation is not run again, so an interrupted
-# check goes on.
+# Runs tests of kernels with every launch in all orders of all blocks, in four parts each.  check-orders.log tells which
+# part of which test passed or failed, and how long it took.  A part that passed with this test and this simulation is
+# not run again, so an interrupted check resumes.
 log=check-orders.log parts=4 failed=0 all=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT

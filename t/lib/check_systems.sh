@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: check_systems.sh ARCHIVE.tar.gz SYSTEM...	(make check-systems)
 #
-# Builds a release on other Linux systems than this one, as their users would: bin/quickstart, then tests of what differs between
-# systems: kernels (the library of products), communication and kills (MPI), checkpoints (libc).  A compiler's warning is a failure.
+# Builds a release on other Linux systems, as their users would: bin/quickstart, then tests of the parts that differ
+# between systems.  These are kernels (the library of matrix products), communication and kills (MPI), and checkpoints
+# (libc).  A compiler warning is a failure.
 # SYSTEM: a folder with a Debian or Ubuntu, or the name of a release, which debootstrap gets from its mirror.  Packages come from the
 # mirrors.  Without root, unshare or debootstrap, it is skipped (status 77).
 set -eu
@@ -19,16 +20,16 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 1' INT TERM
 tests='t20 t500 t6003 t6010 t6028 t6240'
 
-# A release of Ubuntu has most packages in its part "universe".
+# Ubuntu has most packages in its component "universe".
 get() {	# SUITE FOLDER
 	mirror=http://deb.debian.org/debian parts=main
 	case $1 in jammy | noble | resolute) mirror=http://archive.ubuntu.com/ubuntu parts=main,universe ;; esac
 	debootstrap --variant=minbase --components=$parts "$1" "$2" $mirror >"$work/base.log" 2>&1 ||
 		{ tail -n 3 "$work/base.log"; return 1; }
 }
-# What is in quotes is for the shell within.
+# The quoted text is for the inner shell.
 # shellcheck disable=SC2016
-within() {	# FOLDER COMMAND...: in a namespace of its own, so that its mounts end with it
+within() {	# FOLDER COMMAND...: runs it in its own namespace, so that its mounts end with it
 	unshare -m sh -c 'root=$1; shift
 		mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/dev/shm" || exit 1
 		cp /etc/resolv.conf "$root/etc/resolv.conf"
@@ -49,7 +50,7 @@ for system; do
 	name=${system##*/} root=$system
 	if [ ! -d "$system" ]; then
 		root=$work/$name
-		get "$name" "$root" || { echo "check-systems: $name: debootstrap makes no system"; failed="$failed $name"; continue; }
+		get "$name" "$root" || { echo "check-systems: $name: debootstrap failed"; failed="$failed $name"; continue; }
 	fi
 	try "$name" "$root" || failed="$failed $name"
 	rm -rf --one-file-system "${work:?}/$name"

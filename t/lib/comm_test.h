@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/comm_test.h - every kind of movement with every type, on small integers: the results are
- * exact in any order and every type, so all transports must give the same bits.  Used by one rank
- * of a test; prints what is wrong on stderr.
+ * t/lib/comm_test.h - tests every kind of movement with every type, on small integers.  Their sums are exact in any
+ * order and type, so all transports must give the same bits.  Each rank of a test runs these functions, which print
+ * errors on stderr.
  *
- * Rank r places its buffers at other offsets than its neighbours, with canaries around them.
+ * Ranks place their buffers at different offsets, with canaries around them.
  */
 #ifndef HD_COMM_TEST_H
 #define HD_COMM_TEST_H
@@ -25,7 +25,7 @@ static struct hd_err comm_err;
 static const uint32_t dtypes[] = { HD_DTYPE_F32,  HD_DTYPE_F64, HD_DTYPE_I32, HD_DTYPE_I64,
 				   HD_DTYPE_BF16, HD_DTYPE_F16, HD_DTYPE_U8 };
 
-static void set_value(void *p, uint32_t dtype, int64_t i, int v) /* v: 0 ... 127, exact in all types */
+static void set_value(void *p, uint32_t dtype, int64_t i, int v) /* v: 0 to 127, exact in all types */
 {
 	float f = (float)v;
 	uint32_t u;
@@ -42,7 +42,7 @@ static void set_value(void *p, uint32_t dtype, int64_t i, int v) /* v: 0 ... 127
 	}
 }
 
-static void *place(int64_t bytes, int where) /* where 1: outside the arena */
+static void *place(int64_t bytes, int where) /* where: 1 means outside the arena */
 {
 	char *p;
 
@@ -67,12 +67,12 @@ static int guards_hold(const void *buf, int64_t bytes)
 	return 1;
 }
 
-static int value_of(int rank, int64_t i) /* up to 4 ranks sum to less than 2^7 */
+static int value_of(int rank, int64_t i) /* the sum over up to 4 ranks is below 2^7 */
 {
 	return (int)((i * 7 + rank * 5 + i / 13) % 31);
 }
 
-/* What element i of member me's output must be; -1: not to be looked at. */
+/* Returns the expected value of element i of member me's output, or -1 if it is not defined. */
 static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int64_t i)
 {
 	int64_t count = c->count, piece = count ? i / count : 0, in = count ? i % count : 0;
@@ -130,8 +130,7 @@ static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kin
 		.kind = kind, .dtype = dtype, .index = index, .count = count, .fixed = (uint32_t)(count & 1)
 	};
 
-	if (kind ==
-	    HD_COMM_PERMUTE) /* of n - 1 and 1 in turn, and 2, where they have an inverse: some members keep theirs */
+	if (kind == HD_COMM_PERMUTE) /* mul is n - 1, 1 or 2, if that has an inverse: some members keep their part */
 		c.mul = n == 1 ? 0 : n % 2 && count % 3 == 0 ? 2 : count % 2 ? n - 1 : 1;
 	char *in, *out, *want;
 
@@ -161,7 +160,7 @@ static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kin
 	free(want);
 }
 
-/* where: 0 in the arena, 1 outside, 2 only the output outside. */
+/* where: 0 both buffers in the arena, 1 both outside, 2 only the output outside. */
 static void check_collectives(struct hd_communicator *m, const int *ranks, int where)
 {
 	static const int64_t counts[] = { 0, 1, 3, 17, 1000, 1024, 5001, 100003 };
@@ -175,13 +174,13 @@ static void check_collectives(struct hd_communicator *m, const int *ranks, int w
 				int may = kind == HD_COMM_ALL_REDUCE || kind == HD_COMM_ALL_MAX;
 
 				if (counts[k] > 10000 && (d + kind) % 3)
-					continue; /* large ones: a third of the types, for time */
+					continue; /* to save time, large counts with only a third of the types */
 				check_kind(m, ranks, kind, dtypes[d], counts[k], index, may && turn % 2, where);
 			}
 }
 
-/* -- sums in a stated order: every bit of them ---------------------------------------------------- */
-static float term_of(int rank, int64_t i) /* no sum of these is exact */
+/* -- sums in a defined order, compared bit by bit ------------------------------------------------- */
+static float term_of(int rank, int64_t i) /* sums of these are not exact */
 {
 	uint64_t h = ((uint64_t)rank * 1000003 + (uint64_t)i + 1) * 0x9e3779b97f4a7c15u;
 
@@ -241,7 +240,7 @@ static void check_order(struct hd_communicator *m, const int *ranks, uint32_t ki
 
 static void check_orders(struct hd_communicator *m, const int *ranks)
 {
-	/* first what needs most, a wire's too: no buffer that is kept has room for it */
+	/* the largest first, also on the wire, so that no kept buffer is large enough yet */
 	static const uint32_t wires[] = { HD_DTYPE_BF16, HD_DTYPE_F16, 0 };
 	static const int64_t counts[] = { 2500, 17, 1 };
 
@@ -252,8 +251,8 @@ static void check_orders(struct hd_communicator *m, const int *ranks)
 		}
 }
 
-/* Several messages under way in both directions; received in the order they were sent, waited for
- * in another. */
+/* Several messages under way in both directions, received in the order in which they were sent and waited for in a
+ * different one. */
 static void check_messages(struct hd_communicator *m, int many, int64_t count, int where)
 {
 	int n = hd_communicator_n(m), me = hd_communicator_me(m), peer = me ^ 1;
@@ -277,7 +276,7 @@ static void check_messages(struct hd_communicator *m, int many, int64_t count, i
 		c.kind = HD_COMM_SEND;
 		hd_comm_start(m, &c, &s[k]);
 	}
-	for (int k = 0; k < many && peer < n; k++) /* sends first: each rank waits for the other's receive */
+	for (int k = 0; k < many && peer < n; k++) /* sends first, so that each rank waits for the other's receive */
 		hd_comm_wait(&s[k]);
 	for (int k = many; k-- > 0 && peer < n;)
 		hd_comm_wait(&r[k]);
@@ -292,10 +291,10 @@ static void check_messages(struct hd_communicator *m, int many, int64_t count, i
 }
 
 /* -- rows ---------------------------------------------------------------------------------------- */
-#define EXPERTS 3 /* of a member */
+#define EXPERTS 3 /* per member */
 #define SAMPLES 2
 #define WIDTH 5
-#define MOST 4 /* rows of an expert and a sample; many have none */
+#define MOST 4 /* rows per expert and sample; many have none */
 
 static int rows_of(int rank, int expert, int sample, int turn)
 {
@@ -304,7 +303,7 @@ static int rows_of(int rank, int expert, int sample, int turn)
 	return expert % 4 == turn % 4 ? 0 : x * x % (MOST + 1) * (x % 3 != 0);
 }
 
-/* To the experts and back: first what each member must then have is written down, by hand. */
+/* Sends rows to the experts and back, and compares them with what each member must receive. */
 static void check_rows(struct hd_communicator *m, const int *ranks, int turn, int where)
 {
 	int n = hd_communicator_n(m), me = hd_communicator_me(m), at = 0, all = n * EXPERTS * SAMPLES;
@@ -365,7 +364,7 @@ static void check_group(struct hd_communicator *m, const int *ranks)
 		for (int where = 0; where < 2; where++) {
 			check_messages(m, 1, 10, where);
 			check_messages(m, 40, 3000, where);
-			check_messages(m, 150, 7, where); /* more than a ring holds */
+			check_messages(m, 150, 7, where); /* more than the ring buffer holds */
 		}
 }
 
@@ -409,7 +408,8 @@ static int open_all(int64_t bytes)
 	return 1;
 }
 
-/* HD_TEST_COMM takes shared memory away, in either of its ways: a test of the network that runs without one tests nothing. */
+/* HD_TEST_COMM disables shared memory, in either of its values; a test of the network that still used it would test
+ * nothing. */
 static __attribute__((unused)) void check_transport(const struct hd_communicator *m)
 {
 	const char *want = getenv("HD_TEST_COMM") ? "network" : "shared memory";
@@ -418,8 +418,7 @@ static __attribute__((unused)) void check_transport(const struct hd_communicator
 		WRONG("group %s moves by %s, not by %s", hd_communicator_name(m), hd_communicator_transport(m), want);
 }
 
-/* A rank's whole test: the world, and groups of every other rank. */
-/* Of more members than the rest is checked on. */
+/* Tests only sums in a defined order, with more members than check_everything has. */
 static __attribute__((unused)) int check_orders_alone(void)
 {
 	struct hd_communicator *m;
@@ -436,6 +435,7 @@ static __attribute__((unused)) int check_orders_alone(void)
 	return wrong != 0;
 }
 
+/* Runs a rank's complete test: in the world, and in groups of every other rank. */
 static __attribute__((unused)) int check_everything(void)
 {
 	int all[64], some[64], n = 0;

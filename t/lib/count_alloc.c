@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Counts who allocates.  Built as a shared object by t6100 and preloaded; at the end of the process it writes one line
+ * Counts allocations by caller.  Built as a shared object by t6100 and preloaded; at the end of the process it writes
+ * one line
  *
  *	COUNT function caller caller's-caller
  *
  * per place of the program itself that called malloc, calloc, realloc, aligned_alloc, posix_memalign or mmap (as
- * MODULE+OFFSET, for addr2line) to the file $HD_COUNT_ALLOC.PID.  Plugins allocate through the program; what libraries
- * allocate is theirs.
+ * MODULE+OFFSET, for addr2line) to the file $HD_COUNT_ALLOC.PID.  Plugins allocate through the program; allocations of
+ * libraries are not counted.
  */
 #ifdef HD_COUNT_ALLOC
 #define _GNU_SOURCE
@@ -34,7 +35,7 @@ extern void *__libc_memalign(size_t, size_t);
 
 static const char *from, *to; /* the program's code */
 
-/* By a range: dladdr in here would take the loader's lock, under which others allocate. */
+/* Compares addresses, since dladdr would take the loader's lock, which other threads hold while they allocate. */
 static int is_ours(void *address)
 {
 	return (const char *)address >= from && (const char *)address < to;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/coverage.h - included in front of each file of a build for make coverage: a process that leaves without exit() has its
- * counts written too.  It includes nothing, since what follows may still say what it wants of the system's headers.
+ * t/lib/coverage.h - included before each file of a build for make coverage, so that a process that leaves without
+ * exit() also writes its counts.  It includes nothing, since the file may still define macros that select parts of the
+ * system's headers.
  */
 #ifndef HD_T_LIB_COVERAGE_H
 #define HD_T_LIB_COVERAGE_H

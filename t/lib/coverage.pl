@@ -1,10 +1,10 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 # usage: coverage.pl [--list] SOURCE BUILD
-# What the tests have run of engine/ and plugins/, in the build folder BUILD whose objects gcc has made with --coverage: a table
-# of lines and branches by folder and file, the branches that no test has taken and SOURCE/t/coverage.txt has no reason for, and
-# the reasons there that hold for nothing; the status is 1 if there are such. --list: lines for that file, to be given a reason
-# each.
+# Reports how much of engine/ and plugins/ the tests have run, in the build folder BUILD whose objects gcc compiled with
+# --coverage. It prints a table of lines and branches by folder and file; the branches that no test has taken and for
+# which SOURCE/t/coverage.txt has no reason; and the reasons there that apply to nothing.  The status is 1 if there are
+# such branches or reasons.  --list prints lines for that file, to which a reason must be added.
 use strict;
 use warnings;
 use File::Find;
@@ -14,12 +14,12 @@ my $list = @ARGV && $ARGV[0] eq '--list' ? shift : 0;
 my ($source, $build) = @ARGV;
 -d "$build/engine" or die "coverage.pl: $build/engine is not there\n";
 
-# Objects, and so files, that nothing has run have notes too, and no counts.
+# Objects that no test has run have notes too, but no counts.
 my @notes;
 find({ no_chdir => 1, wanted => sub { push @notes, $_ if /\.gcno$/ } }, grep { -d } "$build/engine", "$build/plugins");
 
-# $lines{FILE}{LINE}: [count, function, [branch counts]]; an object that is linked twice adds up. $starts{FILE}{LINE}: a function
-# begins there.
+# $lines{FILE}{LINE}: [count, function, [branch counts]]; counts of an object that is linked twice are added.
+# $starts{FILE}{LINE}: a function begins there.
 my (%lines, %starts);
 for my $note (@notes) {
 	open my $gcov, '-|', 'gcov', '-j', '-t', '-b', $note or die "gcov: $!\n";
@@ -60,7 +60,8 @@ while (<$kept>) {
 	}
 }
 
-# A line as the formatter may break it elsewhere tomorrow: without blanks, and equal to one that it begins or that begins it.
+# The formatter may break a line differently tomorrow, so lines are compared without blanks, and one may be the
+# beginning of the other.
 sub bare {
 	(my $text = shift) =~ s/\s+//g;
 	return $text;
@@ -72,13 +73,14 @@ sub begins {
 	return $x eq $y || length $x >= 16 && substr($y, 0, length $x) eq $x;
 }
 
-# A line that no test runs has a reason that says so, and a rule for all functions says nothing of it.
+# A line that no test runs needs a reason that says so; a rule for all functions does not apply to it.
 sub holds {
 	my ($r, $count) = @_;
 	return $r->{kind} eq 'varies' || ($r->{kind} eq 'never run') == !$count && !($r->{every} && !$count);
 }
 
-# A rule says nothing of a branch to a message that no test sees, unless what it names is outside of the program.
+# A rule does not apply to a branch to a message that no test sees, unless its reason has a kind (never run, varies or
+# outside).
 sub reason {
 	my ($file, $function, $text, $count, $message) = @_;
 	my $bare = bare($text);
@@ -89,10 +91,10 @@ sub reason {
 	return $r ? $r->{reason} : undef;
 }
 
-# What refuses an input, or tells the user of a failure.
+# Calls that refuse an input or tell the user of a failure.
 my $tells = qr/\b(?:hd_err_set|hd_plan_fail|hd_section_fail|hd_inst_fail|hd_out_of_turn|host_fail|fail\w*|refuse\w*|wrong|bad|could_not|unknown|written)\(/;
 
-# The lines of a file from which a branch that no test takes leads to a message that no test sees.
+# Returns the lines of a file that have an untaken branch to a message that no test sees.
 sub before_messages {
 	my ($of, $text) = @_;
 	my (%found, $last);
@@ -107,7 +109,7 @@ sub before_messages {
 	return \%found;
 }
 
-# What varies is there, whether or not it was taken this time.
+# A reason "varies" counts as used, whether or not the branch was taken this time.
 sub sees {
 	my ($file, $function, $text) = @_;
 	my $bare = bare($text);
@@ -161,7 +163,7 @@ for my $o (@open) {
 	$missing += $o->[4];
 	printf "%s:%d: %s: %s%s\n", @$o[0 .. 3], !$o->[5] ? '	(never run)' : $o->[6] ? '	(to a message)' : '';
 }
-print "\nreasons for branches that tests take, or that are no longer there:\n" if @stale;
+print "\nreasons for branches that tests take, or that no longer exist:\n" if @stale;
 print "coverage.txt:$_->{at}: $_->{line}\n" for @stale;
-printf "%d branches that no test takes have no reason, %d reasons hold for nothing\n", $missing, scalar @stale;
+printf "%d branches that no test takes have no reason, %d reasons apply to nothing\n", $missing, scalar @stale;
 exit($missing || @stale ? 1 : 0);

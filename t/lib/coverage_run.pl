@@ -1,9 +1,10 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
-# usage: coverage_run.pl BUILD COUNTS TEST...	(from the build folder BUILD, whose objects gcc has made with --coverage)
-# Runs tests and adds up in COUNTS/sum what they have run of engine/ and plugins/. Each test has counts of its own, COUNTS/TEST,
-# or COUNTS/TEST.part until it has passed; a test that passed after its file and all objects were made is not run again, so an
-# interrupted run goes on, and a test that was changed replaces its counts. Those of a test that failed are added up too.
+# usage: coverage_run.pl BUILD COUNTS TEST...	(from the build folder BUILD, with objects compiled by gcc --coverage)
+# Runs tests and adds up their coverage of engine/ and plugins/ in COUNTS/sum. Each test has its own counts,
+# COUNTS/TEST, or COUNTS/TEST.part until it has passed.  A test that passed after its file and all objects were built is
+# not run again, so an interrupted run resumes.  A changed test replaces its counts.  Counts of a failed test are added
+# too.
 use strict;
 use warnings;
 use Cwd 'abs_path';
@@ -23,7 +24,7 @@ for (@notes) {
 	$made = $at if $at > $made;
 }
 
-# The files below engine/ and plugins/ of a folder whose names match, relative to the folder.
+# Returns the files below engine/ and plugins/ of a folder whose names match, relative to the folder.
 sub files {
 	my ($root, $match) = @_;
 	my @found;
@@ -49,7 +50,7 @@ if (@left) {
 	system $^X, dirname(abs_path $0) . '/run_tests.pl', @left;
 }
 
-# gcov-tool adds up the counts of two folders, so those of all tests become half as many again and again.
+# gcov-tool adds up the counts of two folders, so the folders of all tests are merged in pairs until one is left.
 sub merge {
 	my @trees = @_;
 	my $n = 0;

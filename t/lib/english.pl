@@ -1,10 +1,10 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
-# usage: english.pl FILE...	sentences that are hard to read: of pages (.md), manual pages (.1, .5), help texts (all else), and
-#				of the comments and messages of sources (.c, .h)
+# usage: english.pl FILE...	finds sentences that are hard to read, in pages (.md), manual pages (.1, .5), comments
+#				and messages of sources (.c, .h), and help texts (all other files)
 #
-# Prints FILE:LINE: what is wrong: the sentence.  A sentence has at most 25 words; what stands in a code block, a table, a heading
-# or a link's address does not count, and `code` counts as one word.  Some turns are not English, and are refused.
+# Prints FILE:LINE: REASON: SENTENCE for each.  A sentence has at most 25 words; code blocks, tables, headings and
+# addresses of links do not count, and `code` counts as one word.  Some phrases that are not English are refused.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ my @turns = (
 	[qr/\bis said\b(?! to)/i, 'is printed, or follows'],
 );
 
-# Of a source: a sentence may begin with a name of the program, which is in lower case.
+# In a source, a sentence may begin with an identifier, which is in lower case.
 our $of_source = 0;
 sub sentences {
 	my ($text) = @_;
@@ -33,7 +33,7 @@ sub sentences {
 	return split /(?<=[.!?])["')]*\s+(?=["'(]*(?:[A-Z0-9]|CODE))/, $text;
 }
 
-# Of a message: 'what' and 'who' stand for a noun that it could name.
+# In a message, 'what' and 'who' often stand for a noun that it could name.
 my @of_messages = (@turns, [qr/(?:^|[;:] )(?:what|who) (?:is|was|were|are|has|helps|it|they)\b(?!.*\?)/i, 'a noun as subject']);
 
 my $bad = 0;
@@ -49,7 +49,7 @@ sub judge {
 	}
 }
 
-# Paragraphs of a page, with the line on which each begins.
+# Reads the paragraphs of a page, with the line on which each begins.
 sub page {
 	my ($file, $in) = @_;
 	my ($code, $start, $text) = (0, 0, '');
@@ -68,7 +68,7 @@ sub page {
 	$end->();
 }
 
-# Requests of man(7): .TP and the line behind it begin a paragraph; fonts are taken away.
+# Reads a manual page: .TP and the line after it begin a paragraph; requests for fonts are removed.
 sub manual {
 	my ($file, $in) = @_;
 	my ($skip, $nofill, $start, $text) = (0, 0, 0, '');
@@ -98,7 +98,7 @@ sub lines {
 	}
 }
 
-# A paragraph of a comment: no table, drawing or code, whose lines are indented or have gaps.
+# Reads the paragraphs of a comment, except tables, drawings and code, whose lines are indented or have gaps.
 sub comment {
 	my ($file, $line, $text) = @_;
 	my ($start, $all) = ($line, '');
@@ -116,7 +116,8 @@ sub comment {
 	judge($file, $start, $all);
 }
 
-# A text in parentheses, after a comma or a return is a message when it has words; strings that follow each other are one.
+# Reads the comments and messages of a source.  Strings that follow each other are one message if they have several
+# words.
 sub source {
 	my ($file, $in) = @_;
 	local $of_source = 1;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/explained.sh - what `explain --json` says, in $json.
+# t/lib/explained.sh - reads the output of `explain --json`, which is in $json.
 
-# said FIELD-PATTERN: bytes x count of explain's JSON, of the lines that match.
+# said FIELD-PATTERN: prints the sum of bytes x count over the collectives that match.
 said() {
 	printf '%s\n' "$json" | tr '{' '\n' | grep '"collective"' | grep -E -e "$1" | awk '{
 		b = $0; sub(/.*"bytes": /, "", b)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/folders.sh - which folder uses which, for t0002.  Needs $src, $build, $tmp and $all (bin/sources --files); the working
-# folder is $src.
+# t/lib/folders.sh - finds which folder uses which, for t0002.  Needs $src, $build, $tmp and $all (bin/sources --files);
+# the working folder is $src.
 
-# The table, each folder with all that it may use; FOLDER/ stands for those that are above the line.
+# Prints the table, each folder with all folders that it may use; FOLDER/ stands for the matching ones above the line.
 folders_table() {
 	sed -e 's/#.*//' -e '/^ *$/d' t/lib/folders | awk -F: '{
 		n = split($2, uses, " ")
@@ -21,7 +21,7 @@ folders_table() {
 	}'
 }
 
-# Lines "FOLDER: FOLDER ..." -> what names a folder that is not above it.
+# Prints the entries of the table that name a folder which is not above them.
 folders_circles() {
 	folders_table | awk -F: '{
 		n = split($2, uses, " ")
@@ -32,7 +32,7 @@ folders_circles() {
 	}'
 }
 
-# Lines "FOLDER USED WHAT" -> those that the table does not have.
+# Reads lines "FOLDER USED WHERE NAME", and prints those that the table does not allow.
 folders_refused() {
 	folders_table | awk -F: '{ n = split($2, uses, " "); print $1, $1; for (i = 1; i <= n; i++) print $1, uses[i] }' >"$tmp/allowed"
 	awk 'NR == FNR { allowed[$1, $2] = 1; next } !(($1, $2) in allowed) { print $1 " may not use " $2 ": " $3 " " $4 }' "$tmp/allowed" -
@@ -45,7 +45,7 @@ folders_includes() {
 		awk 'function folder(f) { sub(/\/[^\/]*$/, "", f); return f } { print folder($1), folder($2), $1, $2 }'
 }
 
-# The objects of the sources that there are, each as SOURCE OBJECT.  (A build folder has older ones too.)
+# Prints SOURCE OBJECT for each source that is compiled.  (A build folder may have objects of older sources too.)
 folders_objects() {
 	folders_code | while read -r f; do
 		name=${f##*/}
@@ -61,20 +61,20 @@ folders_objects() {
 	done
 }
 
-# SOURCE TYPE SYMBOL of each global symbol.
+# Prints SOURCE TYPE SYMBOL for each global symbol.
 folders_symbols() {
 	cut -d' ' -f2 "$tmp/objects" | xargs nm -g -A | awk 'NR == FNR { source[$2] = $1; next }
 		{ o = $1; sub(/:.*/, "", o); print source[o], $(NF - 1), $NF }' "$tmp/objects" -
 }
 
-# FOLDER USED SOURCE SYMBOL of each symbol that another source defines.
+# Prints FOLDER USED SOURCE SYMBOL for each symbol that a different source defines.
 folders_uses() {
 	awk 'function folder(f) { sub(/\/[^\/]*$/, "", f); return f }
 		NR == FNR { if ($2 != "U") by[$3] = $1; next }
 		$2 == "U" && $3 in by { print folder($1), folder(by[$3]), $1, $3 }' "$tmp/symbols" "$tmp/symbols"
 }
 
-# Global functions and tables that no header of their folder declares.
+# Prints global functions and tables that no header of their folder declares.
 folders_undeclared() {
 	folders_code | grep '\.h$' | while read -r h; do
 		sed 's|//.*||' "$h" | tr -c 'A-Za-z0-9_' '\n' | grep -E '^hd_' | sort -u | sed "s|^|${h%/*} |"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/fuzz_args.h - what t/plugins/fuzz.c draws from its seed: numbers, texts, handles, and structs of arguments.
+ * t/lib/fuzz_args.h - draws numbers, texts, handles and structs of arguments from the seed of t/plugins/fuzz.c.
  */
 #ifndef HD_T_LIB_FUZZ_ARGS_H
 #define HD_T_LIB_FUZZ_ARGS_H
@@ -15,11 +15,11 @@ struct hd_strategy {
 	const struct hd_axis *axis;
 	uint64_t random;
 	int64_t wild, calls;
-	int stages, spare; /* the axis: of stages; with a coordinate that holds no model */
+	int stages, spare; /* the axis is that of the stages; it has a coordinate without a part of the model */
 	int lowering,
-		once; /* in slot lower: the cursor is in a unit of micro-batches, or in one that runs once a step */
+		once; /* in slot lower: the cursor is in a unit of micro-batches, or in one that runs once per step */
 	int in_lower;
-	uint32_t *made; /* how often each call was made, shared with the test */
+	uint32_t *made; /* counts of each call, in memory shared with the test */
 	const void *pool[KINDS][POOL];
 	uint32_t n[KINDS];
 };
@@ -47,19 +47,19 @@ static int64_t any_number(struct hd_strategy *s)
 	return draw(s, 2) ? far[draw(s, sizeof(far) / sizeof(*far))] : (int64_t)draw(s, UINT64_MAX);
 }
 
-/* 0 to n - 1, or anything. */
+/* Returns 0 to n - 1, or any number. */
 static int64_t number(struct hd_strategy *s, int64_t n)
 {
 	return is_wild(s) ? any_number(s) : (int64_t)draw(s, (uint64_t)n);
 }
 
-/* 1 to most, or anything. */
+/* Returns 1 to most, or any number. */
 static int64_t count_of(struct hd_strategy *s, int64_t most)
 {
 	return is_wild(s) ? any_number(s) : 1 + (int64_t)draw(s, (uint64_t)most);
 }
 
-/* A count of entries of an array of `room`: as many as there are, or more than any call takes. */
+/* Returns a count for an array of `room` entries: least to most, up to `room`, or more than any call accepts. */
 static uint32_t count(struct hd_strategy *s, uint32_t least, uint32_t most, uint32_t room)
 {
 	if (!is_wild(s))
@@ -124,7 +124,7 @@ static const void *any_handle(struct hd_strategy *s)
 
 static const void *handle(struct hd_strategy *s, enum kind kind)
 {
-	/* an op is the plugin's memory, which the engine must read: none of nowhere */
+	/* an op is the plugin's memory, which the engine must read, so its address is always valid */
 	if (kind == OP)
 		return s->n[OP] && !is_wild(s) ? s->pool[OP][draw(s, s->n[OP])] : NULL;
 	if (is_wild(s))
@@ -145,14 +145,14 @@ static int is_known(const struct hd_strategy *s, enum kind kind, const void *at)
 	return 0;
 }
 
-/* What is built now may have replaced them. */
+/* Forgets nodes and tensors, which a call may have replaced. */
 static void forget_nodes(struct hd_strategy *s)
 {
 	if (!is_wild(s))
 		s->n[NODE] = s->n[TENSOR] = 0;
 }
 
-/* A dim of x, or another. */
+/* Returns a dim of x, or a different one. */
 static const struct hd_dim *dim_of(struct hd_strategy *s, const struct hd_tensor *x)
 {
 	if (is_wild(s) || !is_known(s, TENSOR, x) || !x->ndim)
@@ -166,7 +166,7 @@ static struct hd_tensor *made(struct hd_strategy *s, struct hd_tensor *t)
 	return t;
 }
 
-/* What arguments are made of: room beyond their struct, and a size that may be another. */
+/* Memory for a struct of arguments, with room after it for a wrong size. */
 struct args {
 	_Alignas(16) unsigned char byte[ARGS];
 };
@@ -228,7 +228,7 @@ static struct hd_members members(struct hd_strategy *s)
 	return m;
 }
 
-/* n tensors, often n times the same: equal dims. */
+/* Draws tensors, often the same one several times, so that their dims are equal. */
 static void tensors(struct hd_strategy *s, struct hd_tensor **to, uint32_t room)
 {
 	struct hd_tensor *x = tensor(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/fuzz_calls.h - one call each of what the engine offers a plugin, with arguments that t/plugins/fuzz.c draws.
+ * t/lib/fuzz_calls.h - calls each function that the engine offers plugins, with arguments that t/plugins/fuzz.c draws.
  */
 #ifndef HD_T_LIB_FUZZ_CALLS_H
 #define HD_T_LIB_FUZZ_CALLS_H
@@ -177,7 +177,7 @@ CALL(replace)
 
 	s->g->replace(p, x, is_wild(s) ? tensor(s) : s->g->map(p, &x, 1, "a"));
 }
-/* A reader reads a copy of its operand, which stands before it. */
+/* Makes a reader read a copy of its operand, which is made before it. */
 CALL(replace_in)
 {
 	struct hd_node *reader = (void *)(uintptr_t)handle(s, NODE);
@@ -193,7 +193,7 @@ CALL(replace_in)
 	if (copy)
 		s->g->replace_in(p, reader, x, copy);
 }
-/* By an all-reduce, or in pieces. */
+/* Returns the sum of a flat tensor, by a reduce-scatter and an all-gather. */
 static struct hd_tensor *sum_in_pieces(void *ctx, struct hd_plan *p, const struct hd_group *members,
 				       struct hd_tensor *flat)
 {
@@ -458,8 +458,8 @@ CALL(every)
 		s->g->every(p, count_of(s, 3));
 }
 
-/* -- all of them ---------------------------------------------------------------------------------------------------------- */
-/* Where a call is no mistake: everywhere, or where nodes are built; and what there must be for it. */
+/* -- all calls ----------------------------------------------------------------------------------------------------- */
+/* Where a call is valid: everywhere, or only where nodes are built; and whether it needs a tensor. */
 enum { ANY = 1, BUILDS = 2, OF_TENSOR = 4 | BUILDS };
 static const struct {
 	void (*make)(struct hd_strategy *s, struct hd_plan *p);
@@ -514,7 +514,10 @@ static const struct {
 	{ call_replace_in, OF_TENSOR },
 	{ call_bucket_sums, BUILDS },
 };
-enum { NCALLS = sizeof(calls) / sizeof(*calls), CALLS_ROOM = 512 /* where those of wild seeds are counted */ };
+enum {
+	NCALLS = sizeof(calls) / sizeof(*calls),
+	CALLS_ROOM = 512 /* calls of wild seeds are counted from this index on */
+};
 
 static int some_calls(struct hd_strategy *s, struct hd_plan *p, int where)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/fuzz_op.h - an op of t/plugins/fuzz.c, of which anything may be anything, and a kernel.
+ * t/lib/fuzz_op.h - an op of t/plugins/fuzz.c, any field and result of which may be random.
  */
 #ifndef HD_T_LIB_FUZZ_OP_H
 #define HD_T_LIB_FUZZ_OP_H

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/golden.sh - the plans of t/golden/cases as text.  Needs $src, $build and $tmp.
+# t/lib/golden.sh - prints the plans of t/golden/cases as text.  Needs $src, $build and $tmp.
 
 golden=$src/t/golden
 export OMP_NUM_THREADS=1 COLUMNS=200
 
-# golden_cases: NAME CONF RANKS [KEY=VALUE ...], one a line.
+# golden_cases: prints NAME CONF RANKS [KEY=VALUE ...], one case per line.
 golden_cases() { sed -e 's/#.*//' -e '/^ *$/d' "$golden/cases"; }
 
-# golden_text CONF RANKS [KEY=VALUE ...]: what check says of the layout, the order of units, and all nodes of the
-# first and of the last rank.
+# golden_text CONF RANKS [KEY=VALUE ...]: prints the output of check for the layout, the order of units, and all nodes
+# of the first and the last rank.
 golden_text() {
 	golden_conf=$src/conf/$1.ini golden_ranks=$2
 	shift 2
@@ -27,12 +27,13 @@ golden_text() {
 		"$build/heddle" explain "$golden_conf" --ranks "$golden_ranks" --rank $((golden_ranks - 1)) "$@" --nodes 2>&1
 }
 
-# Words that have changed since: sed commands, one a line.  A hash is of words too, so it says nothing while there are some.
+# Words that have changed since, as sed commands, one per line.  While there are some, hashes differ too and are not
+# compared.
 golden_renames() { sed -e 's/^#.*//' -e '/^ *$/d' "$golden/renames"; }
 golden_hash() { if [ -n "$(golden_renames)" ]; then sed 's/^plan [0-9a-f]*$/plan/'; else cat; fi; }
 
-# The scratch memory of kernels, and sums that it is part of, depend on the processor.
+# Removes the scratch memory of kernels, and sums that include it, because they depend on the processor.
 golden_anywhere() { sed -E 's/(: [^:]*), memory [0-9.]+ [KMG]?B \(/\1, memory (/; s/, scratch of kernels [0-9.]+( [KMG]?B)?//'; }
 
-# golden_want NAME: the text that is kept, in the words of today.
+# golden_want NAME: prints the kept text, in today's words.
 golden_want() { xz -dc "$golden/$1.xz" | sed "$(golden_renames)" | golden_anywhere | golden_hash; }

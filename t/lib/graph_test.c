@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plans for tests: see graph_test.h.
+ * Plans for tests, as described in graph_test.h.
  */
 #include <config.h>
 #include "t/lib/graph_test.h"
@@ -99,7 +99,7 @@ struct tensor *gt_param(struct hd_plan *p, const char *name, const char *spec)
 	return t;
 }
 
-/* Weights that differ, so that no error of a gradient cancels; they are a parameter too. */
+/* The weights differ, so that errors of a gradient do not cancel; they are a parameter too. */
 struct tensor *gt_loss(struct hd_plan *p, struct tensor *y)
 {
 	struct tensor *ins[2] = { y, NULL };
@@ -210,7 +210,7 @@ void gt_poison(struct gt_run *r)
 		memset(r->mem[k] + r->g[k]->memory.persistent, 0xff, (size_t)r->g[k]->memory.transient);
 }
 
-/* A sample's ids depend on its number in the step alone; targets are shifted by one. */
+/* A sample's ids depend only on its number in the step; targets are shifted by one. */
 int gt_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	const struct gt_run *r = ctx;
@@ -257,8 +257,9 @@ struct tensor *gt_gradient_of(const struct hd_plan *p, const struct tensor *para
 }
 
 /* -- finite differences -------------------------------------------------------------------------------------------------- */
-/* Of (L(x + h) - L(x - h)) / 2h: rounding eps |L| / h, truncation h^2 |L'''| / 6; with h = eps^(1/3) both are eps^(2/3)
- * of the scale of L and of its derivatives, 4e-11.  The factor 300 is for third derivatives and sums of many terms. */
+/* The errors of (L(x + h) - L(x - h)) / 2h are rounding, eps |L| / h, and truncation, h^2 |L'''| / 6.  With h =
+ * eps^(1/3) both are eps^(2/3), or 4e-11, of the scale of L and its derivatives.  The factor 300 allows for third
+ * derivatives and sums of many terms. */
 double gt_differences(struct gt_run *r, int entries, const char **where)
 {
 	double loss = gt_compute(r), h = cbrt(DBL_EPSILON), worst = loss == loss ? 0 : NAN;

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/hosts.sh - hosts out of namespaces, after tiny.sh: each has its own name, address, processes and shared memory, and a cable
-# to a switch.
+# t/lib/hosts.sh - hosts made of namespaces, after tiny.sh: each has its own name, address, processes and shared memory,
+# and a cable to a switch.
 #
-#	hosts_make N		h1 ... hN, or skips the test where that is not allowed
-#	on HOST command...	as rsh does; mpirun uses it too
+#	hosts_make N		makes h1 ... hN, or skips the test if that is not allowed
+#	on HOST command...	runs it on the host, as rsh does; mpirun uses it too
 #	hosts_train NP LIST ARGS...	mpirun of `heddle train` (or $hosts_verb) from h1; LIST: "h1:2,h2:2"; at most $limit seconds
-#	$hosts_mca		what mpirun needs for these hosts
-#	cable HOST down|up
-#	cable_rough HOST LOSS DELAY	of 1000 packets on its cable LOSS are lost at random, and all take DELAY ms
-#	cable_counts HOST	its packets and how many of them were lost; the cable is as before
-#	power_off HOST		its cable first: nobody says goodbye
-#	power_on HOST		a new host of the same name; after an outage none of its processes are there
+#	$hosts_mca		the options that mpirun needs for these hosts
+#	cable HOST down|up	unplugs or plugs in its cable
+#	cable_rough HOST LOSS DELAY	its cable loses LOSS of 1000 packets at random and delays the others by DELAY ms
+#	cable_counts HOST	prints the numbers of its packets and of the lost ones, and repairs the cable
+#	power_off HOST		cuts its cable first, so that no process can take leave of the others
+#	power_on HOST		starts a new host of the same name, without the processes from before the outage
 
 hosts_make() {
 	for tool in ip nsenter unshare; do
@@ -34,8 +34,8 @@ hosts_make() {
 	chmod +x agent
 }
 
-# Its first process takes commands, as a daemon of rsh would: a process cannot enter the processes of another host.  When it ends
-# all of its host do.
+# The host's first process takes commands, as a daemon of rsh would, since a process cannot enter the process namespace
+# of another host.  When it ends, all processes of its host end.
 host_begin() {
 	# shellcheck disable=SC2016
 	TMPDIR=/dev/shm unshare -m -n -u -i -p --fork --mount-proc sh -c '
@@ -55,10 +55,10 @@ host_begin() {
 	ps -o pid= --ppid $hosts_outer | tr -d ' ' >"hosts/$1"
 }
 
-host_wire() {			# NUMBER: a cable to the switch
+host_wire() {			# NUMBER: connects the host with the switch
 	wire ip link add "p$1" type veth peer name eth0 netns "$(cat "hosts/h$1")" || return 1
 	on "h$1" ip addr add "10.77.0.$1/24" dev eth0
-	on "h$1" ip link set eth0 address "02:00:00:00:77:0$1" up	# that it has again after an outage: others still know it
+	on "h$1" ip link set eth0 address "02:00:00:00:77:0$1" up	# the same after an outage: others still know it
 	wire ip link set "p$1" master br0 up
 }
 
@@ -84,7 +84,7 @@ hosts_mca="--map-by slot --bind-to none --mca plm_rsh_agent $tmp/agent --mca plm
 	--mca btl tcp,self,vader --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include 10.77.0.0/24
 	--mca oob_tcp_if_include 10.77.0.0/24 --mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1
 	--mca oob_tcp_keepalive_probes 2 -x OMP_NUM_THREADS -x XDG_CACHE_HOME -x OMPI_MCA_mpi_yield_when_idle"
-hosts_mca=$(echo $hosts_mca)	# in one line
+hosts_mca=$(echo $hosts_mca)	# on one line
 
 hosts_train() {
 	hosts_np=$1
@@ -100,13 +100,14 @@ power_off() {
 	kill -9 "$(cat "hosts/$1")"
 }
 power_on() {
-	wire ip link del "p${1#h}"	# which what it was sending when it died would hold for minutes
+	wire ip link del "p${1#h}"	# else packets in flight when the host died would hold it for minutes
 	rm -f "hosts/$1.in" "hosts/$1.ready"
 	host_begin "$1"
 	host_wire "${1#h}"
 }
 
-# A program in the switch carries what the cable would, since not every kernel has netem. Packets leave with the size of a frame.
+# A program in the switch carries the packets of the cable, since not every kernel has netem. No packet is larger than a
+# frame.
 cable_rough() {
 	[ -x relay ] || ${CC:-cc} -O1 -DHD_RELAY -o relay "$src/t/lib/relay.c" || return 1
 	rough_k=${1#h}

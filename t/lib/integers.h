@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/integers.h - parameters of a run (t/lib/graph_test.h) whose sums are exact, in any order.
+ * t/lib/integers.h - gives a run (t/lib/graph_test.h) parameters whose sums are exact in any order.
  */
 #ifndef HD_T_LIB_INTEGERS_H
 #define HD_T_LIB_INTEGERS_H
 #include "t/lib/graph_test.h"
 #include <string.h>
 
-/* Small integers by name and global index, so that no sum is rounded: below 2^53 by far. */
+/* Sets parameters to small integers by name and global index: sums stay far below 2^53, so none is rounded. */
 static void integers(struct gt_run *r)
 {
 	for (size_t i = 0; i < r->plan->ntensors; i++) {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/kept.h - runs of the program against the numbers of another implementation, which are kept in t/data.
+ * t/lib/kept.h - compares runs of the program with the numbers of another implementation, which are kept in t/data.
  *
- * Bounds.  The kept numbers are of double precision, so what is apart is rounding in fp32 (u = 2^-24).  A
- * gradient has passed SUMS sums a layer of at most TERMS terms each, whose errors add up as squares: it is off by
- * R = u sqrt(2 SUMS LAYERS TERMS) of its size, in the root of the mean square; of its own size, or of a thirtieth of all gradients' if that is more (the square of it: a thousandth).  From that:
+ * Bounds.  The kept numbers have double precision, so the difference is rounding in fp32 (u = 2^-24).  A gradient has
+ * passed SUMS sums per layer of at most TERMS terms each, whose errors add up as squares.  So its root-mean-square
+ * error is at most R = u sqrt(2 SUMS LAYERS TERMS) of its size, or of a thirtieth of all gradients' size if that is
+ * more (a thousandth of their square).  From that follow the errors of
  *
- *	a weight	u sqrt(steps) of its size, because each step rounds it, and R of the way that it went: a step of AdamW
- *			moves it by lr, one of sgd by lr times the norm at most, over the root of the tensor's elements
+ *	a weight	u sqrt(steps) of its size, because each step rounds it, and R of the distance it moved: a step
+ *			of AdamW moves it by lr, one of sgd at most by lr times the norm over the root of the tensor's
+ *			elements
  *	the norm	R of its size
- *	the loss	R of its size for one token, and a mean over n tokens is off by that over sqrt(n); and what the weights
- *			are off: its derivative, the norm, times R of the way that they went
- *	the learning rate is of double precision here too: 16 of its roundings
+ *	the loss	R of its size for one token, divided by sqrt(n) for a mean over n tokens; plus the effect of the
+ *			weights' errors: the derivative, which is the norm, times R of the distance they moved
+ *	the learning rate has double precision here too: 16 of its roundings
  */
 #ifndef HD_TEST_KEPT_H
 #define HD_TEST_KEPT_H
@@ -21,7 +23,7 @@
 #define SUMS 20
 #define LAYERS 3
 #define TERMS 257
-#define TOKENS (6 * 13) /* of a step, in all INI files of t/data */
+#define TOKENS (6 * 13) /* per step, in all INI files of t/data */
 #define LONGEST 16      /* steps */
 #define RATE_ROUNDING 0x1p-48
 
@@ -38,7 +40,7 @@ static double rounding(void)
 }
 
 /* -- a run --------------------------------------------------------------------------------------- */
-/* A copy of t/data to run in: paths in the INI files are relative. */
+/* Makes a copy of t/data to run in, because paths in the INI files are relative. */
 static int kept_begin(void)
 {
 	char command[1000];
@@ -58,7 +60,7 @@ static void kept_end(void)
 
 	snprintf(command, sizeof(command), "rm -rf %s", tmp);
 	if (chdir("/") || system(command))
-		note("%s is still there", tmp);
+		note("%s could not be removed", tmp);
 }
 
 static void show(const char *path)
@@ -72,7 +74,7 @@ static void show(const char *path)
 		fclose(f);
 }
 
-/* Trains INI with the strategy sections and settings of a layout; leaves new.jsonl and the checkpoint new/. */
+/* Trains an INI with the strategy sections and settings of a layout, and leaves new.jsonl and the checkpoint new/. */
 static int kept_run(const char *ini, int ranks, const char *sections, const char *sets)
 {
 	char command[1000];
@@ -94,7 +96,7 @@ static int kept_run(const char *ini, int ranks, const char *sections, const char
 }
 
 /* -- numbers ------------------------------------------------------------------------------------- */
-/* "key": NUMBER or "key": [NUMBER, ...]; of a list the sum.  NaN: it is not there. */
+/* Reads "key": NUMBER, or "key": [NUMBER, ...] and returns the sum of the list; NaN if the key is missing. */
 static double number(const char *line, const char *key)
 {
 	char quoted[40], *end;
@@ -135,7 +137,7 @@ static void read_curve(const char *path, struct curve *c)
 		fclose(f);
 }
 
-/* Sum of the ways of steps 0 .. n - 1: of each weight with AdamW, of all together (a norm) with sgd. */
+/* Returns the distance moved in steps 0 .. n - 1: by each weight with AdamW, by all together (a norm) with sgd. */
 static double way(const struct curve *c, int n)
 {
 	double sum = 0;
@@ -152,7 +154,7 @@ static double over(double a, double b, double bound)
 	return isnan(off) && !(isnan(a) && isnan(b)) ? INFINITY : isnan(off) ? 0 : off;
 }
 
-/* Checks of the numbers of a run against kept ones: each prints how many times its bound the worst step is off. */
+/* Checks the numbers of a run against kept ones; each check prints the error of the worst step divided by its bound. */
 static void kept_numbers(const char *name, const struct curve *want)
 {
 	struct curve got = { 0 };
@@ -160,7 +162,7 @@ static void kept_numbers(const char *name, const struct curve *want)
 	static const char *const what[] = { "loss", "gradient norm", "learning rate", "aux_loss", "dropped" };
 
 	read_curve("new.jsonl", &got);
-	is_int(got.n, want->n, "as many steps");
+	is_int(got.n, want->n, "the run has the kept number of steps");
 	for (int i = 0; i < want->n && i < got.n; i++) {
 		double drift = want->norm[i] * R * way(want, i);
 
@@ -171,11 +173,13 @@ static void kept_numbers(const char *name, const struct curve *want)
 		worst[4] = fmax(worst[4], over(got.dropped[i], want->dropped[i], 1e-9));
 	}
 	for (int i = 0; i < (isnan(want->aux[0]) ? 3 : 5); i++)
-		ok(got.n == want->n && worst[i] <= 1, "%s: %s (%.2g of what it may be off)", name, what[i], worst[i]);
+		ok(got.n == want->n && worst[i] <= 1, "%s: the %s is that of the kept run (%.2g of the bound)", name,
+		   what[i], worst[i]);
 }
 
 /* -- tensors ------------------------------------------------------------------------------------- */
-/* What a tensor of n elements may be off: a mean square of the kept one's elements, and of all. */
+/* Returns the bound of the error of a tensor of n elements; square, all: mean squares of its kept elements and of all
+ * tensors. */
 typedef double tensor_bound(const struct curve *c, double square, double all, int64_t n);
 
 static double weight_bound(const struct curve *c, double square, double all, int64_t n)
@@ -191,8 +195,8 @@ static double gradient_bound(const struct curve *c, double square, double all, i
 	return rounding() * sqrt(fmax(square, all / 1000));
 }
 
-/* -> root of the mean square of (a - scale * b - want), over the bound; INFINITY: shapes that are not the same.  b may
- * be missing. */
+/* Returns the root mean square of ((a - b) * scale - want) divided by the bound, or INFINITY if shapes differ.  b may
+ * be NULL. */
 static double tensor_off(const char *name, struct hd_tensorfile *want, struct hd_tensorfile *a, struct hd_tensorfile *b,
 			 double scale, tensor_bound *bound, const struct curve *c, double all)
 {
@@ -225,7 +229,8 @@ static struct hd_tensorfile *open_tensors(const char *path)
 	return f;
 }
 
-/* (a - b) * scale against want, tensor by tensor, each within its bound; as many tensors.  One check. */
+/* Checks that (a - b) * scale equals want, tensor by tensor within its bound, and that the numbers of tensors are
+ * equal. */
 static void kept_tensors(const char *name, const char *want_path, const char *a_path, const char *b_path, double scale,
 			 tensor_bound *bound, const struct curve *c)
 {
@@ -244,9 +249,9 @@ static void kept_tensors(const char *name, const char *want_path, const char *a_
 				snprintf(where, sizeof(where), "%s", hd_tensorfile_name(want, i));
 			worst = fmax(worst, off);
 		}
-		is_int(hd_tensorfile_count(a), hd_tensorfile_count(want), "as many tensors");
+		is_int(hd_tensorfile_count(a), hd_tensorfile_count(want), "the file has the kept number of tensors");
 	}
-	ok(worst <= 1, "%s (%.2g of what %s may be off)", name, worst, where);
+	ok(worst <= 1, "%s (%.2g of the bound of %s)", name, worst, where);
 	hd_tensorfile_close(want);
 	hd_tensorfile_close(a);
 	hd_tensorfile_close(b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cuda device for tests of kernels: see kernel_test.h.
+ * The cuda device for tests of kernels, as described in kernel_test.h.
  */
 #include <config.h>
 #include "t/lib/kernel_test.h"

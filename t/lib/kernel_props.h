@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * t/lib/kernel_props.h - properties of kernels beyond agreement with the reference.
  *
- * kt_gradient: dx, made by a backward kernel in double, against finite differences of the forward.
+ * kt_gradient: dx, computed by a backward kernel in double, agrees with finite differences of the forward.
  * kt_threads: the bits of the cpu kernel's outputs do not depend on the number of threads.
  */
 #ifndef HD_T_LIB_KERNEL_PROPS_H
@@ -15,7 +15,7 @@ static TAP_UNUSED double *kt_ref(const struct kt_buf *b)
 	return b->mem[KT_REF];
 }
 
-/* The loss sum(y * dy) of the forward kernel, in double. */
+/* Returns the loss sum(y * dy) of the forward kernel, in double. */
 static TAP_UNUSED double kt_loss(struct kt *forward, const struct kt_buf *y, const struct kt_buf *dy)
 {
 	double loss = 0;
@@ -27,9 +27,9 @@ static TAP_UNUSED double kt_loss(struct kt *forward, const struct kt_buf *y, con
 	return loss;
 }
 
-/* Central differences are off by h^2/6 of the third derivative and by the rounding of the loss
- * over h: with h = 1e-4 and values around 1 both stay under 1e-7 of the largest element; 1e-6
- * also leaves room for third derivatives of 100. */
+/* Central differences are off by h^2/6 of the third derivative, and by the rounding of the loss over h.  With h = 1e-4
+ * and values around 1, both stay under 1e-7 of the largest element; 1e-6 also leaves room for third derivatives of
+ * 100. */
 static TAP_UNUSED int kt_gradient(struct kt *forward, struct kt_buf *x, const struct kt_buf *y, const struct kt_buf *dy,
 				  const struct kt_buf *dx, const char *name)
 {
@@ -50,14 +50,14 @@ static TAP_UNUSED int kt_gradient(struct kt *forward, struct kt_buf *x, const st
 	return near(worst / largest, 0, 1e-6, name);
 }
 
-/* Both operands hold the same doubles from now on. */
+/* Copies the values of one operand to another. */
 static TAP_UNUSED void kt_share(const struct kt_buf *to, const struct kt_buf *from)
 {
 	memcpy(to->mem[KT_REF], from->mem[KT_REF], from->bytes[KT_REF]);
 	memcpy(to->mem[KT_CPU], from->mem[KT_CPU], from->bytes[KT_CPU]);
 }
 
-/* Not for kernels in place.  Outputs begin as they are, for acc. */
+/* Not for kernels that work in place.  Outputs begin with their present values, for acc. */
 static TAP_UNUSED int kt_threads(struct kt *t, const char *name)
 {
 	void *begin[HD_MAX_OUTS], *one[HD_MAX_OUTS];
@@ -88,17 +88,18 @@ static TAP_UNUSED int kt_threads(struct kt *t, const char *name)
 }
 
 #ifdef KT_CUDA
-#define KT_DEVICE "cuda" /* as messages call it */
+#define KT_DEVICE "cuda" /* its name in messages */
 #else
 #define KT_DEVICE "cpu"
 #endif
 
-/* Prepare of the device's kernel is refused with this text. */
+/* Checks that prepare of the device's kernel fails with this text. */
 static TAP_UNUSED int kt_refused(struct kt *t, const char *text)
 {
 	int rc = kt_prepare(t, KT_CPU);
 
-	return is_str(rc < 0 ? t->err.text : "accepted", text, "refused by name");
+	return is_str(rc < 0 ? t->err.text : "accepted", text,
+		      "prepare refuses, with a message that names the operand");
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The harness of the kernel tests: see kernel_test.h.  It speaks no TAP itself.
+ * The harness of the kernel tests, as described in kernel_test.h.  It prints no TAP itself.
  */
 #include <config.h>
 #include "engine/base/half.h"
@@ -12,7 +12,7 @@
 #define GUARD 128
 #define CANARY 0xa5
 
-#define PART 4000 /* switches of fibers in each order of a launch after the first, so that a test ends soon */
+#define PART 4000 /* limit of fiber switches in each order of a launch but the first, so that a test ends soon */
 
 const struct hd_device_ops *kt_device;
 void (*kt_orders)(int orders, uint64_t most);
@@ -98,7 +98,7 @@ static double take(const void *mem, uint32_t dtype, int64_t i)
 	return ((const uint8_t *)mem)[i];
 }
 
-static int64_t values(const struct kt_buf *b) /* addressable ones: bytes of HD_DTYPE_B1, else elements */
+static int64_t values(const struct kt_buf *b) /* number of addressable values: bytes of HD_DTYPE_B1, else elements */
 {
 	return b->view[0].dtype == HD_DTYPE_B1 ? (int64_t)b->bytes[0] : b->count;
 }
@@ -276,7 +276,7 @@ int kt_prepare(struct kt *t, int w)
 	memset(&t->err, 0, sizeof(t->err));
 	rc = t->kernel[w]->prepare(&d, &t->prep[w], &t->err);
 	t->prepared[w] = rc >= 0;
-	/* what prepare was given must not be needed later */
+	/* the kernel must not need the arguments of prepare later */
 	memset(in, CANARY, sizeof(in));
 	memset(out, CANARY, sizeof(out));
 	return rc;
@@ -292,14 +292,14 @@ static struct kt_buf *operand(struct kt *t, int i)
 	return i < t->nin ? t->in[i] : t->out[i - t->nin];
 }
 
-/* Operands in the device's memory, and what it leaves in them. */
+/* Operands in the device's memory, and copies of them after a run. */
 struct away {
 	void *whole[HD_MAX_INS + HD_MAX_OUTS], *back[HD_MAX_INS + HD_MAX_OUTS];
 	void *in[HD_MAX_INS], *out[HD_MAX_OUTS], *rows;
 	struct hd_run run;
 };
 
-/* A device with memory of its own finds there how many rows are in use, as numbers to be added up. */
+/* A device with its own memory finds the number of rows in use there, as counts that it adds up. */
 static void *numbers_there(struct hd_run *run, struct hd_err *err)
 {
 	int32_t n[300] = { (int32_t)run->rows / 3 };
@@ -333,7 +333,7 @@ static void go_there(struct kt *t, struct away *a)
 		a->rows = numbers_there(&a->run, &t->err);
 }
 
-/* One run from what the host's buffers hold, with their canaries; what is left comes to `back`. */
+/* Runs once from the contents of the host's buffers, with their canaries, and copies the results to `back`. */
 static int run_there(struct kt *t, struct away *a)
 {
 	for (int i = 0; i < t->nin + t->nout && !t->err.code; i++)
@@ -372,7 +372,7 @@ static int run_on_device(struct kt *t)
 	return rc;
 }
 
-/* What a kernel must write holds NaN before, so that a part which it leaves is seen. */
+/* Fills outputs with NaN before a run, so that a part which the kernel does not write is noticed. */
 static void spoil_outputs(struct kt *t, int w)
 {
 	for (int i = 0; i < t->nout && !t->run.acc && !t->leaves && w == KT_CPU; i++)
@@ -514,7 +514,7 @@ static char *gather(void *ctx, const char *wanted)
 	return hd_strdup(wanted);
 }
 
-/* In place of what was timed, one implementation for all. */
+/* Broadcasts one implementation for all products, instead of the timed choice. */
 static char *bcast(void *ctx, const char *text)
 {
 	char *forced = hd_strdup("");

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: kills.pl HEDDLE MODE N SEED CUT.so LAYOUT...	(in a folder with LAYOUT.ini, each of any number of ranks: "NAME:RANKS")
 #
-# Trains as often as it takes for N faults: at each start something happens at a moment drawn at random, after which
-# resume = auto goes on.  MODE same: always in the first layout, and the last weights are those of an undisturbed run, bit for
-# bit; MODE changed: each start in another layout, and they are those of one rank (ONE.ini) to rounding.
+# Starts training as often as necessary for N faults.  After each start a fault happens at a random moment, and the next
+# start resumes (resume = auto).  MODE same: always the first layout; the final weights must equal those of an
+# undisturbed run, bit for bit.  MODE changed: a random layout at each start; the weights must equal those of one rank
+# (one.ini) up to rounding.
 #
-#	kill	SIGKILL of a rank, of all, or of mpirun, at the start or later; of these some in a save (its directory is there), some
-#		in an evaluation (the step before it is told)
-#	Half of the runs save beside the steps (checkpoint.async).
+#	kill	SIGKILL of a rank, of all, or of mpirun, at the start or later; some of them during a save (when its
+#		directory exists), some during an evaluation (after the step before it was reported)
+#	full	the disk has only a few bytes left; if no disk can be mounted, the size of one rank's files is limited
+#	cut	SIGKILL of all, and a loss of everything that no fsync covers (power_cut.c)
 #
-#	full	the disk has only so many bytes left; where none may be mounted: a file of one rank
-#	cut	SIGKILL of all, and what no fsync covers is lost (power_cut.c)
-#
-# Prints one line a fault; the last line counts.  Status 0 only if nothing was lost.
+# Half of the runs save in the background (checkpoint.async).  Prints one line per fault; the last line counts.  The
+# status is 0 only if nothing was lost.
 use strict;
 use warnings;
 use Cwd 'getcwd';
@@ -26,7 +26,7 @@ my @always = ('--set', "train.steps=$steps", '--set', "train.lr=$rate", '--set',
 	'--set', "checkpoint.every=$every", '--set', 'checkpoint.resume=auto', '--set', 'log.metrics=m.jsonl');
 my ($done, $runs, $bad, $top) = (0, 0, 0, getcwd);
 my %seen;
-my $beside = 0;	# saves are made beside the steps
+my $beside = 0;	# saves are made in the background, while steps go on
 mkdir 'disk';
 my $mounted = system('mount -t tmpfs -o size=8m none disk 2>/dev/null') == 0;
 END { system 'umount disk' if $mounted }
@@ -51,7 +51,7 @@ sub wrong {
 	$bad++;
 }
 
-# Starts a run in a process group of its own.  limit: bytes that a file may have, or 0.
+# Starts a run in its own process group.  limit: the largest size of a file in bytes, or 0.
 sub start {
 	my ($layout, $dir, $limit, $recorded) = @_;
 	my ($name, $ranks) = split /:/, $layout;
@@ -69,14 +69,14 @@ sub start {
 	exec @command or die "$command[0]: $!\n";
 }
 
-# The ranks below a process, itself among them if it is one.
+# Returns the ranks among a process and its children.
 sub ranks_of {
 	my ($pid) = @_;
 	my @all = map { [ split ] } split /\n/, `ps -eo pid=,ppid=,comm=`;
 	return map { $_->[0] } grep { $_->[2] eq 'heddle' && ($_->[1] == $pid || $_->[0] == $pid) } @all;
 }
 
-# Waits until the run ends, at most so long.  -> its status, or undef
+# Waits until the run ends, at most this long.  Returns its status, or undef.
 sub wait_for {
 	my ($pid, $seconds) = @_;
 	for (my $until = time + $seconds; time < $until; sleep 0.01) {
@@ -95,7 +95,7 @@ sub wait_for_steps {
 	return 0;
 }
 
-# Until a save is under way, or the step before an evaluation is made; at most so long.
+# Waits until a save is under way, or until the step before an evaluation was reported; at most 2 s.
 sub aim_at {
 	my ($what, $pid) = @_;
 	my $from = -s 'm.jsonl' // 0;
@@ -108,7 +108,7 @@ sub aim_at {
 	return 0;
 }
 
-# After a fault the others leave by themselves, and mpirun.
+# Checks that after a fault the other ranks and mpirun end by themselves.
 sub end_of {
 	my ($pid, $what) = @_;
 	return if defined wait_for($pid, 60);
@@ -127,7 +127,7 @@ sub fault_kill {
 	my $pid = start($layout, 'disk/ck', 0, 0);
 	return 0 if !$early && wait_for_steps($pid);
 	my @ranks;
-	if (!$early && $aim) {	# known before, for a save lasts no longer than ps does
+	if (!$early && $aim) {	# found before, since a save takes no longer than ps does
 		@ranks = sort ranks_of($pid);
 		aim_at($aim, $pid) or $aim = '';
 	} else {
@@ -145,8 +145,8 @@ sub fault_kill {
 	return $hit;
 }
 
-# A file system of its own, with so many bytes left once steps are made; else (no right to mount) one rank whose files may have no
-# more.
+# Fills a file system of its own, except for a few bytes, once steps are made.  Without the right to mount one, it
+# limits the size of one rank's files.
 sub fault_full {
 	my ($layout) = @_;
 	my ($bytes, $moment) = (1024 + int rand 300000, rand 0.05);
@@ -169,7 +169,7 @@ sub fault_full {
 
 sub parent { return $_[0] =~ m{^(.*)/[^/]*$} ? $1 : '.' }
 
-# What is in the log and covered by no S is taken back, the last first; what was removed stays removed.
+# Undoes the events of the log that no S covers, the last one first; removed files stay removed.
 sub lose {
 	my (%data, @names);
 	my $lost = 0;
@@ -219,7 +219,7 @@ sub fault_cut {
 	my $before = latest();
 	my $lost = lose();
 	$seen{$lost ? 'power cut, with losses' : 'power cut'}++;
-	# Of the saves that are told, at most the last may be lost: it is told before its names are on disk.
+	# At most the last reported save may be lost: it is reported before its names are on disk.
 	wrong("power cut: the newest step was $before and is " . latest()) if $before > $every && latest() < $before - $every;
 	return 1;
 }
@@ -229,8 +229,8 @@ sub floats {
 	return unpack 'f<*', substr $all, 8 + unpack 'Q<', $all;
 }
 
-# SGD: each step adds at most lr times the gradient, whose norm is clipped to 1 and equal to 1e-5 of that in all layouts (t6231), and
-# rounds the weight once.
+# With SGD, each step adds at most lr times the gradient, and rounds the weight once.  The gradient's norm is clipped to
+# 1, and equal in all layouts up to 1e-5 of that (t6231).
 sub close_to {
 	my ($one, $other) = @_;
 	my @a = floats("$one/model.safetensors");
@@ -276,7 +276,7 @@ while ($done < $faults || latest() < $steps) {
 		next;
 	}
 	last if $bad > 3;
-	if ($done >= $faults) {	# the last one goes on undisturbed
+	if ($done >= $faults) {	# the last run resumes undisturbed
 		my $pid = start($layout, 'disk/ck', 0, 0);
 		my $status = wait_for($pid, 120);
 		wrong("$layout does not go on from step " . latest() . ': ' . (read_file('out') // '')) if $status // 1;

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/layout_run.h - runs of the program in several layouts, and how far apart two of them are.
+ * t/lib/layout_run.h - runs the program in several layouts, and compares two runs.
  *
- * Bounds.  Layouts differ in the order of sums alone.  In fp32 (u = 2^-24) an addition is rounded by u / sqrt(3) of
- * the partial sum in the mean at most, and the partial sum of k of n terms has k / n of the square of all: a sum
- * of n terms is off by u^2 n / 6 of its square, and two orders differ by u^2 n / 3.  A gradient has passed the sums
- * of all layers, forward and backward, of the head and of its own tokens, whose errors add up as squares; TERMS is
- * the sum of their lengths.  In a layer that is, of products and norms in both directions, 16 of EMBED terms and 2
- * of MLP; of attention 6 of SEQ and 2 of HEAD; and 30 operations on elements, of 2.
+ * Bounds.  Layouts differ only in the order of sums.  In fp32 (u = 2^-24) an addition is rounded by at most u / sqrt(3)
+ * of the partial sum on average, and the partial sum of k of n terms has k / n of the total's square.  So the squared
+ * error of a sum of n terms is u^2 n / 6 of its square, and two orders differ by u^2 n / 3.  A gradient passes through
+ * the sums of all layers, forward and backward, of the head and of its own tokens.  Their errors add up as squares, and
+ * TERMS is the sum of their lengths.  Per layer, products and norms in both directions are 16 sums of EMBED terms and 2
+ * of MLP; attention has 6 of SEQ and 2 of HEAD; and 30 elementwise operations have 2 terms each.
  *
- * After i steps the weights have moved apart.  Descent that does not diverge has a rate of at most 2 / curvature,
- * so the error of one step's gradient makes at most twice itself of each later one: 1 + 4 i such squares.
+ * After i steps the weights have moved apart.  Descent that does not diverge has a rate of at most 2 / curvature, so
+ * the error of one step's gradient adds at most twice itself to each later gradient: 1 + 4 i such squares.
  *
- * A tensor's error is compared to its own square, or to a thousandth of the mean square of all gradients: a
- * gradient that is zero but for rounding (a bias of the keys) is made of terms of the size of the others'.
+ * A tensor's error is compared with its own square, or with a thousandth of the mean square of all gradients.  The
+ * reason is that a gradient of mere rounding (a bias of the keys) is a sum of terms as large as those of other
+ * gradients.
  *
- * The test that includes this defines LAYERS, STEPS, EMBED, HEAD, MLP, SEQ, VOCAB and TOKENS (of a batch); or
- * BOUND and LOSS_BOUND, the squares of what may be off in any step.
+ * The test that includes this defines LAYERS, STEPS, EMBED, HEAD, MLP, SEQ, VOCAB and TOKENS (of a batch).
+ * Alternatively it defines BOUND and LOSS_BOUND, the squares of the relative errors allowed in any step.
  */
 #ifndef HD_TEST_LAYOUT_RUN_H
 #define HD_TEST_LAYOUT_RUN_H
@@ -40,7 +41,7 @@ struct result {
 	char hash[32], path[200];
 };
 
-/* -- what a run leaves ------------------------------------------------------------------------- */
+/* -- results of a run -------------------------------------------------------------------------- */
 static void read_losses(const char *path, struct result *r)
 {
 	char line[1000], *at;
@@ -103,9 +104,9 @@ static int run_ini(const char *name, int ranks, struct result *r)
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
-/* -> the worst tensor's error over the bound of the last step; NaN: a tensor is missing.  where: the worst, or if any
- * is over the bound, the first one that backward makes: files have the model's order, and what is wrong there spreads
- * from the last layer on. */
+/* Returns the worst tensor's error divided by the bound of the last step, or NaN if a tensor is missing.  where: the
+ * name of the worst tensor.  If any is over the bound, it is the first of them in the order of backward: files have the
+ * order of the model, and an error spreads from the last layers to the first. */
 static double compare(const struct result *a, const struct result *b, char *where, size_t size)
 {
 	struct hd_tensorfile *f = NULL, *g = NULL;
@@ -142,7 +143,7 @@ static double compare(const struct result *a, const struct result *b, char *wher
 	return worst;
 }
 
-/* Of losses and gradient norms, over the bound. */
+/* Returns the worst error of losses and gradient norms, divided by the bound. */
 static double worst_loss(const struct result *a, const struct result *b)
 {
 	double worst = 0;
@@ -193,7 +194,7 @@ static void layouts_end(void)
 
 	snprintf(command, sizeof(command), "rm -rf %s", tmp);
 	if (system(command))
-		note("%s is still there", tmp);
+		note("%s could not be removed", tmp);
 }
 
 #endif

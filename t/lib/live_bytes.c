@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a process holds at two of its steps.  Built as a shared object by t6101 and preloaded: every rank reads /proc/self/statm once a
- * step, and of the steps $HD_LIVE_FIRST and $HD_LIVE_LAST it appends to the file $HD_LIVE_BYTES.PID
+ * Records the memory of a process at two of its steps.  Built as a shared object by t6101 and preloaded.  Every rank
+ * reads
+ * /proc/self/statm once per step; at steps $HD_LIVE_FIRST and $HD_LIVE_LAST this appends to the file $HD_LIVE_BYTES.PID
  *
- *	STEP live BYTES		bytes that malloc has given out and not got back, of all threads
- *	STEP own BYTES		pages of the process' own, and those that it has touched of what ranks share; Open MPI's segment of
- *				messages is left out, of which the library touches more while it runs
+ *	STEP live BYTES		bytes that malloc has allocated and not freed, over all threads
+ *	STEP own BYTES		the process' own pages, and the shared pages that it has touched; Open MPI's segment for
+ *				messages is excluded, because the library touches more of it as it runs
  *
- * and to $HD_LIVE_BYTES-STEP.PID the bytes of each mapping.
+ * and writes the bytes of each mapping to $HD_LIVE_BYTES-STEP.PID.
  *
- * $HD_LIVE_LEAK: bytes that are lost at each step, to see that they are noticed.  Needs glibc.malloc.tcache_count=0: what a thread
- * keeps to give it out again counts as given out.
+ * $HD_LIVE_LEAK: bytes that are leaked at each step, to test that a leak is noticed.  Needs
+ * glibc.malloc.tcache_count=0, because blocks in a thread's cache count as allocated.
  */
 #ifdef HD_LIVE_BYTES
 #define _GNU_SOURCE
@@ -29,7 +30,7 @@ static int number(const char *name)
 	return text ? atoi(text) : 0;
 }
 
-/* to: NULL, or where each mapping's are written */
+/* Returns the sum over all mappings.  to: NULL, or a file for the bytes of each mapping. */
 static long own_bytes(FILE *to)
 {
 	FILE *f = real_fopen("/proc/self/smaps", "re");
@@ -56,7 +57,7 @@ static long own_bytes(FILE *to)
 
 static void tell(int step)
 {
-	struct mallinfo2 m = mallinfo2(); /* before this function's own */
+	struct mallinfo2 m = mallinfo2(); /* before this function allocates */
 	char path[4096];
 	FILE *f, *mappings;
 
@@ -84,7 +85,8 @@ FILE *fopen(const char *path, const char *mode)
 		step++;
 		if (number("HD_LIVE_LEAK"))
 			leak = malloc((size_t)number("HD_LIVE_LEAK"));
-		if (step == number("HD_LIVE_FIRST") - 1) /* what telling itself takes is there before it counts */
+		if (step ==
+		    number("HD_LIVE_FIRST") - 1) /* memory for the report itself is allocated before it counts */
 			own_bytes(NULL);
 		if (step == number("HD_LIVE_FIRST") || step == number("HD_LIVE_LAST"))
 			tell(step);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Logs the calls that change files, in their order, over all processes.  Built as a shared object by a test and preloaded;
+ * Logs the calls that change files, in order, over all processes.  Built as a shared object by a test and preloaded;
  * each call on a path below $HD_LOG_FILES_UNDER appends one line to the file $HD_LOG_FILES:
  *
  *	open PATH (to write) | write PATH | sync PATH | rename FROM TO | remove PATH | mkdir PATH
  *
- * What changes a file is logged when it has been done, what must come after it (sync, rename) before it is: so a line that
- * stands first happened first.  $HD_LOG_FILES_FAIL = "sync NAME" or "rename NAME": this call on a path that ends in NAME
- * fails with EIO, as on a disk that breaks.
+ * A change of a file is logged after it was made; calls that must follow it (sync, rename) are logged before they are
+ * made. So if one line precedes another, its call was made first.  With $HD_LOG_FILES_FAIL = "sync NAME" or "rename
+ * NAME", this call on a path that ends in NAME fails with EIO, as on a failing disk.
  */
 #ifdef HD_LOG_FILES
 #define _GNU_SOURCE
@@ -32,7 +32,7 @@ static int below(const char *path)
 	return under && !strncmp(path, under, strlen(under));
 }
 
-/* One write of one line: of several processes none is torn. */
+/* Writes each line with one call, so that lines of several processes are not mixed. */
 static void line(const char *what, const char *path, const char *to)
 {
 	const char *log = getenv("HD_LOG_FILES");
@@ -102,7 +102,7 @@ static mode_t mode_of(int flags, va_list v)
 OPEN(open)
 OPEN(open64)
 
-/* A call that changes the file behind fd: logged when it is done. */
+/* A call that changes the file of fd, logged after it was made. */
 #define CHANGES(type, name, args, given) \
 	type name args \
 	{ \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/mpi.h - tests of several ranks: the test starts mpirun itself, with a time limit, and alone prints TAP.
+ * t/lib/mpi.h - for tests of several ranks: the test starts mpirun itself, with a time limit, and only the test prints
+ * TAP.
  *
  *	int main(int argc, char **argv)
  *	{
  *		if (argc > 1)
- *			return rank_main(argv[1]);		// 0: this rank is content; it prints nothing on stdout
+ *			return rank_main(argv[1]);		// 0: this rank passed; it prints nothing on stdout
  *		is_int(mpi_run(4, 60, "%s ring", argv[0]), 0, "ring of 4");
  *		return done();
  *	}
@@ -17,8 +18,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* How much longer than alone a program takes at this moment, 1 or more: the time that a computation of 50 ms of a processor
- * takes.  Limits of time are multiplied with it, so that other programs on the machine fail no test. */
+/* Returns the factor, 1 or more, by which other programs slow this one down at the moment: the elapsed time of a
+ * computation that uses 50 ms of a processor, over its processor time.  Time limits are multiplied by it, so that a
+ * busy machine fails no test. */
 static __attribute__((unused)) double patience(void)
 {
 	struct timespec wall[2], cpu[2];
@@ -38,8 +40,8 @@ static __attribute__((unused)) double patience(void)
 	return took > used ? took / used : 1;
 }
 
-/* Runs the command on n ranks for at most `seconds`, twice that and more on a busy machine; gives its exit status, 124 if it was stopped.  What the ranks
- * print becomes comments. */
+/* Runs the command on n ranks for at most twice `seconds`, or longer on a busy machine.  Returns its exit status, which
+ * is 124 if it was stopped.  The output of the ranks is printed as comments. */
 static __attribute__((format(printf, 3, 4), unused)) int mpi_run(int n, int seconds, const char *fmt, ...)
 {
 	char command[2000], line[2400];

@@ -3,17 +3,21 @@
 # usage: mutants.pl --check SOURCE
 #        mutants.pl [--only TEXT] [--first K] [--seconds S] SOURCE N SEED	(from the build folder)
 #
-# Deliberate mistakes, kept in SOURCE/t/mutants/*.txt: each is made by itself, in a copy of the tree in the folder mutants, and the
-# tests likeliest to notice it are run, quick ones first, until one fails. Mistakes in C are all compiled at once: each is a variant
-# of its function, and HD_MUTANT chooses. The others are compiled one at a time.  What survives all of them is printed: nothing would have noticed that mistake.
-# A line is FILE <tab> FUNCTION <tab> OLD <tab> NEW <tab> TESTS, and <tab> REASON where no test can notice, because the program
-# does the same.  OLD is found once in the function (* the file), whatever the blanks.  A test is a number, or cuda/ and a number:
-# that test of kernels on the simulated device.  amx before the tests: they notice it on a processor with AMX alone.
+# Tries deliberate mistakes, which are listed in SOURCE/t/mutants/*.txt.  Each is made by itself, in a copy of the tree
+# in the folder mutants, and the tests likeliest to notice it are run, quick ones first, until one fails.  Mistakes in C
+# are all compiled at once: each is a variant of its function, and HD_MUTANT chooses one.  The others are compiled one
+# at a time.  Mistakes that survive all their tests are printed: nothing would have noticed them.
 #
-# --check: that it still is, that the tests are there, and that every folder has mutants; nothing is built.
-# N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each, so an interrupted run goes on: a mutant
-# is not tried again until its file or its tests change.  Remove the log to begin anew.  --only may be given several times.
-# A test that has not passed yet hangs after S seconds, 300 if none are given; a crowded machine needs more.
+# A line is FILE <tab> FUNCTION <tab> OLD <tab> NEW <tab> TESTS, and <tab> REASON if no test can notice, because the
+# program does the same.  OLD must be found once in the function (* is the file); blanks may differ.  A test is a
+# number, or cuda/ and a number for a test of kernels on the simulated device.  amx before the tests: they notice the
+# mistake only on a processor with AMX.
+#
+# --check: checks that each OLD is still found, that the tests exist, and that every folder has mutants; builds nothing.
+# SEED draws N mutants, or all if N is 0, from number K on.  mutants.log gets a line for each, so an interrupted run
+# resumes: a mutant is not tried again until its file or its tests change.  Remove the log to start over.  --only may be
+# given several times. A test that has never passed is taken to hang after S seconds, 300 by default; a busy machine
+# needs more.
 use strict;
 use warnings;
 use Cwd 'abs_path';
@@ -63,7 +67,7 @@ sub slurp {
 	return scalar <$in>;
 }
 
-# Where the function's text begins and ends; a definition begins in the first column and ends with a } there.
+# Returns where the function's text begins and ends; a definition begins in the first column and ends with a } there.
 sub extent {
 	my ($text, $function) = @_;
 	return (0, length $text) if $function eq '*';
@@ -77,7 +81,8 @@ sub extent {
 	return;
 }
 
-# -> the text with the mistake, or undef and why there is none; the function in it, and where that was.
+# Returns the text with the mistake, undef, the function's text, its beginning and its end; or undef and the reason of a
+# failure.
 sub mutated {
 	my ($m) = @_;
 	my $text = slurp("$source/$m->{file}");
@@ -108,7 +113,7 @@ static int hd_mutant(void)
 }
 END
 
-# The names of a definition's parameters, or undef.
+# Returns the names of a definition's parameters, or undef.
 sub parameters {
 	my ($signature, $function) = @_;
 	my ($list) = $signature =~ /\b\Q$function\E\s*\((.*)\)\s*$/s or return undef;
@@ -123,7 +128,8 @@ sub parameters {
 	return \@names;
 }
 
-# The function as it is and with each mistake, and in its place a choice among them; undef: it must be compiled alone.
+# Returns the original function, one variant per mistake, and a function that chooses among them; undef if that is not
+# possible.
 sub variants {
 	my ($function, $text, @mutants) = @_;
 	my ($signature) = $text =~ /^(.*?)\n\{/s or return undef;
@@ -140,7 +146,7 @@ sub variants {
 	return $out . "\t}\n\treturn ${function}__0$arguments;\n}";
 }
 
-# By file: the text with all mistakes that can be together; they get {together}.
+# Returns a file's text with all mistakes that can be compiled together, and sets {together} of those.
 sub together {
 	my ($file, @mutants) = @_;
 	my $text = slurp("$source/$file");
@@ -211,7 +217,7 @@ my $build = "$copy/build";
 my $make = $ENV{MAKE} || 'make';
 $ENV{CCACHE_NOHASHDIR} = 1;
 
-# What is under way has a process group of its own, and ends with this program.  A mistake leaves the copy with it too.
+# A running command has its own process group, and ends with this program.  So does a mistake in the copy.
 my ($child, $mistaken);
 my $self = $$;
 $SIG{$_} = sub { kill 'TERM', -$child if $child; exit 1 } for qw(INT TERM HUP);
@@ -240,7 +246,7 @@ sub write_file {
 	close $out or die "$path: $!\n";
 }
 
-my (%of_file, %base);    # mutants; the copy's text without, or with all that can be together
+my (%of_file, %base);    # the mutants of a file; its text without mistakes, or with all that can be together
 
 sub mistake {
 	my ($m) = @_;
@@ -263,7 +269,7 @@ find(
 	{
 		no_chdir => 1,
 		preprocess => sub { $File::Find::dir eq $copy ? grep { !/^(?:build|autom4te\.cache)$/ } @_ : @_ },
-		wanted => sub { unlink $_ if -f && !$wanted{ substr $_, 1 + length $copy } }    # moved, or gone
+		wanted => sub { unlink $_ if -f && !$wanted{ substr $_, 1 + length $copy } }    # moved or removed
 	},
 	$copy
 );
@@ -285,7 +291,7 @@ if (!-f "$build/config.status") {
 	shell("cd '$build' && ../configure -q $options", 'configure.log') and die "mutants.pl: configure fails (mutants/configure.log)\n";
 }
 
-# By number: t1240 is several.
+# Tests by number; t1240 is several.
 my (%program, %script, %text);
 for (map { basename $_ } glob "$source/t/t[0-9]*") {
 	push @{ $program{$1} }, "t/$2.t" if /^((?=(t\d+-.*)\.c$)t\d+)/;
@@ -304,9 +310,9 @@ sub make {
 	return shell("cd '$build' && $make -k -s test-parts && $make -s @programs", 'build.log');
 }
 
-my %built;    # tests, of the base
+my %built;    # tests that are built with the base
 
-# What cannot be compiled together is compiled alone.
+# Builds tests; mistakes of a file that cannot be compiled together are later compiled alone.
 sub build_base {
 	my (@tests) = grep { !$built{$_} } @_;
 	while (@tests && make(@tests)) {
@@ -321,7 +327,7 @@ sub build_base {
 	$built{$_} = 1 for @tests;
 }
 
-# A test as in the tier check, until its first failure -> '': it passes; or what it does instead.
+# Runs a test as in the tier check, until its first failure.  Returns '' if it passes, else what it does instead.
 my $number = 0;
 sub run_one {
 	my ($name, $seconds) = @_;
@@ -347,7 +353,7 @@ sub run_one {
 			$how = 'fails' if $line =~ /^not ok/;
 		}
 	}
-	# A shell ends what it has begun, and removes its folder.
+	# On TERM a shell test ends its children and removes its folder.
 	if ($how) {
 		kill 'TERM', -$child;
 		$end = time + 5;
@@ -372,7 +378,7 @@ my $commit = `git -C '$source' rev-parse --short HEAD 2>/dev/null` || 'release';
 chomp $commit;
 my (%noticed, %passed);    # by the key of mutant and test
 my %seconds;               # by test, where it passes
-my %right;                 # by test, of this tree without a mistake: 1, it passes
+my %right;                 # by test: whether it passes in this tree without a mistake
 if (open my $in, '<', "$here/mutants.log") {
 	while (<$in>) {
 		$noticed{$1} = 1 if /^(\w+) \S+ noticed by/;
@@ -390,13 +396,13 @@ sub key {
 	return md5_hex(join "\0", $m->{text}, $test, $text{$test} // '');
 }
 
-# What is not known to be quick comes last, scripts behind programs.
+# Tests not known to be quick come last, scripts after programs.
 sub cost {
 	my ($test) = @_;
 	return $seconds{$test} // ($script{$test} ? 1000 : 100);
 }
 
-# -> 0: it passes; or what it does instead
+# Runs a test and logs its time.  Returns '' if it passes, else what it does instead.
 sub try {
 	my ($test, $key, $with) = @_;
 	my $from = time;
@@ -422,7 +428,7 @@ sub report {
 	printf "%s: %s\n", $how, $m->{line};
 }
 
-# The next test of a mistake, which then is in the copy: -> 1: it is noticed
+# Runs a test of a mistake that is in the copy.  Returns 1 if the test notices it.
 sub notices {
 	my ($m, $test) = @_;
 	my $key = key($m, $test);
@@ -447,7 +453,7 @@ for my $m (@chosen) {
 	$m->{how} //= 'not tried, this processor has no AMX' if $m->{amx} && (slurp('/proc/cpuinfo') // '') !~ /\bamx_/;
 }
 
-# Together: the quickest test of all that are left, again and again, so that an interrupted run has done most.
+# Mistakes compiled together: always runs the quickest of all remaining tests, so that an interrupted run has done most.
 while (my @open = grep { $_->{together} && !$_->{how} && @{ $_->{left} } } @chosen) {
 	my ($least, $m);
 	for my $o (@open) {
@@ -464,7 +470,8 @@ while (my @open = grep { $_->{together} && !$_->{how} && @{ $_->{left} } } @chos
 	report($m, 'survived') unless $noticed || @{ $m->{left} };
 }
 
-# One at a time, each with its own build.  The base must build, also where an earlier run has done the rest.
+# Other mistakes are tried one at a time, each with its own build.  The base must build first, even if an earlier run
+# did the rest.
 my @alone = grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen;
 build_base($alone[0]{left}[0]) if @alone && grep { $_->{together} } map { @$_ } values %of_file;
 for my $m (grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen) { # build_base may have found more

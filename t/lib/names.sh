@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/names.sh - names that two things have, for t0002.  Needs $tmp; the working folder is $src.
+# t/lib/names.sh - finds names that two things share, for t0002.  Needs $tmp; the working folder is $src.
 
-# NAME FILE of each struct, union and (in C++) class that is defined.
+# Prints NAME FILE for each struct, union and (in C++) class that is defined.
 names_structs() {
 	echo "$1" | xargs grep -HoE '(^|[^A-Za-z0-9_])(struct|union) [A-Za-z_][A-Za-z0-9_]* *(: [a-z ]*)?\{' |
 		sed -E 's/^([^:]*):.*(struct|union) ([A-Za-z0-9_]*) *(:.*)?\{$/\3 \1/' | sort -u
 }
 
-# NAME FILE of each function that is defined or declared: as the formatter leaves them, a type and the name begin at the
-# first column.
+# Prints NAME FILE for each function that is defined or declared.  The formatter puts its type and name at the beginning
+# of a line.
 names_functions() {
 	echo "$1" | xargs grep -HoE '^(template <[^>]*> )?[A-Za-z_][A-Za-z0-9_ *]*[ *][A-Za-z_][A-Za-z0-9_]*\(' |
 		sed -E 's/^([^:]*):.*[ *]([A-Za-z_][A-Za-z0-9_]*)\($/\2 \1/' | sort -u
 }
 
-# names_shared FILES: one line for each name that is a struct's and also a function's or another struct's.
+# names_shared FILES: prints a line for each struct whose name is also that of a function or another struct.
 names_shared() {
 	names_structs "$1" >"$tmp/structs"
 	names_functions "$1" >"$tmp/functions"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/one_rank.h - a layout's run against one rank's: loss, gradient norm, and every gradient put together again.  With
- * t/lib/sim_ranks.h, in double on the reference device.  To be included by one file of a test, in its place.
+ * t/lib/one_rank.h - compares a layout's run with one rank's: the loss, the gradient norm, and every gradient,
+ * assembled from its shards.  Runs with t/lib/sim_ranks.h, in double on the reference device.  Included by one file of
+ * a test, instead of that header.
  *
  *	one = gt_open(plan of one rank, NULL); gt_compute(one);
  *	like_one_rank(gt_open(plan of the layout, sim_members), "four ranks", "llama");		// one check
@@ -11,9 +12,10 @@
 #include "t/lib/tap.h"
 #include <float.h>
 
-static struct gt_run *one; /* of one rank, for the model at hand */
+static struct gt_run *one; /* the run of one rank, for the present model */
 
-/* The part of a gradient that a rank has, against the whole one: -> the worst difference; *squares: their sum. */
+/* Compares a rank's part of a gradient with the complete one.  Returns the worst difference, and the sum of squares in
+ * *squares. */
 static double compare_part(struct gt_run *r, const struct tensor *g, const struct tensor *whole, int rank,
 			   double *squares)
 {
@@ -56,7 +58,8 @@ static double compare(struct gt_run *r, const struct tensor *g, const struct ten
 	return worst;
 }
 
-/* Over the largest entry of all: a bias of the keys has a gradient of zero and rounding. */
+/* Returns the worst difference relative to the largest entry of all gradients, since a bias of the keys has a gradient
+ * of mere rounding. */
 static double all_gradients(struct gt_run *r, const char **where)
 {
 	double worst = 0, scale = 0;
@@ -68,7 +71,7 @@ static double all_gradients(struct gt_run *r, const char **where)
 		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
 			continue;
 		whole = gt_gradient_of(one->plan, t);
-		if (!whole) /* what a router chooses by */
+		if (!whole) /* the bias of a router's choice has none */
 			continue;
 		for (int64_t k = 0; k < hd_global_count(t); k++)
 			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
@@ -83,7 +86,7 @@ static double all_gradients(struct gt_run *r, const char **where)
 	return worst / scale;
 }
 
-/* One value of each rank against one rank's: the largest relative difference. */
+/* Compares a scalar on each rank with that of one rank.  Returns the largest relative difference. */
 static double worst_value(struct gt_run *r, const struct tensor *t, const struct tensor *whole)
 {
 	double want = *gt_address(one, whole, 0), worst = 0;
@@ -97,7 +100,8 @@ static double worst_value(struct gt_run *r, const struct tensor *t, const struct
 	return worst;
 }
 
-/* Double arithmetic, sums of some hundred terms through a few layers: differences of order are far below 1e-12. */
+/* In double, with sums of some hundred terms through a few layers, a different order of sums changes far less than
+ * 1e-12. */
 static void like_one_rank(struct gt_run *r, const char *name, const char *what)
 {
 	const char *why = r ? sim_compute(r) : gt_why(), *where = "";
@@ -105,8 +109,8 @@ static void like_one_rank(struct gt_run *r, const char *name, const char *what)
 	double loss = why ? NAN : worst_value(r, r->plan->loss, one->plan->loss);
 	double norm = why ? NAN : worst_value(r, r->plan->norm, one->plan->norm);
 
-	if (!ok(off < 1e-12 && loss < 1e-12 && norm < 1e-12, "%s: loss, norm and gradients of one rank, %s", name,
-		what))
+	if (!ok(off < 1e-12 && loss < 1e-12 && norm < 1e-12, "%s: loss, norm and gradients equal those of one rank, %s",
+		name, what))
 		note("%s: gradients differ by %g (%s), loss by %g, norm by %g", why ? why : "it ran", off, where, loss,
 		     norm);
 }

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# ordered.awk - reads a log of t/lib/log_files.c of a run that saves checkpoints, and prints what stands in the wrong order:
-# a machine that stopped there would have lost something.  The last line counts what was looked at.
+# ordered.awk - reads a log of t/lib/log_files.c from a run that saves checkpoints, and prints the events in a wrong
+# order: a machine that stopped there would have lost something.  The last line counts the events that were checked.
 
 function parent(path) { sub(/\/[^\/]*$/, "", path); return path }
 function name(path) { sub(/.*\//, "", path); return path }
 function inside(path, dir) { return index(path, dir "/") == 1 }
 function wrong(text) { print "line " NR ": " text }
 
-# Everything from a path on is on disk: files as they were last written, directories with their last entries.
+# Checks that everything below dir is on disk: files as last written, directories with their last entries.
 function on_disk(dir, path) {
 	for (path in changed)
 		if (path == dir || inside(path, dir)) {
@@ -15,7 +15,7 @@ function on_disk(dir, path) {
 			if (!(synced[path] > changed[path])) wrong(path " is not on disk when " dir " gets its name")
 		}
 }
-function entry(path) { changed[parent(path)] = NR }	# a directory has another entry
+function entry(path) { changed[parent(path)] = NR }	# an entry of the path's directory has changed
 function move(from, to, path, new) {
 	for (path in changed)
 		if (path == from || inside(path, from)) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a power cut would lose.  Built as a shared object by t6028 and preloaded; of all paths below $HD_CUT_BELOW it appends to
- * the file $HD_CUT_LOG, one line an event and in the order of all processes:
+ * Records what a power cut would lose.  Built as a shared object by t6028 and preloaded.  For all paths below
+ * $HD_CUT_BELOW it appends one line per event to the file $HD_CUT_LOG, in the order over all processes:
  *
- *	W path		has data that is not on disk
- *	C path		a name that is not on disk: a file or directory was made
- *	R from to old	a name that is not on disk: renamed; old: a link to the file that was there, or -
- *	S path		fsync of a file: its data; of a directory: the names in it
+ *	W path		the file has data that is not on disk
+ *	C path		a file or directory was made, whose name is not on disk
+ *	R from to old	a rename that is not on disk; old: a link to the file that was replaced, or -
+ *	S path		fsync: puts the data of a file on disk, or the names in a directory
  *
- * t/lib/kills.pl undoes what no S covers.
+ * t/lib/kills.pl undoes the events that no S covers.
  */
 #ifdef HD_POWER_CUT
 #define _GNU_SOURCE
@@ -23,7 +23,7 @@
 
 #define FILES 1024
 
-static char dirty[FILES]; /* by descriptor: its W is written */
+static char dirty[FILES]; /* by descriptor: its W was recorded */
 
 static const char *below(void)
 {
@@ -32,7 +32,7 @@ static const char *below(void)
 	return dir ? dir : (dir = getenv("HD_CUT_BELOW") ? getenv("HD_CUT_BELOW") : "/nowhere");
 }
 
-/* The absolute path in out; 0: it is none of ours. */
+/* Stores the absolute path in out.  Returns 0 if it is not below the recorded folder. */
 static int ours(const char *path, char *out)
 {
 	char cwd[PATH_MAX];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rough cable.  Built as a program by hosts.sh and run in its switch:
+ * A bad cable.  Built as a program by hosts.sh and run in its switch:
  *
- *	relay A B LOSS DELAY	carries packets between the interfaces A and B; of 1000 it loses LOSS at random, the others come
- *				DELAY ms later, in their order
+ *	relay A B LOSS DELAY	carries packets between the interfaces A and B; it loses LOSS of 1000 at random, and
+ *				delivers the others DELAY ms later, in order
  *
- * until SIGTERM, then it prints how many came and how many it lost.  Packets travel with what their sender's card was to do for
- * them (virtio_net_hdr), so checksums that nobody has computed yet stay marked as such.
+ * On SIGTERM it prints the numbers of received and lost packets.  Packets keep the sender's offload header
+ * (virtio_net_hdr), so checksums that nobody has computed yet stay marked as such.
  */
 #ifdef HD_RELAY
 #define _GNU_SOURCE
@@ -98,7 +98,7 @@ static void take(struct direction *d)
 	}
 }
 
-/* -> seconds until the next is due; negative: there is none */
+/* Sends the packets that are due.  Returns the seconds until the next one, or a negative number if there is none. */
 static double give(struct direction *d)
 {
 	for (; d->first < d->end; d->first++) {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/resumed.sh - runs that end in a checkpoint and go on from it; after tiny.sh.
+# t/lib/resumed.sh - runs that end in a checkpoint and resume from it; after tiny.sh.
 
-# train NAME N INI [args...]: into ./NAME and NAME.jsonl.  Timing is asked anew in each run: what it chose once must come from
-# the checkpoint.  So two runs of which neither is the other's continuation have the same bits only with
-# --set train.deterministic=yes.
+# train NAME N INI [args...]: trains into ./NAME and NAME.jsonl.  Each run has a new cache of timings, so that a resumed
+# run must take the chosen implementations from the checkpoint.  Therefore two independent runs have the same bits only
+# with --set train.deterministic=yes.
 fresh=0
 train() {
 	to=$1 n=$2 ini=$3
@@ -19,7 +19,7 @@ same() {			# A B
 		cmp "$1/$f" "$2/$f" || return 1
 	done
 }
-header() {			# FILE: names, shapes, types and places of all tensors
+header() {			# FILE: prints names, shapes, types and positions of all tensors
 	n=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
 	tail -c +9 "$1" | head -c "$n"
 }

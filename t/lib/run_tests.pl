@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: run_tests.pl [-v] [--tier NAME] [--built SECONDS] TEST...	(from the build folder)
 #
-# Runs one test more at once than there are processors, or HD_TEST_JOBS. t/lib/order.txt says which tests start first, and which
-# bear no company. test-times gets the processor's time and the clock's of each test, most first. With --tier all tests of that tier are run,
-# and their sum must be within its budget: of processor time, which other programs on the machine do not change. --built is
-# what the build took. HD_TEST_UNTIL, in seconds since 1970: what has not begun by then is left out and named, which fails if it is
-# more than a quarter of the tests. The last line counts checks.
+# Runs HD_TEST_JOBS tests at the same time, by default one more than there are processors. t/lib/order.txt lists tests
+# that start first or must run alone. The file test-times gets each test's processor time and elapsed time, longest
+# first. With --tier all tests of that tier are run, and their sum must be within its budget of processor time, which
+# other programs on the machine do not change. --built is the time of the build. HD_TEST_UNTIL, in seconds since 1970:
+# tests that have not begun by then are left out and named, which is a failure if they are more than a quarter. The last
+# line counts checks.
 use strict;
 use warnings;
 use Cwd 'abs_path';
@@ -15,9 +16,11 @@ use File::Temp 'tempdir';
 use TAP::Harness;
 use Time::HiRes 'time';
 
-# Two processors give twice these minutes, and waiting takes a share: check 10, ci 22 with the build, smoke 2.
+# In seconds.  On two processors, with some waiting, these are about 10 minutes for check, 22 for ci with the build, 2
+# for smoke.
 my %budget = (smoke => 120, check => 1020, ci => 2240);
-# Of a processor that makes the work of unit() in this time. A slower one may take more in proportion, up to twice as much.
+# The budgets are for a processor that does the work of unit() in this time. A slower one may take proportionally more,
+# up to twice.
 my $reference = 0.36;
 my @smoke = qw(t0000 t1000 t1040 t1060 t2002 t3000 t5001 t6160);
 
@@ -37,7 +40,7 @@ sub stop {
 	exit 2;
 }
 
-# One test, and at its end what it and all its processes took: called by the harness.
+# Runs one test, and records the time of it and all its processes; called by the harness.
 sub one {
 	my @test = @_;
 	my $from = time;
@@ -46,9 +49,9 @@ sub one {
 		print "1..0 # SKIP not begun in time\n";
 		return 0;
 	}
-	# A cache of timings of its own: nobody else writes it.
+	# Each test has its own cache of timings.
 	$ENV{XDG_CACHE_HOME} = tempdir(CLEANUP => 1, TMPDIR => 1);
-	# Its counts, of objects made with --coverage (t/lib/coverage_run.pl).
+	# Each test has its own counts, if objects were built with --coverage (t/lib/coverage_run.pl).
 	my $counts = ($ENV{HD_TEST_COUNTS} // '') . '/' . basename $test[0];
 	$ENV{GCOV_PREFIX} = "$counts.part" if $ENV{HD_TEST_COUNTS};
 	my $pid = fork // die "fork: $!\n";
@@ -64,14 +67,15 @@ sub one {
 	return $status >> 8;
 }
 
-# A line of the file that all tests write.
+# Appends a line to the file that all tests write.
 sub record {
 	open my $out, '>>', $ENV{HD_TEST_TIMES} or die "$ENV{HD_TEST_TIMES}: $!\n";
 	syswrite $out, "@_\n";
 	close $out;
 }
 
-# The processor's seconds of a fixed piece of work on each processor at once, as tests run: in the mean.
+# Returns the processor time of a fixed piece of work, on average over all processors, which do it at the same time as
+# in a run of tests.
 sub unit {
 	my @children = map {
 		my $pid = fork // die "fork: $!\n";
@@ -95,7 +99,7 @@ sub processors {
 
 my @tests = $tier eq 'smoke' ? grep { my $t = $_; grep { basename($t) =~ /^$_-/ } @smoke } @ARGV : @ARGV;
 my $me = abs_path $0;
-# Those of order.txt by kind, in its order.
+# Tests of order.txt by kind, in its order.
 my (%kind, %listed);
 open my $list, '<', dirname($me) . '/order.txt' or die "order.txt: $!\n";
 while (<$list>) {
@@ -106,7 +110,7 @@ while (<$list>) {
 }
 my %of = map { $_ => $kind{$_} // [] } qw(alone quiet waits long);
 
-# Among the others, the longest of the last run starts first, so that no processor works alone at the end.
+# Among the others, those that took longest in the last run start first, so that no processor works alone at the end.
 my %took;
 if (open my $last, '<', 'test-times') {
 	/^\S+ (\S+) (t\S+)$/ and $took{$2} = $1 for <$last>;
@@ -114,11 +118,11 @@ if (open my $last, '<', 'test-times') {
 my @others = sort { ($took{basename $b} // 1e9) <=> ($took{basename $a} // 1e9) } grep { !$listed{$_} } @tests;
 my @lanes = map { my $lane = $_; [ map { $of{quiet}[$_] } grep { $_ % 2 == $lane } 0 .. $#{ $of{quiet} } ] } 0, 1;
 
-# Tests one after another, for a rule of the harness.
+# Returns a rule of the harness to run tests one after another.
 sub in_turn { return map { +{ seq => $_ } } @_ }
 
-# A test that sweeps makes a representative of its sweep in a tier and where counts are made, and the whole one alone and in
-# check-sweeps.
+# A test with a sweep runs a representative part of it in a tier or when coverage is counted.  It runs the complete
+# sweep when it is run by itself and in check-sweeps.
 $ENV{HD_TEST_TIER} = $tier || ($ENV{HD_TEST_COUNTS} ? 'ci' : '');
 $ENV{HD_TEST_TIMES} = abs_path('.') . "/test-times.$$";
 unlink $ENV{HD_TEST_TIMES};
@@ -131,7 +135,7 @@ my $all = $harness->runtests((map { @{ $of{$_} } } qw(alone quiet waits long)), 
 my $clock = time - $begun;
 
 my $failed = $all->failed;
-# A test that crashed, printed no plan or left with an error counts, though no check of it failed.
+# A test that crashed, printed no plan or ended with an error counts as failed, although no check of it failed.
 for my $name ($all->descriptions) {
 	my ($test) = $all->parsers($name);
 	$failed++ if !$test->failed && $test->has_problems;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/sim_ranks.h - all ranks of a layout in one process, in place of engine/comm/comm.c: exact, quick, and stricter than a
- * machine.  To be included by one file of a test; it defines the functions of engine/comm/comm.h that programs need.
+ * t/lib/sim_ranks.h - runs all ranks of a layout in one process, instead of engine/comm/comm.c: exact, fast, and
+ * stricter than a real machine.  Included by one file of a test; it defines the functions of engine/comm/comm.h that
+ * programs need.
  *
  *	struct gt_run *r = gt_open(plan, sim_members);
- *	const char *why = sim_compute(r);		// NULL: all ranks came to the end
- *	why = sim_update(r);				// and the update of the step, if it is wanted
+ *	const char *why = sim_compute(r);		// NULL: all ranks reached the end
+ *	why = sim_update(r);				// the update of the step, if the test needs it
  *
- * A rank is a thread, but only one runs at a time: until it waits for a peer that has not yet come; then the next one.
+ * A rank is a thread, but only one runs at a time.  It runs until it waits for a peer that has not made its call yet;
+ * then the next one runs.
  *
- * Checked on the way: all members make the same call (kind, count, dtype); what is under way is not touched (outputs
- * are NaN until waited for, inputs must still be what they were at the start); sends meet receives, and nobody keeps what
- * is on its way: a send that is waited for ends when its receiver has come; nobody waits forever.
+ * It also checks that all members make the same call (kind, count, dtype), and that buffers of a call under way are not
+ * touched: outputs are NaN until waited for, and inputs must not change.  Sends must match receives, without a buffer
+ * in between: a wait for a send ends only when its receiver has made its call.  Ranks must not wait for each other
+ * forever.
  */
 #ifndef HD_T_LIB_SIM_RANKS_H
 #define HD_T_LIB_SIM_RANKS_H
@@ -26,11 +29,11 @@ struct hd_communicator {
 	int64_t calls, sent[2 * GT_RANKS], received[2 * GT_RANKS]; /* by member and channel */
 };
 
-struct sim_call { /* one member's call; p2p: its message */
+struct sim_call { /* one member's call; for a message its content */
 	struct hd_call c;
-	char *in; /* a copy; NULL: has not come */
+	char *in; /* a copy of the input; NULL: the call was not made yet */
 };
-struct sim_round { /* calls that belong together: of one group, by number (p2p: of one pair) */
+struct sim_round { /* calls that belong together: the same number in one group, or in one pair of ranks for messages */
 	struct sim_round *next;
 	int group, leader, from, to; /* from, to: -1 for collectives */
 	int64_t number;
@@ -47,8 +50,8 @@ static struct sim {
 	struct gt_run *run;
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
-	int update;     /* the second half of a step */
-	int turn, idle; /* whose turn it is; how often it was handed on since something happened */
+	int update;     /* runs the second half of a step */
+	int turn, idle; /* the rank whose turn it is; the number of turns since the last progress */
 	char finished[GT_RANKS], why[600];
 } sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER };
 static __thread int sim_me;
@@ -62,7 +65,7 @@ static struct hd_communicator **sim_members(struct hd_plan *p, int64_t rank)
 
 		m->group = (int)i;
 		m->me = (int)hd_member_index(p, p->groups[i], rank);
-		for (int64_t k = 0; k < p->ranks; k++) { /* those that differ on the group's axes alone */
+		for (int64_t k = 0; k < p->ranks; k++) { /* members differ only on the group's axes */
 			int same = 1;
 
 			for (int a = 0; a < p->naxes; a++) {
@@ -188,7 +191,7 @@ int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_
 		r->by[m->me].c = *c;
 		size_t numbers = c->rows ? (size_t)(m->n * c->rows->experts * c->rows->samples) * 4 : 0;
 
-		r->by[m->me].in = calloc(1, bytes + numbers + 1); /* and behind it the numbers of rows */
+		r->by[m->me].in = calloc(1, bytes + numbers + 1); /* followed by the numbers of rows */
 		if (numbers)
 			memcpy(r->by[m->me].in + bytes, c->rows->have, numbers);
 		if (bytes)
@@ -235,7 +238,7 @@ static void sim_reduce(const struct hd_communicator *m, const struct sim_round *
 	}
 }
 
-/* v as it arrives, where it is sent as wire (fp16: times 1024). */
+/* Returns v as it arrives if it is sent in the type `wire` (for fp16, multiplied by 1024). */
 static double sim_sent(double v, uint32_t wire)
 {
 	return wire == HD_DTYPE_BF16  ? hd_of_bf16(hd_bf16_of((float)v))
@@ -243,8 +246,8 @@ static double sim_sent(double v, uint32_t wire)
 				      : v;
 }
 
-/* Members' pieces, added in member order by the piece's owner, who is sent the others' terms; or in a ring that begins with
- * the piece's own member, where each is sent the sum so far. */
+/* Adds the members' pieces.  Either the owner of a piece receives the others' terms and adds them in the order of
+ * members, or the sum so far is sent along a ring that begins with the piece's own member. */
 static void sim_reduce_sent(const struct hd_communicator *m, const struct sim_round *r, const struct hd_call *c)
 {
 	int ring = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = ring ? (m->me + 1) % m->n : m->me;
@@ -322,7 +325,7 @@ static void sim_deliver(const struct hd_communicator *m, const struct sim_round 
 	}
 }
 
-/* The next rank that is not at its end runs; this one when it is its turn again. */
+/* Lets the next unfinished rank run, and returns when it is this rank's turn again. */
 static void sim_yield(int finished)
 {
 	int next = sim.turn, left = 0;
@@ -419,7 +422,7 @@ static const char *sim_all(struct gt_run *r, int update)
 	return sim.why[0] ? sim.why : NULL;
 }
 
-/* One step of all ranks, up to the update.  NULL, or why not. */
+/* Runs a step of all ranks, up to the update.  Returns NULL, or the reason of a failure. */
 static __attribute__((unused)) const char *sim_compute(struct gt_run *r)
 {
 	sim.why[0] = 0;
@@ -433,7 +436,7 @@ static __attribute__((unused)) const char *sim_compute(struct gt_run *r)
 	return sim_all(r, 0);
 }
 
-/* The update of the step that was computed. */
+/* Runs the update of the computed step. */
 static __attribute__((unused)) const char *sim_update(struct gt_run *r)
 {
 	return sim_all(r, 1);
@@ -446,7 +449,7 @@ static __attribute__((unused)) void sim_close(struct gt_run *r)
 	gt_close(r);
 }
 
-/* -- what else programs ask of engine/comm/comm.h ----------------------------------------------------------------------------- */
+/* -- other functions of engine/comm/comm.h ---------------------------------------------------------------------- */
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 {
 	return d->finish(err);

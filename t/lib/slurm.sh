@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # t/lib/slurm.sh - a Slurm of two nodes on this machine, as the user root and without systemd, below $tmp/slurm; after tiny.sh.
 #
-#	slurm_begin		or skips the test
-#	slurm_end
-#	slurm_wait JOB STATE	until the job is in that state, at most 60 s
+#	slurm_begin		starts it, or skips the test
+#	slurm_end		stops it
+#	slurm_wait JOB STATE	waits until the job is in that state, at most 60 s
 
 slurm_begin() {
 	for tool in munged slurmctld slurmd srun sbatch scontrol; do

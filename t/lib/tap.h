@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/tap.h - checks for test programs in C; what they print is TAP, which prove and `make check` read.
+ * t/lib/tap.h - checks for test programs in C.  They print TAP, which prove and `make check` read.
  *
  *	ok(cond, fmt, ...)			one check, named by the printf text
- *	is_int(got, want, name)			long long
- *	is_str(got, want, name)			NULL equals only NULL
- *	near(got, want, tol, name)		|got - want| <= tol, absolute; a NaN fails
- *	skip(why, ...)				one check that cannot be made here
- *	skip_all(why, ...)			the whole program; ends it (nothing may have been checked yet)
- *	note(fmt, ...)				a comment line
+ *	is_int(got, want, name)			equal integers (long long)
+ *	is_str(got, want, name)			equal texts; NULL equals only NULL
+ *	near(got, want, tol, name)		|got - want| <= tol; a NaN fails
+ *	skip(why, ...)				skips one check that cannot be made here
+ *	skip_all(why, ...)			skips the complete program and ends it; must come before any check
+ *	note(fmt, ...)				prints a comment line
  *	whole_sweep()				0 in the tiers check and ci, where a representative of a long sweep is enough
- *	return done();				the plan and the exit status; no check at all is a failure
+ *	return done();				prints the plan and returns the exit status; no check is a failure
  *
- * A check gives 1 if it passed, else 0 and prints where it stands and both values.  HD_TEST_REQUIRE=gpu,nccl makes a
- * skip fail whose reason has one of these words: an automatic test run names there what its machine must have.
+ * A check returns 1 if it passed.  Otherwise it returns 0 and prints its place and both values.
+ * HD_TEST_REQUIRE=gpu,nccl makes a skip fail if its reason has one of these words: an automatic run names there what
+ * its machine must have.
  */
 #ifndef HD_TAP_H
 #define HD_TAP_H
@@ -52,7 +53,7 @@ static TAP_PRINTF(5, 6) int tap_ok(int pass, const char *expr, const char *file,
 	putchar('\n');
 	if (!pass)
 		printf("# %s:%d: %s\n", file, line, expr);
-	fflush(stdout); /* a later crash loses nothing, and a child does not print it twice */
+	fflush(stdout); /* so that a later crash loses nothing and a child does not print it twice */
 	tap_failed += !pass;
 	return pass;
 }
@@ -79,14 +80,14 @@ static TAP_UNUSED int tap_is_str(const char *got, const char *want, const char *
 static TAP_UNUSED int tap_near(double got, double want, double tol, const char *expr, const char *file, int line,
 			       const char *name)
 {
-	int within = got == want || fabs(got - want) <= tol; /* the first for infinities */
+	int within = got == want || fabs(got - want) <= tol; /* the first test is for infinities */
 
 	if (!tap_ok(within, expr, file, line, "%s", name))
 		printf("#   got %.17g\n#  want %.17g within %g, off by %g\n", got, want, tol, fabs(got - want));
 	return within;
 }
 
-/* Does HD_TEST_REQUIRE name a word of this reason? */
+/* Returns whether HD_TEST_REQUIRE names a word of this reason. */
 static TAP_UNUSED int tap_required(const char *why)
 {
 	const char *list = getenv("HD_TEST_REQUIRE"), *hit;

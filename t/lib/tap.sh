@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/tap.sh - the verbs of tap.h for tests in sh.  A test begins with
+# t/lib/tap.sh - the check functions of tap.h for tests in sh.  A test begins with
 #
 #	#!/bin/sh
 #	# what would break in the field
 #	. "${0%/*}/lib/tap.sh"
 #
-# and then has $src (the source tree), $build (the build tree), $tmp (an empty folder, removed at the end) and
+# and then has $src (the source tree), $build (the build tree), $tmp (an empty folder, removed at the end), and
 #
-#	ok NAME command [args...]	the command succeeds; what it printed is shown if it does not
-#	fails NAME command [args...]	the command fails, by its own decision (not by a signal)
-#	is NAME GOT WANT		the same text
+#	ok NAME command [args...]	the command succeeds; its output is shown if it does not
+#	fails NAME command [args...]	the command fails by itself (not by a signal)
+#	is NAME GOT WANT		the texts are equal
 #	like NAME TEXT PATTERN		the extended regular expression matches a line of the text
-#	unlike NAME TEXT PATTERN
-#	near NAME GOT WANT TOLERANCE	numbers, absolute
-#	skip WHY			one check that cannot be made here
-#	skip_all WHY			the whole test (before any check); ends it
-#	note TEXT
-#	open_mpi N			mpirun is that of Open MPI N or later
-#	mpi N command [args...]		runs it on N ranks with a time limit (HD_TEST_SECONDS, 300), against what hangs
-#	$(patience)			how much longer than alone a program takes at this moment, 1 or more: what limits of time
-#					are multiplied with, so that other programs on the machine fail no test
-#	whole_sweep			false in the tiers check and ci, where a representative of a long sweep is enough
-#	done_testing			the plan and the exit status; must be the last command
+#	unlike NAME TEXT PATTERN	it matches no line of the text
+#	near NAME GOT WANT TOLERANCE	the numbers differ by at most TOLERANCE
+#	skip WHY			skips one check that cannot be made here
+#	skip_all WHY			skips the complete test and ends it; must come before any check
+#	note TEXT			prints the text as a comment
+#	open_mpi N			succeeds if mpirun is that of Open MPI N or later
+#	mpi N command [args...]		runs it on N ranks with a time limit (HD_TEST_SECONDS, 300), in case it hangs
+#	$(patience)			the factor, 1 or more, by which other programs slow this one down at the moment;
+#					time limits are multiplied by it, so that a busy machine fails no test
+#	whole_sweep			fails in the tiers check and ci, where a part of a long sweep is enough
+#	done_testing			prints the plan and exits with the status; must be the last command
 #
-# HD_TEST_REQUIRE=gpu,nccl makes a skip fail whose reason has one of these words.
+# HD_TEST_REQUIRE=gpu,nccl makes a skip fail if its reason has one of these words.
 
 src=$(cd "${0%/*}/.." && pwd)
 if [ -n "$HD_BUILD" ]; then
@@ -40,7 +40,7 @@ tap_planned=no
 trap 'rm -rf "$tmp"; [ $tap_planned = yes ] || { echo "# ended early"; exit 1; }' EXIT
 trap 'exit 1' INT TERM
 
-# Several ranks on few cores, as root in a container too.
+# Allows several ranks on few cores, also as root in a container.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
@@ -129,7 +129,7 @@ skip_all() {
 	exit 0
 }
 
-patience() {			# the time that a computation takes over the processor's time that it uses, rounded up
+patience() {			# the elapsed time of a computation divided by its processor time, rounded up
 	tap_from=$(date +%s%N)
 	tap_used=$(sh -c 'awk "BEGIN { for (i = 0; i < 5000000; i++) x += i }"; times' | tail -1 |
 		awk -F '[ms ]+' '{ print ($1 + $3) * 60 + $2 + $4 }')

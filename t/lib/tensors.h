@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/tensors.h - tensors of safetensors files, as arrays of floats.
+ * t/lib/tensors.h - loads tensors of safetensors files as arrays of floats.
  */
 #ifndef HD_TEST_TENSORS_H
 #define HD_TEST_TENSORS_H

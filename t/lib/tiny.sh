@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # t/lib/tiny.sh - a model that trains in a second, for tests that run the program itself.  After tap.sh:
 #
-#	heddle args...		the program that was built
-#	heddle_mpi N args...	on N ranks
-#	$tmp/tiny.ini		a model of 35 thousand parameters, text, one axis of replicas (dp)
+#	heddle args...		runs the built program
+#	heddle_mpi N args...	runs it on N ranks
+#	$tmp/tiny.ini		trains a model of 35 thousand parameters on text, with one axis of replicas (dp)
 #	$tmp/text.txt		20 thousand bytes of words
-#	messages < OUTPUT	the lines that are ours: without mpirun's banners, progress and notes at the start
-#	no PATTERN args...	the program refuses, with one message, which matches
-#	json TEXT KEY		a number of one line of JSON
+#	messages < OUTPUT	prints the program's messages: without mpirun's banners, progress and notes at the start
+#	no PATTERN args...	checks that the program refuses, with one message, which matches
+#	json TEXT KEY		prints a number of one line of JSON
 #
-# Tests run in $tmp; the cache of timings is there too.
+# Tests run in $tmp, which also has the cache of timings.
 
 [ -x "$build/heddle" ] || skip_all "heddle is not built"
 cd "$tmp" || exit 1
@@ -52,11 +52,11 @@ heddle_mpi() {
 	shift
 	HD_TEST_SECONDS=${HD_TEST_SECONDS:-180} mpi "$tiny_n" "$build/heddle" "$@"
 }
-# Open MPI 5 prints a byte 0 behind its banner of an abort.
+# Open MPI 5 prints a zero byte after its banner of an abort.
 messages() { tr -d '\0' | grep -a '^heddle: ' | grep -v -a -e '^heddle: initial weights ' -e 'bound this rank to' -e 'of the matmul rate of'; }
-# Of these what a run fails with: a run that goes on also says from where, and what it does not do as before.
+# Prints the messages of a failure: a resumed run also prints where it resumed and what has changed, which is left out.
 failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' contained another run, '; }
-no() {	# PATTERN args...: refused with one message, which matches
+no() {	# PATTERN args...: the program refuses with one message, which matches
 	pattern=$1
 	shift
 	out=$(heddle "$@" 2>&1)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: tsan.sh probe CC FLAGS...	whether CC's thread sanitizer finds a race of two threads, and of two in OpenMP, and no others
-#        tsan.sh reports FOLDER		prints what it wrote there, each report once; fails if there is any
+# usage: tsan.sh probe CC FLAGS...	tests that CC's thread sanitizer finds races of threads and of OpenMP only
+#        tsan.sh reports FOLDER		counts the reports written there by kind; fails if there are any
 set -e
 verb=$1
 shift
@@ -61,7 +61,7 @@ END
 		OMP_NUM_THREADS=4 "$dir/races" $what >"$dir/out" 2>&1 || status=$?
 		[ $status = $wanted ] || {
 			sed 's/^/# /' "$dir/out"
-			echo "check-tsan: ${what:-no race} ends with status $status: what it said of the tests would mean nothing"
+			echo "check-tsan: ${what:-no race} ends with status $status, so its reports would mean nothing"
 			return 1
 		}
 		wanted=66

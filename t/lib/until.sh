@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/until.sh - waiting for something of a job in the background, $job, that writes to out.
+# t/lib/until.sh - waits for a condition while the background job $job, which writes to out, runs.
 #
-#	until_true COMMAND...	as long as the job runs, and a minute at most; a busy machine has more
+#	until_true COMMAND...	waits until the command succeeds, while the job runs, at most a minute (longer on a busy
+#				machine)
 
 until_true() {
 	for i in $(seq $((300 * $(patience)))); do

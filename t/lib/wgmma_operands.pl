@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: wgmma_operands.pl FILE.ptx...
 #
-# A product of four warps (wgmma) reads its left operand in registers until it was waited for.  The compiler in front of ptxas takes it
-# for done where it begins, and may compute the next operand in the same registers.  This prints writes to such registers, by entry,
-# and how many products there were.  Instructions are taken in their order in the file: a loop is looked at once.
+# A product of four warps (wgmma) reads its left operand from registers until it is waited for.  The compiler before
+# ptxas considers it complete where it begins, and may compute the next operand in the same registers.  This prints
+# writes to such registers, by kernel, and the number of products.  Instructions are read in the order of the file: a
+# loop is read once.
 use strict;
 use warnings;
 

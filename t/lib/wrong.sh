@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/lib/wrong.sh - a plugin of t/plugins with one fault, and what heddle conform says of it.  Needs $src, $plugin (its name) and $only
-# (the checks that a fault is looked for in).
+# t/lib/wrong.sh - builds a plugin of t/plugins with one fault, and checks what heddle conform reports.  Needs $src,
+# $plugin (its name) and $only (the checks that must find the fault).
 
-wrong() { # -D...: $plugin.so with this fault
+wrong() { # -D...: builds $plugin.so with this fault
 	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "$@" -o "$plugin.so" "$src/t/plugins/$plugin.c" -lm
 }
 says() { # NAME PATTERN STATUS args...
