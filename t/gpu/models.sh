@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/gpu/models.sh - the models of t/gpu/run-all: the same where they are trained on the cpu beforehand and on the GPU.
+# t/gpu/models.sh - the models of t/gpu/run-all, which are trained on the cpu beforehand and on the GPU.
 #
-#	write_models DIR SIMULATED	text.txt, quick.ini, gpt2-loss.ini, gpt2-124M.ini, gpt2-1.3B.ini
-#	on_cpu MODEL DIR [COMMAND]	its losses, to DIR/cpu/MODEL.json
-#	train_args MODEL		what both are trained with
+#	write_models DIR SIMULATED	writes text.txt, quick.ini, gpt2-loss.ini, gpt2-124M.ini, gpt2-1.3B.ini
+#	on_cpu MODEL DIR SIMULATED	trains it on the cpu; its losses are in DIR/cpu/MODEL.json
+#	train_args MODEL SIMULATED	prints the options for training it on either
 
 gpt2() {		# TEXT LAYERS EMBED HEADS VOCAB SEQ BATCH
 	printf '[model]\nfamily = gpt2\nlayers = %s\nembed = %s\nheads = %s\nvocab = %s\n\n' "$2" "$3" "$4" "$5"
@@ -29,7 +29,7 @@ write_models() {	# DIR SIMULATED
 		"$1/quick.ini" >"$1/quick.new" && mv "$1/quick.new" "$1/quick.ini"
 }
 
-train_args() {		# MODEL SIMULATED: on how many steps cpu and GPU are compared
+train_args() {		# MODEL SIMULATED: prints options with the number of steps on which cpu and GPU are compared
 	common="--set train.eval_batches=1 --set log.sample=0 --set log.every=1"
 	case $1$2 in
 	quick0) echo "$common --set train.steps=20" ;;

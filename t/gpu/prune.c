@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Leaves of a library's GPU code that of one architecture: prune FILE sm_90.
+ * Removes a library's GPU code for all architectures but one: prune FILE sm_90.
  *
- * NCCL has code for six architectures, and once more as it was before it was linked; one machine uses a tenth of it.  The code
- * of others is overwritten with zeros where it stands, so every offset stays right, and a compressed bundle becomes small.
- * The driver picks an entry by the architecture in its header, so what is zero is never read on the machine that the bundle is for.
+ * NCCL has code for six architectures, and all of it again in the form before linking; one machine uses a tenth of it.
+ * The code for others is overwritten with zeros in place, so that every offset stays right and a compressed bundle
+ * becomes small.  The driver selects an entry by the architecture in its header, so the zeros are never read on the
+ * machine that the bundle is for.
  *
- * .nv_fatbin is a row of containers: magic, version (2 bytes), header bytes (2), bytes that follow (8); in it entries: kind (2:
- * 1 PTX, 2 machine code), 2 bytes, header bytes (4), payload bytes (8), 12 bytes, architecture (4).  __nv_relfatbin is alike,
- * and is read by linkers only.
+ * .nv_fatbin is a sequence of containers: magic, version (2 bytes), header size (2), size of the rest (8).  A container
+ * has entries: kind (2 bytes: 1 is PTX, 2 machine code), 2 bytes, header size (4), payload size (8), 12 bytes,
+ * architecture (4).
+ * __nv_relfatbin is similar, and is read only by linkers.
  */
 #include <elf.h>
 #include <stdint.h>
@@ -39,7 +41,7 @@ static void clear(size_t from, size_t bytes)
 	cleared += bytes;
 }
 
-/* One entry; arch 0: of no architecture is anything left.  -> its bytes */
+/* Handles one entry and returns its size.  arch 0: the code of all architectures is removed. */
 static size_t entry(size_t at, unsigned arch)
 {
 	size_t head = number(at + 4, 4), payload = number(at + 8, 8);
@@ -94,7 +96,7 @@ int main(int argc, char **argv)
 
 	if (!f) {
 		fprintf(stderr,
-			argc == 3 ? "prune: %s cannot be changed, or %s is no architecture\n"
+			argc == 3 ? "prune: %s cannot be changed, or %s is not an architecture\n"
 				  : "usage: prune FILE sm_NN\n",
 			argv[1], argv[2]);
 		return 2;
@@ -104,7 +106,7 @@ int main(int argc, char **argv)
 	file = malloc(size);
 	rewind(f);
 	if (!file || fread(file, 1, size, f) != size || size < sizeof(Elf64_Ehdr) || memcmp(file, ELFMAG, SELFMAG)) {
-		fprintf(stderr, "prune: %s is no library\n", argv[1]);
+		fprintf(stderr, "prune: %s is not a library\n", argv[1]);
 		return 1;
 	}
 	sections((unsigned)atoi(argv[2] + 3));

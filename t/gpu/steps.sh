@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# t/gpu/steps.sh - the steps of t/gpu/run-all that are more than one command.  Each runs in a process of its own, with a limit.
+# t/gpu/steps.sh - the steps of t/gpu/run-all that are more than one command.  Each runs in its own process, with a time
+# limit.
 
-# The losses of two metrics files agree: near CPU GPU TOLERANCE
+# near CPU GPU TOLERANCE: checks that the losses of two metrics files agree.
 near() {
 	sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' "$1" >"$work/a.loss"
 	sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' "$2" >"$work/b.loss"
@@ -20,8 +21,8 @@ opens() {
 	"$build/heddle" train "$work/quick.ini" --set train.device=cuda --set train.steps=1 --set train.eval_batches=1 --set log.sample=0
 }
 
-# One model on the GPU beside what the cpu made of it in fp32: sums are made in another order, and of bf16 each token's
-# roundings (2^-9 of a value) are averaged in the loss.
+# Compares a model on the GPU with the cpu in fp32.  The order of sums differs, and in bf16 the roundings of each token
+# (2^-9 of a value) are averaged in the loss.
 beside_cpu() {		# MODEL PRECISION TOLERANCE
 	rm -f "$work/gpu.json"
 	# shellcheck disable=SC2046	# words
@@ -32,10 +33,11 @@ beside_cpu() {		# MODEL PRECISION TOLERANCE
 
 by_mma() { HEDDLE_WGMMA=0; mma=-mma; export HEDDLE_WGMMA; "$@"; }
 
-# Under compute-sanitizer, which alone is judged where FEW checks of each kernel are made: what a test reads of others is not there.
+# Runs a command under compute-sanitizer.  If only FEW checks of each kernel are made, the sanitizer's result alone
+# counts, since a test then reads results that were not computed.
 sanitized() {		# TOOL FEW command...
 	tool=$1 few=$2; shift 2
-	if [ "$simulated" = 1 ]; then		# the same way without it
+	if [ "$simulated" = 1 ]; then		# the same without the sanitizer
 		HD_TEST_FEW=$few "$@" >"$work/clean.txt" 2>&1
 		status=$?
 		[ "$few" = 0 ] || [ $status -ge 124 ] || status=0
@@ -57,7 +59,7 @@ with_nccl() {
 	near "$work/cpu/quick.json" "$work/gpu.json" 2e-4
 }
 
-# It works, or an NCCL that cannot says so in one sentence: before 2.30.
+# Either it works, or an NCCL before 2.30, which cannot do it, is refused in one sentence.
 two_on_one() {
 	[ ! -d "$build/nccl" ] || export NCCL_HOME="$build/nccl"
 	rm -f "$work/gpu.json"
@@ -76,7 +78,7 @@ two_on_one() {
 
 json() { sed -n 's/.*"'"$2"'": *\([-0-9.e+]*\).*/\1/p' "$1"; }
 
-# A line of the table from what bench said: LABEL FILE.  MFU by the maker's peak.
+# LABEL FILE: prints a line of the table from the output of bench.  MFU is relative to the manufacturer's peak.
 speed_line() {
 	awk -v tokens="$(json "$2" tokens_per_second)" -v s="$(json "$2" step_seconds)" -v f="$(json "$2" flops_per_second)" -v peak="$peak" \
 		-v label="$1" 'BEGIN {
@@ -85,7 +87,7 @@ speed_line() {
 	}'
 }
 
-# Tokens and FLOPs a second, then each kernel's time beside what bytes and FLOPs bound it to.
+# Measures tokens and FLOPs per second, then each kernel's time compared with the bound from its bytes and FLOPs.
 speed() {		# 124M or 1.3B
 	steps=10 to=$1${mma:-}
 	[ "$simulated" = 0 ] || steps=1
@@ -100,7 +102,7 @@ speed() {		# 124M or 1.3B
 	grep -q '^| [a-z][a-z0-9_]* | [0-9]' "$work/kernels-$to.md" || { echo "not ok - no kernel was timed"; return 1; }
 }
 
-speed_of_batch() {	# 124M or 1.3B, sequences of a micro-batch, of a batch
+speed_of_batch() {	# 124M or 1.3B, sequences per micro-batch, sequences per batch
 	micro=$2 batch=$3
 	[ "$simulated" = 0 ] || micro=1 batch=2
 	"$build/heddle" bench "$work/gpt2-$1.ini" --set train.device=cuda --set train.precision=bf16 --steps 4 --json \
@@ -117,14 +119,14 @@ measured_machine() {
 	"$build/heddle" machine $quick --out "$work/machine.ini" && cp "$work/machine.ini" "$out/machine.ini"
 }
 
-# A step by heddle plan with the measured machine's file, and as it is: LABEL MODEL [KEY=VALUE...]
+# LABEL MODEL [KEY=VALUE...]: compares a step's time by heddle plan, with the measured machine file, with the real one.
 foresight() {
 	label=$1 model=$2; shift 2
 	sets="--set train.device=cuda --set train.precision=bf16"
 	if [ "$simulated" = 0 ]; then for s; do sets="$sets --set $s"; done; fi
 	# shellcheck disable=SC2086	# words
 	"$build/heddle" plan "$work/$model.ini" --machine "$work/machine.ini" $sets --json >"$work/planned.txt" || return 1
-	# Of a second and a half: a GPU is faster before power and heat have settled.
+	# Run for 1.5 s: a GPU is faster before its power and temperature have settled.
 	steps=$(awk -v s="$(json "$work/planned.txt" step_seconds)" -v simulated="$simulated" 'BEGIN {
 		n = simulated || s <= 0 ? 1 : int(1.5 / s) + 4
 		print n < 400 ? n : 400

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# heddle bench beside PyTorch in one call, in turns, because machines drift: compare the ratios, not the numbers.
+# Compares heddle bench with PyTorch, which run alternately because machines drift: compare the ratios, not the numbers.
 #
 #   t/perf/compare.sh [HEDDLE]        HEDDLE: the program (default build/heddle); ROUNDS=3, STEPS=4, THREADS=all cores,
 #					  PRECISION=fp32 or bf16 (PyTorch's autocast)
 #
-# One line a shape: tokens/s of both, their ratio, and the share of a step that its matrix products alone would take.
+# Prints a line per shape: tokens/s of both, their ratio, and the share of a step that its matrix products alone would
+# take.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 heddle=${1:-$here/../../build/heddle}

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# heddle conform over every plugin that comes with Heddle and every example, or those in NAMES: the table of doc/measurements.md.
+# Runs heddle conform on every plugin of Heddle and every example, or those in NAMES, for the table of
+# doc/measurements.md.
 #	[NAMES="tp muon"] t/perf/conform.sh build/heddle [conform's options...]
-# -> for each: checks that passed, failed and were skipped, seconds of the processor and by the clock, and what was skipped.
+# Prints for each the checks that passed, failed and were skipped, processor and elapsed seconds, and reasons of skips.
 src=$(cd "${0%/*}/../.." && pwd)
 heddle=$(realpath "${1:-build/heddle}")
 [ $# -eq 0 ] || shift
@@ -10,7 +11,7 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 
-# Seconds that this shell's children, and theirs, have had of the processor.
+# Prints the processor time of this shell's descendants in seconds.
 used() {
 	times >used
 	awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, part, /[ms]/); n += part[1] * 60 + part[2] } } END { printf "%.0f\n", n }' used
@@ -25,7 +26,7 @@ judge() { # NAME PLUGIN conform's options...
 	[ "$last" ] || last="# $name 0: $(cat err)"
 	used >after
 	printf '| %s | %s | %d | %d |' "$name" "${last#*: }" $(($(cat after) - $(cat before))) $(($(date +%s) - from))
-	# A reason without its place, its sizes and its numbers.
+	# Reasons are counted without their places, sizes and numbers.
 	sed -n 's/^ok .* # SKIP //p' out | sed 's/refused: layout:[0-9]*: //; s/\[[a-z]* [a-z0-9_]*\] *//; s/[0-9][0-9.]*/N/g' | sort | uniq -c | sort -rn |
 		sed 's/^ *\([0-9]*\) \(.*\)/ \1 x \2;/' | head -n 4 | tr -d '\n'
 	echo ' |'

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Context parallelism: tokens a second of four ranks beside one rank's on the same two cores, in each form, and one step of a
-# sequence of LONG tokens (131072).  Of that step, its planned memory, the largest of a rank without pages of other ranks, and the
-# high-water mark, which counts pages that ranks share for each of them.  At 64 tokens: what the program takes itself.
+# Measures context parallelism: tokens per second of four ranks, in each form, and of one rank on the same two cores;
+# and one step with a sequence of LONG tokens (131072).  For that step it prints the planned memory, the largest rank's
+# memory without pages of other ranks, and the high-water mark, which counts shared pages for each rank.  At 64 tokens
+# it shows the program's own memory.
 #	t/perf/context.sh build/heddle [LONG]
 heddle=$1 long=${2:-131072}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/heddle-context.XXXXXX") || exit 1

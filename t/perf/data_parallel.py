@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every form of data parallelism side by side: the tables and the picture of doc/data-parallel.md.
+"""Compares all forms of data parallelism, for the tables and the figure of doc/data-parallel.md.
 
 usage: t/perf/data_parallel.py build/heddle [--svg FILE]
        t/perf/data_parallel.py build/heddle --real 2,4,8 [--forms "ring,1 server"]
        t/perf/data_parallel.py build/heddle --slow 1.5
 
-Planned: a GPT-2 of 1.7 billion parameters in bf16 on 8 to 4,096 GPUs of dgx-a100.  --real measures instead: a small model on so many
-workers of this machine, one thread each, under mpirun.  --slow: the same on 2 workers of which one is stopped and woken ten times a
-second, so that it takes so many times as long, beside what plan says of it.
+By default it plans a GPT-2 of 1.7 billion parameters in bf16 on 8 to 4,096 GPUs of dgx-a100.  --real measures a small
+model instead, on these numbers of workers of this machine, one thread each, under mpirun.  --slow measures it on 2
+workers, one of which is stopped and woken ten times per second so that it takes this many times as long.  It compares
+the result with the prediction of plan.
 """
 import argparse
 import json
@@ -50,7 +51,7 @@ threads = 1
 [strategy dp]
 plugin = dp
 """
-# name, keys of dp, servers, groups: ranks must be more than that, least ranks
+# name, keys of dp, number of servers, minimum number of ranks
 FORMS = [
     ("all-reduce", "sync=allreduce", 0, 1),
     ("ring", "sync=ring", 0, 1),
@@ -135,7 +136,7 @@ def measured(heddle, ini, workers, forms):
             continue
         for n in workers:
             keys_here = keys.replace("zero_size=8", "zero_size=%d" % (n // 2))
-            skip = "hierarchical" in keys or (least > 1 and n < 4)  # one host: nothing to take two levels over
+            skip = "hierarchical" in keys or (least > 1 and n < 4)  # a single host has no second level
             j = None if skip else bench(heddle, ini, keys_here, n + servers)
             cells.append("%.1f" % (1000 * j["step_seconds"]) if j else "")
         rows.append((name.replace(" of 8", " of half"), cells))
@@ -144,7 +145,7 @@ def measured(heddle, ini, workers, forms):
 
 
 def worker(ini, rank):
-    """The process of a rank of the run of `ini`, when it has one."""
+    """Returns the process of a rank of the run of `ini`, once it exists."""
     while True:
         for p in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -156,7 +157,7 @@ def worker(ini, rank):
 
 
 def train(heddle, ini, keys, ranks, slow):
-    """Seconds of a step, the first ten left out; rank 1 runs 1 / slow of the time."""
+    """Returns the mean seconds of a step without the first ten; rank 1 runs only 1 / slow of the time."""
     steps, text = ini + ".jsonl", ini + ".txt"
     open(text, "w").write("and god said let there be light " * 2000)
     if os.path.exists(steps):
@@ -228,8 +229,8 @@ def svg(path, found):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("heddle")
-    p.add_argument("--real", help="numbers of workers, with commas")
-    p.add_argument("--forms", help="of the table's rows these alone, with commas")
+    p.add_argument("--real", help="numbers of workers, separated by commas")
+    p.add_argument("--forms", help="only these rows of the table, separated by commas")
     p.add_argument("--slow", type=float)
     p.add_argument("--svg")
     a = p.parse_args()

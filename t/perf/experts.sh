@@ -1,17 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What experts cost: time per token of a model with experts in every layer beside a dense one of the same active size, in
-# turns, because machines drift: compare the ratio, not the numbers.  8 experts of width 1024, two a token, without a limit,
-# beside a feed-forward layer of width 2048; 2 ranks of one thread, experts on both.
+# Measures the cost of experts: the time per token of a model with experts in every layer, compared with a dense model
+# of the same active size.  They run alternately because machines drift: compare the ratio, not the numbers.  There are
+# 8 experts of width 1024, two per token, without a limit, against a feed-forward layer of width 2048; 2 ranks of one
+# thread, with experts on both.
 #
 #   t/perf/experts.sh [HEDDLE]        HEDDLE: the program (default build/heddle)
 #
 #   ROUNDS=5, STEPS=4, RANKS=2; SHAPE="layers embed mlp batch seq" (4 256 1024 8 256)
 #
-# The ratio is to be at most 1.35.  The all-to-alls' time is of a step under --profile, apart.
+# The ratio should be at most 1.35.  The time of the all-to-alls is that of a separate step under --profile.
 #
-#   LEARN=TEXT t/perf/experts.sh      what experts learn instead: the layout of conf/quickstart.ini on TEXT, dense, with
-#   LEARN_STEPS=300 LEARN_LR=2e-3     experts of the same active size, and with them but without the soft limit (aux_loss = 0)
+#   LEARN=TEXT t/perf/experts.sh      compares losses instead: conf/quickstart.ini on TEXT, dense, with experts of
+#   LEARN_STEPS=300 LEARN_LR=2e-3     the same active size, and with experts but without the soft limit (aux_loss = 0)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 heddle=${1:-$here/../../build/heddle}

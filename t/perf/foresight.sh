@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: [STEPS=K] t/perf/foresight.sh MACHINE.ini [NAME...]
-# What `heddle plan` predicts by a file of `heddle machine`, and what runs take here: a step, the peak of memory, and bytes sent.
-# Memory is the high-water mark of the rank that has most, without its part of pages that other ranks have too: what a rank reads of
-# its neighbours' arenas is counted once.
-# A step is the fastest of seven: the others hold what else the machine did, which no prediction can know.
-# NAMEs: of rows, as dp2.bf16; none: all.  Rows of 4 ranks share two cores.
+# Compares predictions of `heddle plan`, by a file of `heddle machine`, with runs on this machine: the time of a step,
+# the peak of memory, and the bytes sent.  Memory is the largest rank's high-water mark without pages of other ranks, so
+# pages of neighbours' arenas that a rank reads are counted once.
+# The time is that of the fastest of seven steps: others include the machine's other work, which no prediction can know.
+# NAME: a row, such as dp2.bf16; without one, all rows.  Rows of 4 ranks share two cores.
 set -e
 src=$(cd "${0%/*}/../.." && pwd)
 heddle=${HEDDLE:-$src/build/heddle}

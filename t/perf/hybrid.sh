@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tensor x pipeline on the cores of one machine: 4 ranks of one thread, tp 2 x pp 2, beside one rank of two threads and beside
-# PyTorch's same layout (DTensor and pipelining over gloo), in turns, because machines drift: compare the ratios.
+# Measures tensor x pipeline parallelism on the cores of one machine: 4 ranks of one thread, tp 2 x pp 2, compared with
+# one rank of two threads and with the same layout in PyTorch (DTensor and pipelining over gloo).  They run alternately
+# because machines drift: compare the ratios.
 #
 #   t/perf/hybrid.sh [HEDDLE]         HEDDLE: the program (default build/heddle)
 #   ROUNDS=3 STEPS=3; SHAPE="layers embed heads vocab micro-batch micro-batches seq" (6 384 6 256 4 8 256)

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # usage: t/perf/long.sh [STEPS [LAYOUT...]]	(from the build folder)
-# A long run of a small model in several layouts: the memory of every rank, as the system counts it, is after the last step what it was
-# after step 10, to the byte; and all copies of parameters and states are the same, by train.hash_every, at 20 steps. Open MPI's own
-# segment of messages is left out: the library touches more of its pages while it runs, and so does a program of MPI_Allreduce alone.
-# A line for each layout; status 0 only if both hold everywhere.
+# Trains a small model for long, in several layouts, and checks two things.  The memory of every rank, as the system
+# counts it, is the same after the last step as after step 10, to the byte.  And all copies of parameters and states are
+# equal, by train.hash_every, at 20 steps.  Open MPI's own segment for messages is excluded: the library touches more of
+# its pages as it runs, even in a program that only calls MPI_Allreduce.  Prints a line for each layout; the status is 0
+# only if both hold for all.
 . "${0%/*}/../lib/tap.sh"
 src=$(cd "${0%/*}/../.." && pwd)
 . "$src/t/lib/tiny.sh"
@@ -29,7 +30,7 @@ layout ep '[strategy ep]\nplugin = ep\nsize = 2\n'
 layout async "[strategy dp]\nplugin = dp\nsize = 2\n[checkpoint]\ndir = ck\nevery = 200\nasync = yes\n"
 
 ranks_of() { case $1 in one) echo 1 ;; tp+pp) echo 4 ;; *) echo 2 ;; esac; }
-# Bytes of each rank, in their order: pages of its own, and of what ranks share.
+# Prints the bytes of each rank in order: its own pages, and the shared pages it has touched.
 memory() {
 	for p in $ranks; do
 		awk '/^[0-9a-f]+-[0-9a-f]+ / { name = $6; shared = name ~ /^\/(dev|memfd|SYSV)/ }

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Whether plan puts layouts in the order in which this machine runs them: ten layouts of one model on up to 8 ranks, each planned
-# with a machine file and measured by bench, and Kendall's rank correlation of the two (1: the same order).
+# Tests whether plan ranks layouts in the order of their speed on this machine.  Ten layouts of one model on up to 8
+# ranks are planned with a machine file and measured by bench; it prints Kendall's rank correlation of the two (1: the
+# same order).
 #	t/perf/order.sh build/heddle MACHINE.ini [STEPS [ROUNDS]]
-# MACHINE.ini: what `mpirun -np CORES --bind-to none heddle machine --out MACHINE.ini` has written here. More ranks than cores would
-# measure what they wait for each other.  Layouts take turns for some rounds, because machines drift.  Of a layout the median of the
-# rounds' fastest steps counts.  Some hosts move the cores of a virtual machine near to each other or far apart.  A step that was
-# measured while they were not as the file has them (`exchange`) is measured again, in a later round.
-# Each rank takes the threads that its share of the cores has, as plan expects.
+# MACHINE.ini: written here by `mpirun -np CORES --bind-to none heddle machine --out MACHINE.ini`.  With more ranks than
+# cores it would measure how long they wait for each other.  Layouts run alternately for some rounds because machines
+# drift, and the median over rounds of a layout's fastest step counts.  Some hosts move the cores of a virtual machine
+# nearer to each other or apart.  A step measured while their distance differs from the file's (`exchange`) is measured
+# again in a later round. Each rank uses the threads of its share of the cores, as plan expects.
 unset OMP_NUM_THREADS
 heddle=$1 machine=$2 steps=${3:-7} rounds=${4:-3}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/heddle-order.XXXXXX") || exit 1
@@ -16,7 +17,7 @@ trap 'rm -rf "$tmp"' EXIT
 printf '[model]\nlayers = 8\nembed = 256\nheads = 8\nvocab = 512\n[data]\ntrain = none\n' >"$tmp/x.ini"
 printf '[train]\nseq = 128\nglobal_batch = 16\nsteps = 1\n' >>"$tmp/x.ini"
 
-layouts() {	# the command of each: RANKS "NAME=SIZE[,key=value]..." [--set ...]
+layouts() {	# COMMAND: runs it for each layout with RANKS "NAME=SIZE[,key=value]..." [--set ...]
 	"$@" 1 '' --set train.micro_batch=8
 	"$@" 1 '' --set train.micro_batch=1
 	"$@" 1 '' --set train.micro_batch=8 --set train.recompute=full
@@ -62,10 +63,10 @@ measure() {
 	fi
 	n=$((n + 1))
 }
-as_in_the_file() { # SECONDS in which a core hands a line to another, "" where there is one
+as_in_the_file() { # SECONDS: the time in which one core passes a line to another, "" with one core
 	[ -z "$1" ] || [ -z "$exchange" ] || awk -v a="$1" -v b="$exchange" 'BEGIN { exit !(a < 1.6 * b && b < 1.6 * a) }'
 }
-measured_less() { # ROUNDS: a layout has been measured less often
+measured_less() { # ROUNDS: succeeds if a layout has been measured less often
 	for i in $(seq 0 $((n - 1))); do
 		[ "$(cat "$tmp/measured.$i" 2>/dev/null | wc -l)" -ge "$1" ] || return 0
 	done
@@ -81,7 +82,7 @@ for round in $(seq $((4 * rounds))); do
 	n=0
 	layouts measure
 done
-measured_less 1 && { echo "the cores are not as $machine has them (exchange = $exchange): measure it again"; exit 1; }
+measured_less 1 && { echo "the cores are at another distance than in $machine (exchange = $exchange): measure it again"; exit 1; }
 echo '   planned    fastest     median    slowest round'
 for i in $(seq 0 $((n - 1))); do
 	sort -g "$tmp/measured.$i" >"$tmp/sorted"
@@ -100,6 +101,6 @@ END {
 				same += x > 0
 			}
 		}
-	printf "Kendall: %.3f of %d layouts; of %d pairs more than 5 %% apart %d are in order\n", s / (NR * (NR - 1) / 2), NR, apart, same
+	printf "Kendall: %.3f for %d layouts; of %d pairs more than 5 %% apart, %d are in order\n", s / (NR * (NR - 1) / 2), NR, apart, same
 }' "$tmp/both"
-[ ! -s "$tmp/moved" ] || echo "$(wc -l <"$tmp/moved") steps, in $round rounds, were measured while the cores were not as the file has them, and do not count"
+[ ! -s "$tmp/moved" ] || echo "$(wc -l <"$tmp/moved") steps, in $round rounds, were measured at a different distance of the cores, and do not count"

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A pipeline of two ranks with one thread each, beside one rank with two threads and beside PyTorch's pipelining over gloo, in
-# turns, because machines drift: compare the ratios, not the numbers.  Then what zb would take beside 1f1b: the times of
-# units of a traced run, in the order that each has on paper (heddle explain --schedule --times).
+# Measures a pipeline of two ranks with one thread each, compared with one rank of two threads and with PyTorch's
+# pipelining over gloo.  They run alternately because machines drift: compare the ratios, not the numbers.  Then
+# compares the ideal times of zb and 1f1b: the times of units of a traced run, in each schedule's order (heddle explain
+# --schedule --times).
 #
 #   t/perf/pipeline.sh [HEDDLE]       HEDDLE: the program (default build/heddle)
 #   ROUNDS=3 STEPS=4 LAYERS=6 EMBED=384 SEQ=256 MICRO_BATCH=4 MICROS=8

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# t/perf/roofline.sh HEDDLE - the tables of doc/gpu-roofline.md: what the kernels of a step have to do, as `heddle explain
-# --work` counts it on the models of t/gpu/run-all, and the least time that takes on an H200 and an H100.  Needs no GPU.
+# t/perf/roofline.sh HEDDLE - prints the tables of doc/gpu-roofline.md: the work of the kernels of a step, as `heddle
+# explain --work` counts it for the models of t/gpu/run-all, and the minimum time for it on an H200 and an H100.  Needs
+# no GPU.
 src=${0%/*}/../..
 heddle=$1
 tmp=$(mktemp -d) || exit 1
@@ -9,10 +10,10 @@ trap 'rm -rf "$tmp"' EXIT
 . "$src/t/gpu/models.sh"
 write_models "$tmp" 0
 
-table() {		# TITLE, from the lines of explain --work: UNIT KERNEL n nodes x GFLOP y MB
+table() {		# TITLE TOKENS: reads lines of explain --work: UNIT KERNEL n nodes x GFLOP y MB
 	awk -v title="$1" -v tokens="$2" '
 	function bound(flops, bytes, rate) { return (flops / 989e12 > bytes / rate ? flops / 989e12 : bytes / rate) * 1e6 }
-	/ GFLOP / && $2 != "nll" {		# it reads three numbers a token of its operands
+	/ GFLOP / && $2 != "nll" {		# left out: it reads only three numbers per token of its operands
 		flops = $5 * 1e9; bytes = $7 * 1e6
 		us = bound(flops, bytes, 4.8e12); h100 = bound(flops, bytes, 3.35e12)
 		row[++n] = sprintf("| %s | %s | %d | %.1f | %.1f | %.1f | %.1f | %s |", $1, $2, $3, flops / 1e9, bytes / 1e6, us, h100,

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: t/perf/search.sh [TABLE:RUN...]
-# The published split of each model beside what `heddle plan --search` finds on as many ranks, with 80 GiB each, as rows of the table
-# in doc/foresight.md.  TABLE:RUN: as in t/data/published.tsv ("ptd-p-1:1.7B"); none: all of PTD-P's models and others of that size.
-# The last column: seconds of the processor.
+# Compares the published layout of each model with the one that `heddle plan --search` finds for the same number of
+# ranks, with 80 GiB each.  Prints rows of the table in doc/foresight.md.  TABLE:RUN: as in t/data/published.tsv
+# ("ptd-p-1:1.7B"); without any, all of PTD-P's models and others of that size.  The last column is processor time in
+# seconds.
 set -e
 src=$(cd "${0%/*}/../.." && pwd)
 heddle=${HEDDLE:-$src/build/heddle}

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tensor parallelism on the cores of one machine: N ranks of one thread beside one rank of N threads, and both beside
-# PyTorch, in turns, because machines drift: compare the ratios, not the numbers.
+# Measures tensor parallelism on the cores of one machine: N ranks of one thread compared with one rank of N threads,
+# and both with PyTorch.  They run alternately because machines drift: compare the ratios, not the numbers.
 #
 #   t/perf/tensor.sh [HEDDLE]         HEDDLE: the program (default build/heddle)
 #
 #   ROUNDS=3, STEPS=4, RANKS=2; SHAPE="layers embed heads vocab micro-batch seq micro-batches" (6 384 6 256 8 256 4)
 #
-# One line a way: tokens/s, median of the rounds; exposed communication of a step where there is any.
+# Prints a line per case: tokens/s, the median of the rounds, and the exposed communication of a step if there is any.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 heddle=${1:-$here/../../build/heddle}
@@ -58,7 +58,7 @@ echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), shape $shap
 one=$(median <"$work/one")
 say one "heddle, one rank x $ranks threads" "$one"
 say cut "heddle, $ranks ranks x 1 thread, tp" "$one"
-say sequence "heddle, $ranks ranks x 1 thread, tp, sequence cut" "$one"
+say sequence "heddle, $ranks ranks x 1 thread, tp, sequence sharded" "$one"
 say torch_one "PyTorch, one process x $ranks threads" "$one"
 say torch_cut "PyTorch, $ranks x 1, gloo, written out" "$one"
 say torch_api "PyTorch, $ranks x 1, gloo, parallelize_module" "$one"

@@ -3,7 +3,7 @@
 
     python3 t/perf/torch_gpt2.py LAYERS EMBED HEADS VOCAB BATCH SEQ STEPS THREADS [compile] [bf16]
 
-Prints tokens per second (median of STEPS steps after two to warm up) and the peak of the process' memory in bytes.
+Prints tokens per second (the median of STEPS steps, after two for warm-up) and the process' peak memory in bytes.
 """
 import resource
 import statistics

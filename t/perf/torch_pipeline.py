@@ -3,9 +3,10 @@
 
     torchrun --nproc_per_node P t/perf/torch_pipeline.py LAYERS EMBED HEADS VOCAB MICRO_BATCH MICRO_BATCHES SEQ STEPS SCHEDULE [TP]
 
-SCHEDULE: gpipe, 1f1b, or interleaved (two chunks a rank).  LAYERS divides by the stages x chunks; the embedding is with the
-first, the head (untied) with the last.  With TP each stage is TP ranks, whose layers are cut as Megatron-LM does it
-(DTensor's parallelize_module).  Rank 0 prints one number: tokens per second (median of STEPS after two to warm up).
+SCHEDULE: gpipe, 1f1b, or interleaved (two chunks per rank).  LAYERS must be divisible by stages x chunks; the embedding
+is in the first stage, the untied head in the last.  With TP each stage has TP ranks, which shard its layers like
+Megatron-LM (DTensor's parallelize_module).  Rank 0 prints one number: tokens per second (the median of STEPS steps,
+after two for warm-up).
 """
 import statistics
 import sys

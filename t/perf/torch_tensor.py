@@ -4,10 +4,10 @@
     python3 -m torch.distributed.run --standalone --nproc_per_node N t/perf/torch_tensor.py \\
         LAYERS EMBED HEADS VOCAB BATCH SEQ MICROS STEPS THREADS [api]
 
-Heads and feed-forward layer are cut; the embedding is whole on every rank, as it is small here.  Without `api` the two
-all-reduces of a layer forward and backward are written out, with nothing in between; with `api` modules are cut by
-torch.distributed.tensor.parallel.  One process is the same without sums.  Prints one number: tokens per second (median
-of STEPS steps after two to warm up).
+Heads and the feed-forward layer are sharded; the embedding, which is small here, is replicated.  Without `api` the two
+all-reduces of a layer in forward and backward are explicit; with `api` torch.distributed.tensor.parallel shards the
+modules.  One process runs the same without all-reduces.  Prints one number: tokens per second (the median of STEPS
+steps, after two for warm-up).
 """
 import os
 import statistics
@@ -27,11 +27,11 @@ if ranks > 1:
     dist.init_process_group("gloo")
 rank = dist.get_rank() if ranks > 1 else 0
 parts = 1 if api else ranks
-cut = set()  # parameters of which a rank has a part
+cut = set()  # parameters that are sharded
 
 
 class Enter(torch.autograd.Function):
-    """The same on all ranks; its gradient is their sum."""
+    """Identity; its gradient is summed over the ranks."""
 
     @staticmethod
     def forward(ctx, x):
@@ -45,7 +45,7 @@ class Enter(torch.autograd.Function):
 
 
 class Leave(torch.autograd.Function):
-    """The sum of what the ranks have."""
+    """The sum over the ranks; its gradient is passed on."""
 
     @staticmethod
     def forward(ctx, x):
@@ -78,7 +78,7 @@ class Layer(nn.Module):
         self.q, self.k, self.v = (linear(embed, embed // parts) for _ in range(3))
         self.proj = linear(embed // parts, embed, bias=parts == 1)
         self.fc, self.out = linear(embed, 4 * embed // parts), linear(4 * embed // parts, embed, bias=parts == 1)
-        if parts > 1:  # once, behind the sum
+        if parts > 1:  # added once, after the sum
             self.proj_bias, self.out_bias = nn.Parameter(torch.zeros(embed)), nn.Parameter(torch.zeros(embed))
 
     def attention(self, x):
@@ -113,7 +113,7 @@ class Model(nn.Module):
 
 
 def clip(params):
-    """By the norm of all gradients: what is cut is summed over the ranks, what is whole counts once."""
+    """Clips by the norm of all gradients; sharded ones are summed over the ranks, replicated ones count once."""
     if ranks == 1:
         torch.nn.utils.clip_grad_norm_(params, 1.0)
         return
