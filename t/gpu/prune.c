@@ -8,8 +8,7 @@
  *
  * .nv_fatbin is a sequence of containers: magic, version (2 bytes), header size (2), size of the rest (8).  A container
  * has entries: kind (2 bytes: 1 is PTX, 2 machine code), 2 bytes, header size (4), payload size (8), 12 bytes,
- * architecture (4).
- * __nv_relfatbin is similar, and is read only by linkers.
+ * architecture (4).  The section __nv_relfatbin is similar, and is read only by linkers.
  */
 #include <elf.h>
 #include <stdint.h>
