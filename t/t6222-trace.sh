@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The trace of a pipeline.  It is what one looks at when a run is slow, and what --times takes the units' times from: if a
-# unit were missing, twice, in another order than it ran, or not around its kernels, it would lead astray.
+# The trace of a pipeline.  People look at it when a run is slow, and --times takes the times of units from it.  If a
+# unit were missing, duplicated, out of order or not around its kernels, the trace would mislead them.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 command -v python3 >/dev/null || skip_all "no python3"
@@ -26,7 +26,7 @@ for r in ranks:
     named = {e["tid"]: e["args"]["name"] for e in mine if e["name"] == "thread_name"}
     check(named == {0: "units", 1: "kernels", 2: "communication"}, "rank %d: rows %s" % (r, named))
     bars = {t: [e for e in mine if e["tid"] == t and e["ph"] == "X"] for t in named}
-    for t, row in bars.items():         # in order, and each within another or behind it
+    for t, row in bars.items():         # in order; each bar lies within another or after it
         open_, last = [], -1e99
         for e in row:
             begin, end = e["ts"], e["ts"] + e["dur"]
@@ -56,7 +56,7 @@ for r in ranks:
     begins = [e for e in mine if e["ph"] == "b"]
     check(begins and len(begins) == len(ends) and all(ends[e["id"]]["ts"] >= e["ts"] for e in begins), "rank %d: movements" % r)
     check(any(e["name"].startswith("receive of ") for e in begins), "rank %d: no receive under way" % r)
-# What a stage receives it computes after the other has begun to send it: one clock for both.
+# Both stages must share one clock: a stage computes with what it receives only after the other has begun to send it.
 first = {r: min(e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("F0") and e["args"]["step"] == 2)
          for r in ranks}
 b0 = {r: max(e["ts"] + e["dur"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("B0") and e["args"]["step"] == 2)
@@ -68,18 +68,19 @@ END
 for order in gpipe 1f1b zb interleaved; do
 	heddle explain two.ini --ranks 2 --set pp.schedule=$order --schedule >drawn
 	heddle_mpi 2 train two.ini --set pp.schedule=$order --set log.trace=$order.json >/dev/null 2>&1
-	is "$order: rows, units in the order that is drawn, kernels within them" "$(python3 look.py $order.json drawn 2>&1)" "all right"
+	is "$order: the trace has all rows, units in the drawn order and kernels within units" \
+		"$(python3 look.py $order.json drawn 2>&1)" "all right"
 done
-# As many steps as are asked for, under the numbers that the metrics have; what is no range of steps is refused.
+# The trace has the steps of log.trace_steps, numbered as in the metrics.  A value that is no range of steps is refused.
 traced() { python3 -c 'import json, sys
 print(*sorted({e["args"]["step"] for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "X" and e["name"] == "B0" and e["pid"] == 1}))' many.json; }
 heddle_mpi 2 train two.ini --set log.trace=many.json --set log.trace_steps=3-14 --set train.steps=13 >/dev/null 2>&1
-is "steps to the last one" "$(traced)" "3 4 5 6 7 8 9 10 11 12 13"
+is "a range of trace_steps that exceeds the run ends at its last step" "$(traced)" "3 4 5 6 7 8 9 10 11 12 13"
 heddle_mpi 2 train two.ini --set log.trace=many.json --set log.trace_steps=5 --set train.steps=6 --set log.machine=dgx-a100 \
 	--set log.metrics=many.jsonl >/dev/null 2>&1
-is "one step" "$(traced)" "5"
-# The page of the run draws that step, and the predicted one above it, in 850 pieces a row: a kind of work is at most one piece
-# ahead or behind, and a piece shows no kind that has less than a fiftieth of it.
+is "trace_steps may be a single step" "$(traced)" "5"
+# The page of the run draws that step below the predicted one, with 850 pieces a row.  A kind of work is at most one
+# piece off, and a piece shows no kind that takes less than a fiftieth of it.
 cat >rows.py <<'END'
 import json, re, sys
 
@@ -101,45 +102,54 @@ for row, rank in zip(step["stages"], (0, 1)):
         problems.append("no whole step: %s" % row)
 print("\n".join(problems) or "%d stages" % len(step["stages"]))
 END
-is "is in the metrics as it was" "$(python3 rows.py 2>&1)" "2 stages"
+is "the timeline in the metrics agrees with the trace" "$(python3 rows.py 2>&1)" "2 stages"
 heddle report many.jsonl --out many.html
-is "and report draws it, below the predicted one" "$(grep -o '<h2>The step as [a-z]*\|>stage [0-9]<\|>rank [0-9]<' many.html | tr -d '<>\n')" \
+is "... and report draws the traced step below the predicted one" \
+	"$(grep -o '<h2>The step as [a-z]*\|>stage [0-9]<\|>rank [0-9]<' many.html | tr -d '<>\n')" \
 	"h2The step as plannedstage 0stage 1h2The step as tracedrank 0rank 1"
-like "none: it is said" "$(heddle_mpi 2 train two.ini --set log.trace=many.json --set train.steps=1 2>&1)" \
+like "a message says that no step was traced" \
+	"$(heddle_mpi 2 train two.ini --set log.trace=many.json --set train.steps=1 2>&1)" \
 	'many\.json: no step is traced; log\.trace_steps is 2-4, but this run has steps 1 to 1'
 for steps in 4-2 0-3 x 2- 2,3 2-3x -1; do
 	like "trace_steps = $steps" "$(heddle check two.ini --ranks 2 --set "log.trace_steps=$steps" 2>&1)" \
 		"^heddle: --set log\.trace_steps: '$steps' is neither a step \(from 1\) nor FIRST-LAST$"
 done
-# Between hosts the difference of clocks is measured with a message, which a busy machine may delay by more than a step takes.
+# Between hosts the difference of clocks is measured with a message.  A busy machine may delay it by more than a step.
 heddle explain two.ini --ranks 2 --schedule >drawn
 for try in 1 2 3 4; do
 	HD_TEST_COMM=mpi heddle_mpi 2 train two.ini --set pp.schedule=1f1b --set log.trace=mpi.json >/dev/null 2>&1
 	looks=$(python3 look.py mpi.json drawn 2>&1)
 	[ "$looks" != "all right" ] || break
 done
-is "between hosts too" "$looks" "all right"
+is "a trace between hosts has the same properties" "$looks" "all right"
 
-# -- the times of one order for another
+# -- the times of one order, used for another
 said=$(heddle explain two.ini --ranks 2 --schedule --times zb.json)
-is "1f1b by the times of zb" $? 0
-like "a time, who is busiest, a bubble" "$said" '^with these times: a step takes [0-9.]+ s, stage [01] is busy for [0-9.]+ s, bubble [0-9.]+$'
-fails "zb needs times of W" heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times 1f1b.json
-fails "a trace of other parts is refused" heddle explain two.ini --ranks 2 --schedule --times interleaved.json
-fails "so is no trace" heddle explain two.ini --ranks 2 --schedule --times two.ini
-like "... by its line, and by what is expected" "$(cat "$tmp/.ok")" "^heddle: two\.ini:1: .*; a trace \(log\.trace\), which is JSON, is expected$"
+is "explain uses the times of zb for 1f1b" $? 0
+like "... and prints a time, the busiest stage and a bubble" \
+	"$said" '^with these times: a step takes [0-9.]+ s, stage [01] is busy for [0-9.]+ s, bubble [0-9.]+$'
+fails "for zb a trace without times of W is refused" \
+	heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times 1f1b.json
+fails "a trace of a pipeline with other chunks is refused" \
+	heddle explain two.ini --ranks 2 --schedule --times interleaved.json
+fails "a file that is not a trace is refused" heddle explain two.ini --ranks 2 --schedule --times two.ini
+like "... with its line and what is expected" \
+	"$(cat "$tmp/.ok")" "^heddle: two\.ini:1: .*; a trace \(log\.trace\), which is JSON, is expected$"
 echo '{}' >no.json
-fails "nor is other JSON one" heddle explain two.ini --ranks 2 --schedule --times no.json
-like "... by what it does not have" "$(cat "$tmp/.ok")" '^heddle: no\.json: has no list traceEvents; a trace \(log\.trace\) is expected$'
-# Made-up times: F 1 ms, B 2, W 3 on both stages; 4 micro-batches.
+fails "other JSON is refused as a trace" heddle explain two.ini --ranks 2 --schedule --times no.json
+like "... and the message names the list that it lacks" \
+	"$(cat "$tmp/.ok")" '^heddle: no\.json: has no list traceEvents; a trace \(log\.trace\) is expected$'
+# Invented times: F 1 ms, B 2 ms, W 3 ms on both stages; 4 micro-batches.
 python3 - >made.json <<'END'
 import json
 print(json.dumps({"traceEvents": [{"name": k + "0", "ph": "X", "args": {"kind": k, "micro": 0, "chunk": 0, "stage": s, "busy": t}}
                                   for s in (0, 1) for k, t in (("F", 1000), ("B", 2000), ("W", 3000))]}))
 END
-like "1f1b: (p - 1) (F + B + W) more than the work" "$(heddle explain two.ini --ranks 2 --schedule --times made.json)" \
+like "1f1b: a step takes (p - 1) (F + B + W) more than the work" \
+	"$(heddle explain two.ini --ranks 2 --schedule --times made.json)" \
 	'a step takes 0.030000 s, stage 0 is busy for 0.024000 s, bubble 0.250$'
-# Stage 0 waits from the end of F1, at 2 ms, to that of B0 on stage 1, at 1 + 1 + 2.
-like "zb: less" "$(heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times made.json)" \
+# Stage 0 waits from the end of F1, at 2 ms, until the end of B0 on stage 1, at 1 + 1 + 2 ms.
+like "zb: a step takes only 2 ms more than the work" \
+	"$(heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times made.json)" \
 	'a step takes 0.026000 s, stage [01] is busy for 0.024000 s, bubble 0.083$'
 done_testing

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A rank of a hybrid layout that is killed or stands still. On thousands of ranks a run that only hangs, or one that prints
-# thousands of messages of which none names the rank, costs a day; the one line must say who, where in the mesh, and what
-# was waited for, whether ranks see each other's memory or only messages.
+# A rank of a hybrid layout is killed or stops. On thousands of ranks it costs a day if a run merely hangs, or prints
+# thousands of messages none of which names that rank. One line must name the rank, its place in the mesh and the
+# operation that others wait in, over shared memory and over messages alike.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -14,8 +14,9 @@ sed '/^\[strategy/,$d' tiny.ini >model.ini
 tp_pp() { echo "rank $1 \(tp $(($1 % 2)), pp $(($1 / 2))\)"; }
 ep_dp() { echo "rank $1 \(ep $(($1 % 2)), dp $(($1 / 2))\)"; }
 
-# begin INI: in the background, after its third step; $run and $ranks are the processes.  grace = yes: mpirun leaves the ranks
-# that it ends more than a second on a busy machine.  It waits that long twice, so no longer than is needed.
+# begin INI: starts a run in the background and waits for its third step; sets $run and $ranks to the processes.
+# With grace = yes, mpirun gives the ranks that it ends more than a second on a busy machine.  mpirun waits that long
+# twice, so the time is no longer than needed.
 begin() {
 	rm -f m.jsonl
 	slow=$(patience)
@@ -36,7 +37,7 @@ pid_of() {			# RANK
 		tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$p"
 	done
 }
-# end: waits; $rc, $seconds and what was $said.
+# end: waits for the run; sets $rc, $seconds and its messages in $said.
 end() {
 	from=$(date +%s)
 	wait $shell
@@ -47,33 +48,33 @@ end() {
 operation='(all-reduce|(ring-)?reduce-scatter|(ring-)?all-gather|all-to-all|all-max|shift|send|receive|broadcast) of [^ ]+ \([^)]*\)'
 control='an? [a-z ]*all ranks( on errors)?'
 
-# failure NAME INI SIGNAL RANK PATTERN: of the one message.
+# failure NAME INI SIGNAL RANK PATTERN: sends the signal to the rank; the pattern is that of the one message.
 failure() {
 	name=$1
-	case $3 in KILL) grace=yes ;; *) grace=no ;; esac	# stopped ranks would need all of it
+	case $3 in KILL) grace=yes ;; *) grace=no ;; esac	# stopped ranks would use up all of that time
 	begin "$2"
 	slow=$(patience)
 	kill -"$3" "$(pid_of "$4")"
 	end
-	ok "$name: a status" [ $rc -gt 0 -a $rc -ne 124 ]
-	ok "$name: in time, not after $seconds s" [ $seconds -le $((watchdog + 4 * slow)) ]
-	if open_mpi 5 && [ "$3" = KILL ] && [ -z "$said" ]; then	# it ends the others half a second after the first, wherever they are
-		like "$name: mpirun says whom" "$(tr -d '\0' <out)" "process rank $4 with PID"
+	ok "$name: the run fails and does not time out" [ $rc -gt 0 -a $rc -ne 124 ]
+	ok "$name: it ends in time, after $seconds s" [ $seconds -le $((watchdog + 4 * slow)) ]
+	if open_mpi 5 && [ "$3" = KILL ] && [ -z "$said" ]; then	# mpirun ends the others half a second later
+		like "$name: mpirun names the rank" "$(tr -d '\0' <out)" "process rank $4 with PID"
 	else
-		is "$name: one message" "$(printf '%s\n' "$said" | grep -c .)" 1
-		like "$name: whom, where, and what was waited for" "$said" "$5"
+		is "$name: one message is printed" "$(printf '%s\n' "$said" | grep -c .)" 1
+		like "$name: the message names the rank, its place and the operation" "$said" "$5"
 	fi
 	is "$name: no process is left" "$(for p in $ranks; do ps -o pid=,stat= -p "$p" | grep -v Z; done)" ""
 }
 
-late='([2-9]|[1-9][0-9]+)'	# seconds: a watchdog may be late itself, not early
+late='([2-9]|[1-9][0-9]+)'	# seconds; a watchdog may itself be late, but never early
 waiting="rank [0-3] \([a-z]+ [01], [a-z]+ [01]\) (waits|was waiting) .*in ($operation.* on [a-z+]+|$control)"
 failure "killed, tp x pp" tp+pp.ini KILL 2 "^heddle: $(tp_pp 2) is gone: its process has ended; $waiting"
 failure "stopped, tp x pp" tp+pp.ini STOP 1 "^heddle: $waiting since $late s; late: $(tp_pp 1)\$"
 failure "stopped, ep x dp" ep+dp.ini STOP 3 "^heddle: $waiting since $late s; late: $(ep_dp 3)\$"
 
-# Late, and then there: the run goes on.
-scale=$(patience)		# a nap of a busy machine takes longer too
+# A rank that is late and then continues does not end the run.
+scale=$(patience)		# a nap takes longer on a busy machine too
 begin tp+pp.ini
 scale=1
 kill -STOP "$(pid_of 3)"
@@ -84,12 +85,12 @@ for i in $(seq $((50 * slow))); do
 	[ "$(wc -l <m.jsonl)" -gt $((was + 2)) ] && break
 	sleep 0.1
 done
-ok "late, but less than the watchdog's time: goes on" [ "$(wc -l <m.jsonl)" -gt $((was + 2)) ]
+ok "a rank is late by less than the watchdog's time: the run continues" [ "$(wc -l <m.jsonl)" -gt $((was + 2)) ]
 kill -TERM "$run"
 end
-unlike "and nobody is named" "$said" 'late:|gone'
+unlike "... and no message names a rank" "$said" 'late:|gone'
 
-# As if each were a host: only messages.
+# As if each rank were a host: they share no memory and only exchange messages.
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
 silent='which does not answer: its process is stopped or has ended$'
@@ -99,6 +100,6 @@ grace=yes
 begin tp+pp.ini
 kill -TERM "$run"
 end
-unlike "between hosts: a run that is ended names nobody" "$said" 'late:|gone'
-open_mpi 5 || like "between hosts: and finishes its step" "$said" ' after step [0-9]+'
+unlike "between hosts: a run that is ended names no rank" "$said" 'late:|gone'
+open_mpi 5 || like "between hosts: ... and finishes its step" "$said" ' after step [0-9]+'
 done_testing

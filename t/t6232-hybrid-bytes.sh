@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Bytes of every hybrid of conf/: what explain says, summed for each axis, is what the transports count in a run. A plan of a
-# large machine is made of explained bytes; if two strategies together send what neither says, it is wrong by that much.
+# For every hybrid in conf/, the bytes that explain prints for each axis are those that the transports count in a run. A
+# plan for a large machine adds up explained bytes. If two strategies together sent more, the plan would be wrong.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -9,7 +9,7 @@ small="--set data.train=text.txt --set train.threads=1 --set train.seq=16 --set 
 	--set model.heads=4 --set model.vocab=256"
 value() { sed -n "s/^$2 *= *\([0-9.]*\).*/\1/p" "$src/conf/$1" | tail -1; }
 
-# explained KEY: AXIS BYTES a line, of all ranks together the maximum.
+# explained KEY: prints a line "AXIS BYTES" for each axis, with the maximum over all ranks.
 explained() {
 	for r in $(seq 0 $((ranks - 1))); do
 		heddle explain "$src/conf/$conf" $flags --ranks $ranks --rank $r --json | tr '{' '\n' | awk -v key="$1" '
@@ -38,7 +38,7 @@ for file in "$src"/conf/*.ini; do
 	flags=$small
 	[ "$(value $conf layers)" -le 8 ] || continue		# a layout for thousands of ranks
 	[ -z "$(value $conf experts)" ] || flags="$flags --set model.mlp=64"
-	# what the sizes say; auto is 2
+	# the product of the sizes; auto is 2
 	ranks=$(awk '/^\[strategy/ { inside = 1 } inside && /^size *=/ { n = (n ? n : 1) * ($3 == "auto" ? 2 : $3) }
 		END { print n }' "$file")
 	[ "$ranks" -le 12 ] || continue
@@ -48,18 +48,20 @@ for file in "$src"/conf/*.ini; do
 	[ -n "$ran" ] || messages <err | tap_comment
 	said=$(explained bytes)
 	if [ "$said" = "$(explained largest)" ]; then
-		is "$conf, $ranks ranks: counted as explained" "$(counted)" "$said"
-	else			# as many as the tokens choose
+		is "$conf, $ranks ranks: a run sends the bytes that explain prints" "$(counted)" "$said"
+	else			# the tokens decide how many bytes are sent
 		most=$(explained largest)
 		printf '%s\n' "$said" >said
 		printf '%s\n' "$most" >most
 		counted >counted
-		is "$conf, $ranks ranks: the same axes" "$(cut -d' ' -f1 counted)" "$(cut -d' ' -f1 said)"
-		is "$conf, $ranks ranks: more than the largest case on no axis" "$(join counted most | awk '$2 > $3')" ""
-		is "$conf, $ranks ranks: where no tokens choose, as explained" \
+		is "$conf, $ranks ranks: a run sends on the axes that explain lists" \
+			"$(cut -d' ' -f1 counted)" "$(cut -d' ' -f1 said)"
+		is "$conf, $ranks ranks: no axis exceeds the largest case" "$(join counted most | awk '$2 > $3')" ""
+		is "$conf, $ranks ranks: axes without routed tokens send the bytes that explain prints" \
 			"$(join said most | join - counted | awk '$2 == $3 && $2 != $4')" ""
-		ok "$conf, $ranks ranks: the balanced case is less" [ -n "$(join said most | awk '$2 < $3')" ]
+		ok "$conf, $ranks ranks: the balanced case is below the largest case" \
+			[ -n "$(join said most | awk '$2 < $3')" ]
 	fi
 done
-ok "there are hybrids" [ $seen -ge 3 ]
+ok "conf/ contains at least three hybrids" [ $seen -ge 3 ]
 done_testing

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A global batch that grows: the same in every layout and after a resume.  If this broke, a run would see other data, use
-# another scale or learning rate than one rank, or stop in the middle because a size does not divide.
+# A global batch that grows is the same in every layout and after a resume.  If this broke, a run would read different
+# data than one rank, or use a different scale or learning rate.  It might also stop in the middle because a size does
+# not divide.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -17,33 +18,41 @@ ok "one rank trains" heddle train one.ini --set log.metrics=one.jsonl --set chec
 # 1500 tokens in three shares of 500: 4 sequences of 32 tokens are used 4 times, then 8 twice, then 12, then 16
 is "the batch grows by tokens" "$(column one.jsonl tokens | tr '\n' ' ')" "128 128 128 128 256 256 384 384 512 512 512 512 512 512 "
 ok "tensor 2 x data 2 x pipeline 2 trains" heddle_mpi 8 train many.ini --set log.metrics=many.jsonl
-is "the same batches" "$(column many.jsonl tokens)" "$(column one.jsonl tokens)"
-is "the same learning rates" "$(column many.jsonl lr)" "$(column one.jsonl lr)"
+is "... in the same batches" "$(column many.jsonl tokens)" "$(column one.jsonl tokens)"
+is "... with the same learning rates" "$(column many.jsonl lr)" "$(column one.jsonl lr)"
 column one.jsonl loss >one
 column many.jsonl loss >many
-ok "the same losses" awk 'NR == FNR { want[NR] = $1; n++; next } { d = $1 / want[FNR] - 1; if (d < 0) d = -d; if (!(d < 1e-5)) exit 1; k++ }
+ok "... and the same losses" \
+	awk 'NR == FNR { want[NR] = $1; n++; next } { d = $1 / want[FNR] - 1; if (d < 0) d = -d; if (!(d < 1e-5)) exit 1; k++ }
 	END { exit !(n == 14 && k == n) }' one many
-is "data says the same" "$(heddle data one.ini --step 7 | wc -l)" 12
+is "data --step 7 lists the 12 samples of that batch" "$(heddle data one.ini --step 7 | wc -l)" 12
 
-# From within the ramp on: the same bits.
+# A run that resumes within the ramp has the same bits.
 mkdir b && cp -r a/step-00000005 b/ && printf 'step-00000005\n' >b/latest
-ok "resumed in the ramp" heddle train one.ini --set log.metrics=rest.jsonl --set checkpoint.dir=b --set checkpoint.resume=auto
-is "its losses, digit by digit" "$(column rest.jsonl loss)" "$(tail -n 9 one)"
-ok "its weights, bit by bit" cmp a/step-00000014/model.safetensors b/step-00000014/model.safetensors
+ok "a run resumes within the ramp" \
+	heddle train one.ini --set log.metrics=rest.jsonl --set checkpoint.dir=b --set checkpoint.resume=auto
+is "... with the same losses, digit by digit" "$(column rest.jsonl loss)" "$(tail -n 9 one)"
+ok "... and the same weights, bit by bit" cmp a/step-00000014/model.safetensors b/step-00000014/model.safetensors
 
-# With shorter sequences: the tokens that were used count. 768 of 1500 are used, then 8 sequences of 16 twice, then 12, then 16.
-ok "shorter sequences" heddle train one.ini --set train.seq=16 --set model.max_seq=32 --set log.metrics=short.jsonl \
+# With shorter sequences, the tokens used so far count. 768 of 1500 are used; then come 8 sequences of 16 tokens twice,
+# then 12, then 16.
+ok "a run resumes with shorter sequences" \
+	heddle train one.ini --set train.seq=16 --set model.max_seq=32 --set log.metrics=short.jsonl \
 	--set checkpoint.resume=a/step-00000005
-is "the batch grows by the tokens of all steps" "$(column short.jsonl tokens | tr '\n' ' ')" "128 128 192 192 192 256 256 256 256 "
+is "... and the batch grows by the tokens of all steps" \
+	"$(column short.jsonl tokens | tr '\n' ' ')" "128 128 192 192 192 256 256 256 256 "
 
 said=$(heddle check many.ini --ranks 24 --set dp.size=6 --set train.global_batch=24 --set train.global_batch_ramp=12,4,1K 2>&1)
-is "a size that does not divide is refused" $? 1
-like "with the step that fails" "$said" 'global_batch_ramp: step 2 of the ramp, 16 sequences, is not a multiple of micro_batch 1 x 6 replicas'
+is "a batch size that the replicas do not divide is refused" $? 1
+like "... and the message names the step of the ramp" \
+	"$said" 'global_batch_ramp: step 2 of the ramp, 16 sequences, is not a multiple of micro_batch 1 x 6 replicas'
 said=$(heddle check many.ini --ranks 8 --set pp.schedule=interleaved --set train.global_batch_ramp=4,2,1K 2>&1)
-is "a size without an order is refused" $? 1
-like "with the step that fails" "$said" 'step 2 of the ramp, 6 sequences: .*schedule: interleaved: the 3 micro-batches .* not a multiple of the 2 stages'
+is "a batch size that the schedule cannot run is refused" $? 1
+like "... and the message names the step of the ramp and the reason" \
+	"$said" 'step 2 of the ramp, 6 sequences: .*schedule: interleaved: the 3 micro-batches .* not a multiple of the 2 stages'
 said=$(heddle check many.ini --ranks 8 --set train.global_batch_ramp=4,5,1K 2>&1)
-like "a ramp that does not arrive is refused" "$said" 'from 4 in steps of 5 the ramp does not reach global_batch = 16'
+like "a ramp that does not reach global_batch is refused" \
+	"$said" 'from 4 in steps of 5 the ramp does not reach global_batch = 16'
 said=$(heddle check many.ini --ranks 8 --set train.global_batch_ramp=4,4 2>&1)
-like "and one of two numbers" "$said" 'must be START,STEP,TOKENS'
+like "a ramp of two numbers is refused" "$said" 'must be START,STEP,TOKENS'
 done_testing
