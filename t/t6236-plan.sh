@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# How long a step takes on a machine that is not available.  If this broke, a large job would be bought on wrong numbers.
+# How long a step takes on a machine that is not available.  If this broke, large jobs would be bought on wrong numbers.
 . "${0%/*}/lib/tap.sh"
 [ -x "$build/heddle" ] || skip_all 'heddle is not built'
 
@@ -87,7 +87,7 @@ plan alone 2 --set tp.size=2
 is 'with one rank per node all bytes are sent over the network' "$(top network)" "$sent"
 near '... at the rate of the network' "$(over "$(moved)" "$(over "$sent" 5e5)")" 1 1e-3
 
-# A sum over four ranks goes up a tree of two levels and down again.  With two ranks per node, one level is within nodes.
+# A sum over four ranks goes up a tree of two levels and down again.  With two ranks a node, one level is within nodes.
 machine far 'node_bandwidth = 1e30' 'network_bandwidth = 1e30' 'network_latency = 0.5' 'ranks_per_node = 1'
 machine pairs 'node_bandwidth = 1e30' 'network_bandwidth = 1e30' 'network_latency = 0.5' 'ranks_per_node = 2'
 plan far 4 --set tp.size=4
@@ -124,11 +124,12 @@ machine bent 'node_bandwidth = 1e9' "efficiency = $(awk 'BEGIN { for (i = 1; i <
 like "a curve of 39 points is refused" \
 	"$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/bent" 2>&1)" 'has too many points$'
 for m in "$src"/conf/machines/*.ini; do
-	ok "plan accepts $(basename "$m")" "$build/heddle" plan "$tmp/l.ini" --ranks 4 --machine "$m" --set tp.size=2 --set pp.size=2
+	ok "plan accepts $(basename "$m")" \
+		"$build/heddle" plan "$tmp/l.ini" --ranks 4 --machine "$m" --set tp.size=2 --set pp.size=2
 done
 
-# If train.precision is not given, the machine decides: bf16 on GPUs, whatever computer plans.  A search plans candidates
-# of the same precision.
+# If train.precision is not given, the machine decides: bf16 on GPUs, whatever computer plans.  A search plans its
+# candidates in the same precision.
 sed '/^precision/d' "$tmp/l.ini" >"$tmp/p.ini"
 precision() { # MACHINE OPTION...
 	on=$1

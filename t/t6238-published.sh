@@ -1,17 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Predictions beside published runs, and what each key of a style does.  If this broke, a change of the prices would move away from
-# what machines did, and nobody would see it before a job is bought.
+# Predictions are compared with published runs, and each key of a style has its effect.  If this broke, a change of the
+# prices would move predictions away from what machines did.  Nobody would notice before a job is bought.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-# -- t/data/published.tsv: each run is as far off as is written there, and each table at most as its bound says
+# -- t/data/published.tsv: the prediction of each run has the error written there, and each table is within its bound
 table="$src/t/data/published.tsv"
 tab=$(printf '\t')
 : >errors
 grep -v '^#' "$table" | grep -v '^bound\|^source' >rows
-ok "there are runs" [ "$(wc -l <rows)" -gt 100 ]
-is "each table says where it was read" "$(cut -f 2 rows | sort -u)" "$(sed -n "s/^source$tab\([^$tab]*\)$tab..*/\1/p" "$table" | sort)"
+ok "published.tsv has more than 100 runs" [ "$(wc -l <rows)" -gt 100 ]
+is "each table has a source" \
+	"$(cut -f 2 rows | sort -u)" "$(sed -n "s/^source$tab\([^$tab]*\)$tab..*/\1/p" "$table" | sort)"
 sed '/^context_memory/d; /^communicator_memory/d' "$src/conf/machines/dgx-a100.ini" >allocator.ini
 while IFS="$tab" read -r in_check name run machine style ranks seconds gb published error memory keys; do
 	[ "$in_check" = c ] || whole_sweep || continue
@@ -25,7 +26,8 @@ while IFS="$tab" read -r in_check name run machine style ranks seconds gb publis
 	printf '%s\t%s\t%s\n' "$name" "$(json "$said" step_seconds)" "$seconds" >>errors
 	near "$name, $run, $ranks ranks ($published): time is off by $error %" "$(awk -v p="$(json "$said" step_seconds)" \
 		-v s="$seconds" 'BEGIN { print 100 * (p / s - 1) }')" "$error" 0.3
-	[ "$memory" = - ] || near "$name, $run: memory by $memory %" "$(awk -v p="$(json "$said" planned_peak_bytes)" -v g="$gb" \
+	[ "$memory" = - ] || near "$name, $run: memory is off by $memory %" \
+		"$(awk -v p="$(json "$said" planned_peak_bytes)" -v g="$gb" \
 		'BEGIN { print 100 * (p / g / 1e9 - 1) }')" "$memory" 0.3
 done <rows
 grep '^bound' "$table" >bounds
@@ -37,17 +39,17 @@ while IFS="$tab" read -r _ name mean worst; do
 	tap_result $? "$name: at most $worst % off$(whole_sweep && echo ", $mean % in the mean")"
 done <bounds
 
-# -- the commands in conf/, and the seconds that are said there
-from_conf() { # INI NUMBER: seconds of the plan command of that number
+# -- the plan commands in comments of conf/, and the seconds written there
+from_conf() { # INI NUMBER: prints the seconds that the plan command of that number predicts
 	args=$(sed -n 's/^;   heddle plan //p' "$src/conf/$1" | sed -n "$2p")
 	# shellcheck disable=SC2086
 	(cd "$src" && heddle plan $args --json 2>&1) | sed 's/"stages".*//' | sed -n 's/.*"step_seconds": *\([0-9.]*\).*/\1/p'
 }
-near "conf/mt-nlg-530b.ini, 2240 ranks" "$(from_conf mt-nlg-530b.ini 1)" 61.9 0.1
-near "conf/ptd-p-1t.ini" "$(from_conf ptd-p-1t.ini 1)" 100.1 0.1
+near "conf/mt-nlg-530b.ini: seconds of a step on 2240 ranks" "$(from_conf mt-nlg-530b.ini 1)" 61.9 0.1
+near "conf/ptd-p-1t.ini: seconds of a step" "$(from_conf ptd-p-1t.ini 1)" 100.1 0.1
 if whole_sweep; then
-	near "conf/mt-nlg-530b.ini, 2800 ranks" "$(from_conf mt-nlg-530b.ini 2)" 51.0 0.1
-	near "conf/mt-nlg-530b.ini, 3360 ranks" "$(from_conf mt-nlg-530b.ini 3)" 43.8 0.1
+	near "conf/mt-nlg-530b.ini: seconds of a step on 2800 ranks" "$(from_conf mt-nlg-530b.ini 2)" 51.0 0.1
+	near "conf/mt-nlg-530b.ini: seconds of a step on 3360 ranks" "$(from_conf mt-nlg-530b.ini 3)" 43.8 0.1
 fi
 
 # -- styles
@@ -76,8 +78,8 @@ size = 2
 plugin = pp
 size = 2
 E2
-sed '/strategy tp/,+2d' s.ini >alone.ini		# there products add residuals themselves
-under() {			# STYLE args...: seconds and bytes
+sed '/strategy tp/,+2d' s.ini >alone.ini		# without tp, products add residuals themselves
+under() {			# STYLE args...: plans, and sets $seconds, $bytes and $flops
 	style=$1
 	shift
 	said=$(heddle plan "${ini:-s.ini}" --ranks 8 --machine dgx-a100 --style "$style" --json "$@" 2>&1)
@@ -88,7 +90,8 @@ under() {			# STYLE args...: seconds and bytes
 under heddle
 plain=$seconds memory=$bytes
 work=$(awk -v a="$flops" -v b="$seconds" 'BEGIN { print a * b }')
-is "without --style: heddle" "$(heddle plan s.ini --ranks 8 --machine dgx-a100)" "$(heddle plan s.ini --ranks 8 --machine dgx-a100 --style heddle)"
+is "without --style, plan uses the style heddle" \
+	"$(heddle plan s.ini --ranks 8 --machine dgx-a100)" "$(heddle plan s.ini --ranks 8 --machine dgx-a100 --style heddle)"
 for key in attention=scores norms=twice dropout=yes gradients=apart residuals=apart loss=twice loss=apart optimizer=apart recompute=layer \
 	collectives=wait messages=wait sync=late; do
 	printf '[style]\n%s\n' "$key" >one.style
@@ -100,42 +103,46 @@ for key in attention=scores norms=twice dropout=yes gradients=apart residuals=ap
 	plain=$seconds
 	under ./one.style "$@"
 	ok "$key takes longer" awk -v a="$plain" -v b="$seconds" 'BEGIN { exit !(b > a * 1.0001) }'
-	is "and no other memory" "$bytes" "$(under heddle "$@"; echo "$bytes")"
+	is "$key does not change the memory" "$bytes" "$(under heddle "$@"; echo "$bytes")"
 done
-# Of 4 layers and 16 x 256 tokens: forward's two products, made twice, and backward's four, of all 256 keys; Heddle's two, twice,
-# and five, of half of them.  And the last product of each MLP, 2 x 256 x 1024, which Heddle need not make again.
+# 4 layers and 16 x 256 tokens.  With attention = scores, forward's two products, computed twice, and backward's four
+# read all 256 keys.  Heddle's two, computed twice, and five read half of them.  With recompute = layer, the last
+# product of each MLP, 2 x 256 x 1024, is recomputed too; Heddle does not need it.
 ini=s.ini
 printf '[style]\nattention = scores\n' >one.style
 under ./one.style
-near "work of all scores" "$(awk -v a="$flops" -v b="$seconds" -v w="$work" 'BEGIN { printf "%.0f", a * b - w }')" \
+near "attention = scores adds the FLOPs of all scores" \
+	"$(awk -v a="$flops" -v b="$seconds" -v w="$work" 'BEGIN { printf "%.0f", a * b - w }')" \
 	$((4 * 16 * 256 * (16 - 9) * 256 * 256)) 1e6
 printf '[style]\nrecompute = layer\n' >one.style
 under ./one.style
-ok "and of whole layers" awk -v a="$flops" -v b="$seconds" -v w="$work" -v least=$((4 * 16 * 256 * 2 * 256 * 1024)) \
+ok "recompute = layer adds the FLOPs of complete layers" \
+	awk -v a="$flops" -v b="$seconds" -v w="$work" -v least=$((4 * 16 * 256 * 2 * 256 * 1024)) \
 	'BEGIN { more = a * b - w; exit !(more > 0.999 * least && more < 1.3 * least) }'
 printf '[style]\nattention = scores\nsaved = all\n' >one.style
 under ./one.style --set train.recompute=none
 all=$bytes
 under heddle --set train.recompute=none
-ok "what autograd keeps takes memory: 5 bytes of each score at least" [ $((all - bytes)) -gt $((2 * 2 * 2 * 256 * 256 * 5)) ]
-# Of eight sequences of 2048 tokens on a GPU logits have two parts, of 8192 tokens.
+ok "saved = all needs at least 5 bytes more for each score" [ $((all - bytes)) -gt $((2 * 2 * 2 * 256 * 256 * 5)) ]
+# For eight sequences of 2048 tokens on a GPU, logits are computed in two parts of 8192 tokens.
 large="--set train.recompute=none --set tp.size=1 --set dp.size=4 --set model.vocab=65536 --set train.seq=2048 --set train.micro_batch=8 --set train.global_batch=32"
 printf '[style]\nlogits = whole\n' >one.style
 under heddle $large
 parts=$bytes
 under ./one.style $large
-ok "all logits at once: half of them more, less the gradient of their weight" \
+ok "logits = whole needs half of the logits more, less the gradient of their weight" \
 	[ $((bytes - parts)) -ge $((16384 * 65536 - 65536 * 256 * 4)) ]
 whole=$bytes
 under ./one.style $large --set train.loss_parts=2
-is "unless the layout says how many parts" "$bytes" "$parts"
+is "... unless the layout asks for two parts" "$bytes" "$parts"
 under heddle $large --set train.loss_parts=1
-is "or that there is one" "$bytes" "$whole"
+is "... as a layout with train.loss_parts = 1 does" "$bytes" "$whole"
 
-# What a style says of kernels alone, on one rank: (of 1 % less of 2 %) of the FLOPs of attention's two products forward, of half of
-# 256 x 256 scores, 4 layers and 16 sequences; five products backward; on the machine's half of it twice as long.
+# The rates of kernels in a style, on one rank: the time at 1 % of the peak less that at 2 %.  Attention has two
+# products in forward and five in backward, of half of 256 x 256 scores, 4 layers and 16 sequences.  A machine with
+# older_instructions = 0.5 takes twice as long.
 ini=alone.ini
-seconds_of() {			# LINES MACHINE [args...]: of a step of one rank
+seconds_of() {			# LINES MACHINE [args...]: prints the seconds of a step on one rank
 	printf '[style]\n%b' "$1" >one.style
 	machine=$2
 	shift 2
@@ -149,18 +156,22 @@ one=$((4 * 16 * 256 * 256 * 256))
 for way in forward backward; do
 	case $way in forward) flops=$((2 * one)) ;; *) flops=$((5 * one)) ;; esac
 	took=$(less "$(seconds_of "attention_$way = 0.01\n" dgx-a100)" "$(seconds_of "attention_$way = 0.02\n" dgx-a100)")
-	near "attention_$way: share of the peak" "$took" "$(awk -v f="$flops" 'BEGIN { print f * (100 - 50) / 312e12 }')" 1e-9
+	near "attention_$way is a share of the peak" \
+		"$took" "$(awk -v f="$flops" 'BEGIN { print f * (100 - 50) / 312e12 }')" 1e-9
 	took=$(less "$(seconds_of "attention_$way = 0.01\n" ./older.ini)" "$(seconds_of "attention_$way = 0.01\n" dgx-a100)")
-	near "of older instructions" "$took" "$(awk -v f="$flops" 'BEGIN { print f * 100 / 312e12 }')" 1e-9
+	near "attention_$way: ... of older instructions, where the machine gives them" \
+		"$took" "$(awk -v f="$flops" 'BEGIN { print f * 100 / 312e12 }')" 1e-9
 done
-is "older instructions are nothing to other attention" "$(seconds_of '' ./older.ini)" "$(seconds_of '' dgx-a100)"
+is "older_instructions does not affect other kinds of attention" \
+	"$(seconds_of '' ./older.ini)" "$(seconds_of '' dgx-a100)"
 own=$(seconds_of 'elementwise = own\n' dgx-a100)
-is "elementwise = own: as long as its bytes" "$own" "$(seconds_of '' dgx-a100)"
+is "elementwise = own takes as long as its bytes" "$own" "$(seconds_of '' dgx-a100)"
 twice=$(seconds_of 'elementwise = own\nkernels = 2\n' dgx-a100)
 thrice=$(seconds_of 'elementwise = own\nkernels = 3\n' dgx-a100)
 ok "kernels = 2: kernels without products take longer" awk -v a="$own" -v b="$twice" 'BEGIN { exit !(b > a * 1.01) }'
-ok "3: by as much again" awk -v a="$own" -v b="$twice" -v c="$thrice" 'BEGIN { exit !(c - b >= (b - a) * 0.999) }'
-# A layer's parameters as one: 63 links of a ring are passed once and not 12 times, and what is sent stays.
+ok "kernels = 3: they take longer by the same amount again" \
+	awk -v a="$own" -v b="$twice" -v c="$thrice" 'BEGIN { exit !(c - b >= (b - a) * 0.999) }'
+# A layer's parameters are gathered together: the 63 links of a ring are passed once, not 12 times, with the same bytes.
 sharded() {			# LINES [args...]
 	printf '[style]\n%b' "$1" >one.style
 	shift
@@ -172,10 +183,12 @@ for stage in 2 3; do
 	tensors=$(json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" step_seconds) sent=$(printf '%s\n' "$said" | grep -o '"bytes".*')
 	sharded 'gather = layer\n' --set dp.zero=$stage
 	layers=$(json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" step_seconds)
-	ok "zero = $stage, gather = layer: latencies once" awk -v a="$tensors" -v b="$layers" 'BEGIN { exit !(b < a * 0.8) }'
-	is "the same bytes" "$(printf '%s\n' "$said" | grep -o '"bytes".*' | sed 's/}.*//')" "${sent%%\}*}"
+	ok "zero = $stage, gather = layer: latencies are paid once per layer" \
+		awk -v a="$tensors" -v b="$layers" 'BEGIN { exit !(b < a * 0.8) }'
+	is "zero = $stage, gather = layer: the bytes are the same" \
+		"$(printf '%s\n' "$said" | grep -o '"bytes".*' | sed 's/}.*//')" "${sent%%\}*}"
 done
-# With weights' gradients in units of their own what only backward reads is freed before them.
+# If weight gradients have units of their own, tensors that only backward reads are freed before those units.
 printf '[style]\nattention = scores\nsaved = all\n' >one.style
 ini=s.ini
 under ./one.style --set train.recompute=none --set pp.schedule=1f1b
@@ -185,35 +198,36 @@ late=$((late - bytes))
 under ./one.style --set train.recompute=none --set pp.schedule=zb
 early=$bytes
 under heddle --set train.recompute=none --set pp.schedule=zb
-ok "zb: scores are not kept for weights' gradients" [ $((early - bytes)) -le "$late" ]
+ok "zb: scores are not kept for weight gradients" [ $((early - bytes)) -le "$late" ]
 printf '[style]\nattention = scores\nkernels = 2\n' >one.style
 under ./one.style
 twice=$seconds
 printf '[style]\nattention = scores\n' >one.style
 under ./one.style
-ok "kernels = 2: its own kernels take longer" awk -v a="$seconds" -v b="$twice" 'BEGIN { exit !(b > a * 1.001) }'
-# One rank passes 4 layers of 8 micro-batches: forward and backward, and between them forward again.
-passed() {			# RECOMPUTE: milliseconds that pass = 1e-3 adds
+ok "attention = scores, kernels = 2: the style's own kernels take longer" \
+	awk -v a="$seconds" -v b="$twice" 'BEGIN { exit !(b > a * 1.001) }'
+# One rank passes 4 layers for 8 micro-batches: in forward and in backward, and with recompute in forward again.
+passed() {			# RECOMPUTE: prints the milliseconds that pass = 1e-3 adds
 	took=$(less "$(seconds_of 'pass = 1e-3\n' dgx-a100 --set train.recompute="$1")" "$(seconds_of '' dgx-a100 --set train.recompute="$1")")
 	awk -v s="$took" 'BEGIN { printf "%.3f", 1000 * s }'
 }
-is "pass: of each layer and micro-batch, forward and backward" "$(passed none)" 64.000
-is "and of a layer made again" "$(passed full)" 96.000
-# Ranks 0 and 1 are a tensor group, on one node or on two; replicas and stages are on several in both.
+is "pass: its time is added for each layer and micro-batch, in forward and backward" "$(passed none)" 64.000
+is "pass: ... and for each recomputed layer" "$(passed full)" 96.000
+# Ranks 0 and 1 are a tensor group, on one node or on two.  Replicas and stages are on several nodes in both cases.
 sed 's/^ranks_per_node.*/ranks_per_node = 1/' "$src/conf/machines/dgx-a100.ini" >apart.ini
 sed 's/^ranks_per_node.*/ranks_per_node = 2/' "$src/conf/machines/dgx-a100.ini" >pairs.ini
-stepped() {			# MACHINE: milliseconds that step = 0.25 adds
+stepped() {			# MACHINE: prints the milliseconds that step = 0.25 adds
 	printf '[style]\n' >one.style
 	without=$(heddle plan s.ini --ranks 8 --machine "$1" --style ./one.style --json | sed 's/"stages".*//')
 	printf '[style]\nstep = 0.25\n' >one.style
 	with=$(heddle plan s.ini --ranks 8 --machine "$1" --style ./one.style --json | sed 's/"stages".*//')
 	awk -v a="$(json "$with" step_seconds)" -v b="$(json "$without" step_seconds)" 'BEGIN { printf "%.3f", 1000 * (a - b) }'
 }
-is "step: once where tensor groups are on two nodes" "$(stepped ./apart.ini)" 250.000
-is "not where they are within a node" "$(stepped ./pairs.ini)" 0.000
+is "step: its time is added once if tensor groups span two nodes" "$(stepped ./apart.ini)" 250.000
+is "step: ... but not if they are within a node" "$(stepped ./pairs.ini)" 0.000
 under megatron-2020
-like "a style that is none: refused, with those that there are" "$said" 'megatron-2020: .*megatron-202'
+like "an unknown style is refused, and the message lists the known ones" "$said" 'megatron-2020: .*megatron-202'
 printf '[style]\nattention = sparse\n' >one.style
 under ./one.style
-like "a value that is none: refused" "$said" 'one.style:2: .*attention: .sparse.'
+like "an unknown value of a key is refused" "$said" 'one.style:2: .*attention: .sparse.'
 done_testing

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The fastest layout of a model on a machine: that of a search is that of planning all of them, it fits, and check takes it.  A
-# bound that is none would lose the best layout without a word.
+# The layout that a search finds is the fastest of all layouts, fits into memory and passes check.  If a lower bound of
+# the search were too high, the best layout would be lost without a word.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 command -v python3 >/dev/null || skip_all 'no python3'
@@ -55,7 +55,8 @@ print(eval(sys.argv[1], {"r": json.load(sys.stdin)}))' "$2" 2>&1; }
 first='r["candidates"][0]["step_seconds"], r["candidates"][0]["ini"]'
 planned='len(r["candidates"])'
 
-# Other models, machines and numbers of ranks; layers of experts behind dense ones, which take another time; and layers with a window.
+# Various models, memory sizes and numbers of ranks; layers with experts after dense ones, which take a different time;
+# and layers with a window.
 windows='--set=model.family=llama --set=model.window=4 --set=train.seq=64'
 for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
 	'4 --set=model.family=mixtral --set=model.experts=4 --set=model.expert_mlp=64 --set=model.mlp=256 --set=model.dense_layers=3' \
@@ -66,14 +67,14 @@ for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
 	shift
 	searched=$(search --ranks "$ranks" --json --tries 0 "$@")
 	all=$(HD_TEST_SEARCH_ALL=1 search --ranks "$ranks" --json --tries 0 "$@")
-	is "$case: the best of all layouts" "$(field "$searched" "$first")" "$(field "$all" "$first")"
-	ok "without planning all of them: $(field "$searched" "$planned") of $(field "$all" "$planned")" \
+	is "$case: the search finds the best of all layouts" "$(field "$searched" "$first")" "$(field "$all" "$first")"
+	ok "$case: ... without planning all of them: $(field "$searched" "$planned") of $(field "$all" "$planned")" \
 		test "$(field "$searched" "$planned")" -lt "$(field "$all" "$planned")"
-	is "each layout is found, or lost for a reason" \
+	is "$case: each layout is planned, or lost for a reason" \
 		"$(field "$searched" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$searched" 'r["layouts"]')"
 done
 
-# What changed nothing beside one choice of a strategy may change much beside another.
+# A key that changes nothing with one choice of a strategy may change much with a different one.
 cat >choices.ini <<'E'
 [strategy a]
 plugin = tp
@@ -90,31 +91,37 @@ sed 's/^network_bandwidth = .*/network_bandwidth = 1e8/; s/^network_latency = .*
 limited() { heddle plan m.ini --machine slow.ini --ranks 4 --search --space "$tmp/choices.ini" --json --tries 50 2>&1; }
 searched=$(limited)
 all=$(HD_TEST_SEARCH_ALL=1 limited)
-is "scatter_gather beside each form: the best of all layouts" "$(field "$searched" "$first")" "$(field "$all" "$first")"
+is "scatter_gather with two forms of tp: the search finds the best of all layouts" \
+	"$(field "$searched" "$first")" "$(field "$all" "$first")"
 said=$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space "$tmp/space.ini" --json --memory 1K 2>/dev/null)
-is "where none fits, each layout is planned or lost, once" "$(field "$said" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
-# Layouts near the best are planned out of families that are still queued.
+is "if no layout fits, each is planned or lost, once" \
+	"$(field "$said" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
+# Layouts near the best are planned although their families are still queued.
 printf '[model]\nlayers = 4\nembed = 64\nheads = 4\nvocab = 64\n[data]\ntrain = none\n[train]\nseq = 16\nglobal_batch = 8\nsteps = 1\n' >eight.ini
 said=$(heddle plan eight.ini --ranks 8 --search --tries 5 --machine dgx-a100 --json)
-is "of few tries each layout is counted once" "$(field "$said" "len(r['candidates']) + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
+is "with few tries each layout is counted once" \
+	"$(field "$said" "len(r['candidates']) + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
 
-# Many micro-batches, and an update that takes as long as several: what is once a step must not count for each of them when a search
-# with few tries sorts layouts.
+# Many micro-batches, and an update that takes as long as several of them.  When a search with few tries sorts layouts,
+# the work of once a step must not count for each micro-batch.
 sed 's/^layers = .*/layers = 8/; s/^global_batch = .*/global_batch = 384/' m.ini >many.ini
 sed 's/^memory_bandwidth = .*/memory_bandwidth = 1e9/; s/^network_bandwidth = .*/network_bandwidth = 1e8/; s/^kernel_latency = .*/kernel_latency = 1e-7/' \
 	machine.ini >slow.ini
 many() { heddle plan many.ini --machine slow.ini --search --space "$tmp/space.ini" --ranks 8 --json --tries "$1" 2>&1; }
-is "many micro-batches, few tries: the best of all layouts" "$(field "$(many 17)" "$first")" "$(field "$(many 0)" "$first")"
+is "many micro-batches, few tries: the search finds the best of all layouts" \
+	"$(field "$(many 17)" "$first")" "$(field "$(many 0)" "$first")"
 
-# Alternatives of `also` are for the fastest layouts, or for all of them if no number of plans is given: with zero 3 parameters move
-# several times a step.
+# Alternatives of `also` are tried for the fastest layouts, or for all of them if no number of plans is given.  With
+# zero 3, parameters move several times a step.
 printf '[strategy b]\nplugin = dp\nchoose = zero=3\nalso = zero=0\n' >also.ini
 for tries in 1 0; do
 	said=$(heddle plan m.ini --machine machine.ini --search --space also.ini --ranks 4 --json --tries $tries 2>&1)
-	like "also, --tries $tries: the best has it" "$(field "$said" 'r["candidates"][0]["ini"]')" 'zero = 0'
+	like "also, --tries $tries: the best layout uses the alternative" \
+		"$(field "$said" 'r["candidates"][0]["ini"]')" 'zero = 0'
 done
 
-# Scatter/gather changes nothing where what crosses stages is sharded: one pair of whole plans says so for the others.
+# Scatter/gather changes nothing if the tensors that cross stages are sharded.  One pair of complete plans shows that
+# for the others.
 cat >twins.ini <<'E'
 [strategy a]
 plugin = tp
@@ -130,12 +137,13 @@ choose = schedule=1f1b scatter_gather=yes, schedule=1f1b
 values = full, none
 E
 said=$(heddle plan m.ini --machine machine.ini --search --space twins.ini --ranks 4 --json --tries 50 2>&1)
-like "a difference that changed nothing is not planned again" "$(field "$said" '[x["reason"] for x in r["lost"]]')" \
+like "an alternative that changed nothing is not planned again" "$(field "$said" '[x["reason"] for x in r["lost"]]')" \
 	'as fast as one that was planned'
-unlike "and the best has no key that does nothing" "$(field "$said" 'r["candidates"][0]["ini"]')" 'scatter_gather'
+unlike "... and the best layout has no key that does nothing" \
+	"$(field "$said" 'r["candidates"][0]["ini"]')" 'scatter_gather'
 
-# So many layouts that families are opened by what others like them cost: of 512 ranks what is found is faster than layouts that
-# somebody would try first.
+# With 512 ranks the layouts are so many that families are opened in the order of what similar ones cost.  The search
+# finds a layout that is faster than those that somebody would try first.
 sed 's/^layers = .*/layers = 8/; s/^embed = .*/embed = 2048/; s/^heads = .*/heads = 16/; s/^seq = .*/seq = 512/; s/^global_batch = .*/global_batch = 512/' m.ini >large.ini
 large() { heddle plan large.ini --machine dgx-a100 --ranks 512 --json "$@" 2>&1; }
 said=$(large --search --tries 6)
@@ -145,54 +153,60 @@ for layout in 't.size=1 p.size=1' 't.size=8 p.size=1' 't.size=8 p.size=2' 't.siz
 	for key in $layout d.size=auto; do
 		set -- "$@" --set "$key"
 	done
-	ok "512 ranks: found is faster than $layout" awk -v a="$best" \
+	ok "512 ranks: the layout found is faster than $layout" awk -v a="$best" \
 		-v b="$(field "$(large "$@")" 'r["step_seconds"]')" 'BEGIN { exit !(a > 0 && a < b) }'
 done
 
-# What it writes is a layout like any other, of the same batch, and takes as long as was said.
+# The search writes an ordinary layout with the same batch, which takes as long as was predicted.
 said=$(search --ranks 4 --out best.ini --top 3)
 found=$(search --ranks 4 --json)
-ok "a best layout is written" test -s best.ini
-like "with a table of the best" "$said" '  1  '
-like "and why others lost" "$said" 'slower than the best, by their kernels'
-ok "check accepts it" heddle check best.ini --ranks 4
-like "its batch is the INI's" "$(cat best.ini)" 'global_batch = 8'
-is "and plan says the same of it" "$(field "$(heddle plan best.ini --ranks 4 --machine machine.ini --json)" 'r["step_seconds"]')" \
+ok "the best layout is written" test -s best.ini
+like "... and a table of the best is printed" "$said" '  1  '
+like "... with the reasons why others lost" "$said" 'slower than the best, by their kernels'
+ok "check accepts the written layout" heddle check best.ini --ranks 4
+like "... which has the batch of the INI" "$(cat best.ini)" 'global_batch = 8'
+is "... and plan predicts the same time for it" \
+	"$(field "$(heddle plan best.ini --ranks 4 --machine machine.ini --json)" 'r["step_seconds"]')" \
 	"$(field "$found" 'r["candidates"][0]["step_seconds"]')"
-is "twice the same" "$(search --ranks 4 --json)" "$found"
+is "two searches print the same" "$(search --ranks 4 --json)" "$found"
 
-# Memory: what does not fit is not found, and by how much.
+# Memory: a layout that does not fit is not found, and the search prints how much it lacks.
 less=$(field "$found" 'r["candidates"][0]["memory_bytes"] * 95 // 100')
 fits=$(search --ranks 4 --json --memory "$less")
-ok "with less memory another layout" test "$(field "$fits" 'r["candidates"][0]["memory_bytes"]')" -le "$less"
-like "those that do not fit say by how much" "$(field "$fits" '[c["reason"] for c in r["candidates"]]')" 'does not fit: .* more than'
+ok "with less memory the search finds a smaller layout" \
+	test "$(field "$fits" 'r["candidates"][0]["memory_bytes"]')" -le "$less"
+like "... and prints by how much the others do not fit" \
+	"$(field "$fits" '[c["reason"] for c in r["candidates"]]')" 'does not fit: .* more than'
 said=$(search --ranks 4 --memory 10K)
-is "none fits: refused" $? 1
-like "and says how much the smallest needs, and which that is" "$said" \
+is "a search fails if no layout fits" $? 1
+like "... and names the smallest layout and the memory it needs" "$said" \
 	'no layout fits into 10.2 KB: of the [0-9]* that were planned completely, the smallest needs [0-9.]* KB [(].*4'
-like "with the reasons" "$said" 'more memory than there is, for their parameters'
+like "... with the reasons why layouts were lost" "$said" 'more memory than there is, for their parameters'
 alone() { heddle plan m.ini --machine machine.ini --search --space "$tmp/space.ini" --ranks 4 --json "$@" 2>/dev/null; }
 said=$(alone --memory 10K)
-is "in JSON too" "$(field "$said" 'r["candidates"][0]["reason"][:12], len(r["lost"]) > 0')" "('does not fit', True)"
+is "... and so does JSON" \
+	"$(field "$said" 'r["candidates"][0]["reason"][:12], len(r["lost"]) > 0')" "('does not fit', True)"
 
-# The INI's own layout is told with its memory, and is no try.
+# The INI's own layout is reported with its memory and does not count as a try.
 own() { alone --set a.plugin=tp --set a.size=4 "$@"; }
 said=$(own --tries 1)
-is "the INI's own fits" "$(field "$said" 'r["given_fits"], r["given_memory_bytes"] > 0')" "(True, True)"
-ok "another is planned with --tries 1" test "$(field "$said" "$planned")" -gt 1
-is "and it may not fit" "$(field "$(own --memory 100K)" 'r["given_fits"]')" False
+is "JSON says that the INI's own layout fits" \
+	"$(field "$said" 'r["given_fits"], r["given_memory_bytes"] > 0')" "(True, True)"
+ok "... and with --tries 1 a different one is planned too" test "$(field "$said" "$planned")" -gt 1
+is "JSON says if the INI's own layout does not fit" "$(field "$(own --memory 100K)" 'r["given_fits"]')" False
 
-# The user's own section keeps its name and the keys that the space does not choose; what the space does not know is refused.
-# With two layers the best layout has that section by 7 %; with four a pipeline without it is 0.9 % faster.
+# The user's own section keeps its name and the keys that the space does not choose.  A section that the space does not
+# know is refused.  With two layers the best layout has that section by 7 %; with four, a pipeline without it is 0.9 %
+# faster.
 said=$(search --ranks 4 --out own.ini --set model.layers=2 --set mine.plugin=dp --set mine.size=4 --set mine.bucket=1M)
-like "the INI's own layout is compared" "$said" 'the layout of the INI: '
-like "names of its sections stay" "$(cat own.ini)" 'strategy mine'
-like "and keys that are not chosen" "$(cat own.ini)" 'bucket = 1M'
+like "the INI's own layout is compared with the best" "$said" 'the layout of the INI: '
+like "... and the names of its sections are kept" "$(cat own.ini)" 'strategy mine'
+like "... as are keys that the space does not choose" "$(cat own.ini)" 'bucket = 1M'
 said=$(search --ranks 4 --set x.plugin=ep --set x.size=1)
-is "a strategy that is not in the space: refused" $? 1
-like "by name" "$said" 'strategy x.*no strategy of its plugin'
+is "a strategy that is not in the space is refused" $? 1
+like "... and named" "$said" 'strategy x.*no strategy of its plugin'
 said=$(heddle plan m.ini --machine machine.ini --search 2>&1)
-like "without a number of ranks: refused" "$said" 'needs the number of ranks'
+like "a search without a number of ranks is refused" "$said" 'needs the number of ranks'
 said=$(heddle plan m.ini --machine machine.ini --ranks 1 --out x.ini 2>&1)
-like "--out without --search: refused" "$said" '\-\-out needs --search'
+like "--out without --search is refused" "$said" '\-\-out needs --search'
 done_testing

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The page of a plan: it is well formed and needs nothing else, and what it draws is what plan says.
+# The page of a plan is well formed, loads nothing, and draws what plan predicts. If this broke, people would decide by
+# a wrong drawing, or see none without a network.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 command -v python3 >/dev/null || skip_all 'no python3'
@@ -63,39 +64,42 @@ plan() { heddle plan m.ini --ranks 8 --machine machine.ini "$@"; }
 
 said=$(plan --json --html page.html)
 seen=$(python3 look.py page.html 2>&1)
-like "the page is well formed, and fetches nothing" "$seen" 'fetches 0'
-like "it is light or dark as its reader wants" "$seen" 'dark 1'
-like "the mesh, with its axes" "$seen" 'drawing The mesh | t 2; .*p 4'
-like "each stage's time" "$seen" 'drawing The step as planned | stage 0; stage 1; stage 2; stage 3'
-like "axes have names and units" "$seen" 'seconds from the beginning of the step'
-is "each has a line" "$(printf '%s\n' "$seen" | grep -c '^row')" 4
-near "which is as long as the step" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $2 } END { print n }')" 850 2
+like "the page is well formed and fetches nothing" "$seen" 'fetches 0'
+like "the page follows the reader's choice of light or dark" "$seen" 'dark 1'
+like "the page draws the mesh with its axes" "$seen" 'drawing The mesh | t 2; .*p 4'
+like "the page draws the time of each stage" "$seen" 'drawing The step as planned | stage 0; stage 1; stage 2; stage 3'
+like "the axis has a name and a unit" "$seen" 'seconds from the beginning of the step'
+is "each stage has a row" "$(printf '%s\n' "$seen" | grep -c '^row')" 4
+near "... which is as long as the step" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $2 } END { print n }')" 850 2
 waits=$(field "$said" '(r["stages"][3]["idle_seconds"] + r["stages"][3]["comm_exposed_seconds"]) / r["step_seconds"]')
 near "the last stage waits as long as plan says" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" "$waits" 0.02
 bytes=$(field "$said" 'r["bytes"]["network"] / r["bytes"]["node"]')
-near "bars over links are as long as bytes are many" "$(printf '%s\n' "$seen" | awk '$1 == "bar" && $3 > most[$2] { most[$2] = $3 }
+near "the bars of links are proportional to their bytes" \
+	"$(printf '%s\n' "$seen" | awk '$1 == "bar" && $3 > most[$2] { most[$2] = $3 }
 	END { print most[1] / most[0] }')" "$bytes" 0.01
-like "memory by kind" "$(cat page.html)" 'kept for backward'
-like "and names are written as text" "$(cat page.html)" 'small &#38; slow'
-like "no search, no points" "$seen" 'points 0'
+like "the page has the memory by kind" "$(cat page.html)" 'kept for backward'
+like "names are escaped as text" "$(cat page.html)" 'small &#38; slow'
+like "without a search the page has no points" "$seen" 'points 0'
 
-# Four ranks on two cores take as long as the cores do, and the drawing ends there.
+# Four ranks on two cores take as long as the cores need, and the drawing ends there.
 printf '[model]\nlayers = 2\nembed = 256\nheads = 4\nvocab = 64\n[data]\ntrain = none\n[train]\nseq = 64\nglobal_batch = 8\nsteps = 1\n[strategy d]\nplugin = dp\nsize = 4\n' >four.ini
 heddle plan four.ini --ranks 4 --machine "$src/t/data/two-cores.ini" --html crowd.html >said
 seen=$(python3 look.py crowd.html 2>&1)
 near "ranks that share cores: the row is as long as the step" "$(printf '%s\n' "$seen" | awk '/^row/ { print $2 }')" 850 1
-like "with its part of sharing" "$(cat crowd.html)" 'class="w5"><i></i>sharing cores'
+like "... and shows the time of sharing cores" "$(cat crowd.html)" 'class="w5"><i></i>sharing cores'
 
 said=$(plan --json --slow 1=2)
-near "JSON has a step without the slow rank" "$(field "$said" 'r["slow"]["step_seconds_without"]')" "$(field "$(plan --json)" 'r["step_seconds"]')" 1e-9
-is "and which it is" "$(field "$said" 'r["slow"]["rank"], r["slow"]["factor"]')" "(1, 2.0)"
+near "JSON has the time of a step without the slow rank" \
+	"$(field "$said" 'r["slow"]["step_seconds_without"]')" "$(field "$(plan --json)" 'r["step_seconds"]')" 1e-9
+is "... and the rank and factor of the slow one" "$(field "$said" 'r["slow"]["rank"], r["slow"]["factor"]')" "(1, 2.0)"
 
-# Of many units of a step its beginning and its end are drawn too, and the page stays small.
+# If a step has many units, its beginning and its end are drawn too, and the page stays small.
 plan --html long.html --set train.global_batch=400 >said
-like "many units: also the beginning" "$(python3 look.py long.html 2>&1)" 'drawing Its beginning'
-ok "in a page that is not large" test "$(wc -c <long.html)" -lt 400000
+like "many units: the beginning is drawn separately" "$(python3 look.py long.html 2>&1)" 'drawing Its beginning'
+ok "... and the page is below 400,000 bytes" test "$(wc -c <long.html)" -lt 400000
 
-# A step that was run, below the planned one: 4 stages in 8 seconds, of which the last waits for three, and for two within its unit.
+# A traced step, drawn below the planned one: 4 stages in 8 seconds.  The last stage waits for two of these seconds,
+# within its unit.
 python3 - >trace.json <<'E'
 import json
 bar = lambda rank, name, at, dur, **more: {"name": name, "ph": "X", "pid": rank, "tid": 0, "ts": at * 1e6, "dur": dur * 1e6, "args": dict(more, step=7)}
@@ -107,9 +111,9 @@ def unit(rank, at, dur, waits):
     yield piece(rank, 1, at + (dur + waits) / 2, (dur - waits) / 2)
 def rank(r):
     yield from unit(r, 10, 6, 2) if r == 6 else unit(r, 10, 4, 0)
-    if r == 6: # a sync within the unit, of which a half is a kernel
+    if r == 6: # a sync within the unit, at the time of the wait
         yield bar(r, "S", 12, 2)
-        yield piece(r, 1, 0, 1) # of another step
+        yield piece(r, 1, 0, 1) # belongs to a different step
     yield bar(r, "U", 16, 2)
     yield piece(r, 1, 16, 2)
 events = [e for r in range(8) for e in rank(r)]
@@ -117,19 +121,22 @@ print(json.dumps({"traceEvents": events + [dict(bar(0, "F0", 0, 9), args={"step"
 E
 plan --html traced.html --times trace.json --set train.global_batch=1 >said
 seen=$(python3 look.py traced.html 2>&1)
-like "a step that was run is drawn too" "$seen" 'drawing The step as traced . rank 0; rank 2; rank 4; rank 6'
-like "with its time" "$(cat traced.html)" 'traced 8(\.0*)? s'
-near "communication within a unit is a wait, and nothing else" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" 0.25 0.01
-like "where it was" "$(cat traced.html)" 'class="f w4" d="M308\.[0-9] [0-9.]*h21[123]\.0v[0-9.]*h-21[123]\.0z"'
+like "a traced step is drawn too" "$seen" 'drawing The step as traced . rank 0; rank 2; rank 4; rank 6'
+like "... with its time" "$(cat traced.html)" 'traced 8(\.0*)? s'
+near "... where only communication within a unit counts as a wait" \
+	"$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" 0.25 0.01
+like "... drawn at its place" \
+	"$(cat traced.html)" 'class="f w4" d="M308\.[0-9] [0-9.]*h21[123]\.0v[0-9.]*h-21[123]\.0z"'
 said=$(plan --times trace.json 2>&1)
-is "--times without --html: refused" $? 1
-like "and says so" "$said" 'times needs --html'
+is "--times without --html is refused" $? 1
+like "... and the message says so" "$said" 'times needs --html'
 said=$(heddle plan m.ini --machine machine.ini --html x.html --times trace.json --set p.size=8 --set train.global_batch=1 --ranks 16 2>&1)
-is "a trace of another layout: refused" $? 1
-like "by what it lacks" "$said" 'has no units of stage 4; the layout has 8 stages'
+is "a trace of a different layout is refused" $? 1
+like "... and the message names the stage that it lacks" "$said" 'has no units of stage 4; the layout has 8 stages'
 said=$(plan --html x.html --times trace.json 2>&1)
-is "one of other micro-batches: refused" $? 1
-like "by both numbers" "$said" 'has [0-9]+ forward units of stage 0 in its last step; the layout has [0-9]+'
+is "a trace with a different number of micro-batches is refused" $? 1
+like "... and the message has both numbers" \
+	"$said" 'has [0-9]+ forward units of stage 0 in its last step; the layout has [0-9]+'
 
 cat >space.ini <<'E'
 [strategy b]
@@ -142,11 +149,12 @@ choose = schedule=gpipe, schedule=1f1b
 E
 found=$(plan --search --space "$tmp/space.ini" --json --html found.html)
 seen=$(python3 look.py found.html 2>&1)
-is "a search: a point for each layout that was planned" "$(printf '%s\n' "$seen" | sed -n 's/^points //p')" "$(field "$found" 'len(r["candidates"])')"
-like "on axes of time and memory" "$seen" 'The search: .*of a rank.*of a step'
+is "a search draws a point for each layout that was planned" \
+	"$(printf '%s\n' "$seen" | sed -n 's/^points //p')" "$(field "$found" 'len(r["candidates"])')"
+like "... on axes of time and memory" "$seen" 'The search: .*of a rank.*of a step'
 plan --search --space "$tmp/space.ini" --memory 1T --html wide.html >said
-like "memory that nobody needs does not press the points on the axis" "$(cat wide.html)" 'A rank has 1\.1 TB'
+like "memory that no layout needs does not squeeze the points against the axis" "$(cat wide.html)" 'A rank has 1\.1 TB'
 said=$(plan --html "$tmp/none/x.html" 2>&1)
-is "a page that cannot be written: refused" $? 1
-like "by name" "$said" 'none/x.html'
+is "a page that cannot be written is refused" $? 1
+like "... and named" "$said" 'none/x.html'
 done_testing

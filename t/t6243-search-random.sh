@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Random small searches: the best is that of planning every layout, and no layout's step is shorter than what its bound said.
-# A bound that is none loses the best layout without a word.  HD_TEST_SEARCHES=200: so many of them.
+# Random small searches find the best of all layouts, and no layout's step is shorter than its lower bound.  A bound
+# that is too high loses the best layout without a word.  HD_TEST_SEARCHES=200 runs that many searches.
 . "${0%/*}/lib/tap.sh"
 command -v python3 >/dev/null || skip_all 'no python3'
 
@@ -16,7 +16,7 @@ def made(seed):
     model = {"layers": r.choice([2, 3, 4, 5, 6, 7]), "embed": heads * r.choice([8, 16, 32]), "heads": heads, "vocab": r.choice([48, 64])}
     train = {"seq": r.choice([8, 16, 64]), "global_batch": r.choice([4, 8, 12, 16]), "steps": 1}
     experts = random.Random(-seed)
-    if experts.random() < 0.5:  # behind dense layers, which take another time
+    if experts.random() < 0.5:  # after dense layers, which take a different time
         model.update({"family": "mixtral", "experts": 4, "mlp": experts.choice([16, 64, 256]), "expert_mlp": experts.choice([16, 64, 256]),
                       "dense_layers": experts.randrange(model["layers"]), "moe_every": experts.choice([1, 1, 2])})
         model["moe_every"] = 1 if model["layers"] - model["dense_layers"] < 2 else model["moe_every"]
@@ -72,7 +72,8 @@ print("wrong", wrong, "planned", planned, "of", everything)
 E
 said=$(python3 search.py "$build/heddle" "$tmp" 1 "${HD_TEST_SEARCHES:-$(whole_sweep && echo 12 || echo 4)}" 2>&1)
 printf '%s\n' "$said" | grep '^#'
-like "the best is found, and bounds are bounds" "$said" '^wrong 0 '
-ok "without planning all of them" test "$(printf '%s\n' "$said" | sed -n 's/^wrong .*planned \([0-9]*\) of.*/\1/p')" -lt \
+like "all searches find the best layout, and no step is shorter than its bound" "$said" '^wrong 0 '
+ok "... without planning all layouts" \
+	test "$(printf '%s\n' "$said" | sed -n 's/^wrong .*planned \([0-9]*\) of.*/\1/p')" -lt \
 	"$(printf '%s\n' "$said" | sed -n 's/^wrong .* of \([0-9]*\)$/\1/p')"
 done_testing
