@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that were given different things: a plugin of another kind, weights or data of another file.  Each ends all ranks at the start, with
-# one message that names the rank and the first tensor that differs.  If this broke, a run would hang in its first collective, or
-# train copies of a model that are not the same.  (Another INI or build: t6003.)
+# Ranks that read different files: a different plugin, weights or data.  Each difference ends all ranks at the start,
+# with one message that names the rank and the first tensor that differs.  If this broke, a run would hang in its first
+# collective, or train copies of a model that are not the same.  (t6003 tests a different INI or build.)
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
 mkdir a b
-# Rank 0 in folder a, the others in b.
+# Runs rank 0 in folder a, and the others in b.
 apart() {	# RANKS args...
 	n=$1
 	shift
@@ -18,9 +18,9 @@ apart() {	# RANKS args...
 	said=$(failures <out)
 }
 ends() {	# WHAT PATTERN
-	ok "$1: a status ($rc), and no hang" [ $rc -gt 0 -a $rc -lt 124 ]
-	is "$1: one message" "$(printf '%s\n' "$said" | grep -c .)" 1
-	like "$1: it names rank and tensor" "$said" "$2"
+	ok "$1: the run fails, with status $rc, and does not hang" [ $rc -gt 0 -a $rc -lt 124 ]
+	is "$1: one message is printed" "$(printf '%s\n' "$said" | grep -c .)" 1
+	like "$1: the message names the rank and what differs" "$said" "$2"
 }
 
 cat >shards.c <<'END'
@@ -56,17 +56,19 @@ for d in a b; do
 	{ sed '/^\[strategy/,$d' tiny.ini; printf '[strategy mine]\nplugin = ./mine.so\nsize = 2\n'; } >$d/mine.ini
 	sed 's/^steps.*/steps = 2/' tiny.ini >$d/tiny.ini
 done
-# Data: as many tokens, and more of them.
+# Data with the same number of tokens, and with fewer.
 tr a-z b-za <text.txt >b/text.txt
 apart 2 train tiny.ini --set dp.size=2
-ends "another text" 'rank 1.* has different data from rank 0.*: the same number of tokens, but different ones$'
+ends "a different text" 'rank 1.* has different data from rank 0.*: the same number of tokens, but different ones$'
 head -c 15000 text.txt >b/text.txt
 apart 2 train tiny.ini --set dp.size=2
-ends "a shorter text" 'rank 1.* has different data from rank 0.*: for training and validation 13500 and 1500 tokens there, [0-9]+ and [0-9]+ tokens here$'
+ends "a shorter text" \
+	'rank 1.* has different data from rank 0.*: for training and validation 13500 and 1500 tokens there, [0-9]+ and [0-9]+ tokens here$'
 cp text.txt b
 
 apart 2 train mine.ini
-ends "another plugin" 'rank 1.* has a different plan from rank 0, from node [0-9]+ on: .* of [a-z0-9.]+\([a-z,_]+: [0-9 x]+\) there, .* here'
+ends "a different plugin" \
+	'rank 1.* has a different plan from rank 0, from node [0-9]+ on: .* of [a-z0-9.]+\([a-z,_]+: [0-9 x]+\) there, .* here'
 
 # The last tensor of a file, and one of its bits.
 heddle train tiny.ini --set train.steps=0 --set checkpoint.dir=start >start.out 2>&1
@@ -75,15 +77,18 @@ cp -r start/step-00000000 b/m
 at=$(($(wc -c <b/m/model.safetensors) - 3))
 printf '\1' | dd of=b/m/model.safetensors bs=1 seek=$at conv=notrunc 2>/dev/null
 apart 2 train tiny.ini --set model.load=m
-ends "another file of weights" 'step 0: [a-z0-9_.]+ of rank 1.* is not that of rank 0.*: they have read different files'
+ends "a different file of weights" \
+	'step 0: [a-z0-9_.]+ of rank 1.* is not that of rank 0.*: they have read different files'
 apart 3 train tiny.ini --set model.load=m --set train.global_batch=6
-ends "of three" 'step 0: [a-z0-9_.]+ of rank 0.* is not that of rank [12].*: they have read different files'
+ends "a different file of weights on one of three ranks" \
+	'step 0: [a-z0-9_.]+ of rank 0.* is not that of rank [12].*: they have read different files'
 cp a/m/model.safetensors b/m/model.safetensors
 apart 2 train tiny.ini --set model.load=m
-is "the same file again: no message" "$rc $said" "0 "
+is "the same file of weights: the run succeeds without a message" "$rc $said" "0 "
 
-# A checkpoint on the disk of one host.  If rank 1 began anew beside rank 0, it would overwrite what rank 0 goes on from.
-begun() {	# FOLDER: has the first checkpoint
+# A checkpoint on the disk of one host.  If rank 1 started from scratch while rank 0 resumes, it would overwrite that
+# checkpoint.
+begun() {	# FOLDER: resumes, with the first checkpoint in this folder only
 	rm -rf a/out b/out
 	mkdir "$1/out"
 	cp -r start/step-00000000 start/latest "$1/out"
@@ -92,8 +97,8 @@ begun() {	# FOLDER: has the first checkpoint
 for has in a b; do
 	[ $has = a ] && lacks=1 || lacks=0
 	begun $has
-	ends "a checkpoint that rank $((1 - lacks)) alone has" \
+	ends "a checkpoint that only rank $((1 - lacks)) has" \
 		"checkpoint.dir: rank $lacks.* finds no checkpoint in out, but other ranks have found one in theirs: all hosts must share it"
-	is "... and none is written" "$(ls -d ?/out/step-* | tr '\n' ' ')" "$has/out/step-00000000 "
+	is "... and no checkpoint is written" "$(ls -d ?/out/step-* | tr '\n' ' ')" "$has/out/step-00000000 "
 done
 done_testing

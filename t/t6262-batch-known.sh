@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The batch is known before a plugin sees it, although rules say it.  If this broke, a plugin would look at dim batch or at a
-# shape in slots mesh and rewrite, decide by that, and run with other numbers.
+# The batch is known before a plugin sees it, although rules determine it.  If this broke, a plugin would decide by the
+# batch or a shape that it sees in the slots mesh and rewrite, and then run with other numbers.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -69,7 +69,7 @@ EOF
 	printf '[strategy s]\nplugin = ./sees.so\nsize = auto\n'
 } >sees.ini
 
-# sees RANKS [--set ...] [-D...]: what the plugin says in a check, and what check says.
+# sees RANKS [-D...] [--set ...]: prints what the plugin and check print.
 sees() {
 	ranks=$1 flags=
 	shift
@@ -84,19 +84,21 @@ numbers() { printf '%s\n' "$1" | sed -n 's/^heddle: s: [a-z]*: \(batch [0-9]*, r
 block() { printf '%s\n' "$1" | sed -n 's/.* rewrite: .*block \(.*\)/\1/p'; }
 
 out=$(sees 4)
-is "replicas and their micro-batch, in four slots, each said once" "$(numbers "$out")" "4 batch 8, rows 8"
-like "which is what runs" "$out" '^4 replicas x 1 micro-batch of 2 sequences'
+is "four slots see the micro-batch of all replicas, and each prints it once" "$(numbers "$out")" "4 batch 8, rows 8"
+like "... which is what runs" "$out" '^4 replicas x 1 micro-batch of 2 sequences'
 of_four=$(block "$out")
-is "a block costs what a micro-batch of one replica does" "$(block "$(sees 1)")" "$of_four"
+is "a block costs as much as a micro-batch of one replica" "$(block "$(sees 1)")" "$of_four"
 [ "$(block "$(sees 1 --set train.micro_batch=1)" | awk '{ print 2 * $1, 2 * $3 }')" = "$(echo "$of_four" | awk '{ print $1, $3 }')" ]
-tap_result $? "and half as much with one sequence instead of two"
+tap_result $? "... and half as much with one sequence instead of two"
 sed '/^micro_batch/d' sees.ini >default.ini && mv default.ini sees.ini
-is "a micro-batch that was not given" "$(numbers "$(sees 2)")" "4 batch 8, rows 8"
-is "an axis that cuts the rows of a replica" "$(numbers "$(sees 2 -DFLAGS=HD_RULE_INSIDE)")" "4 batch 8, rows 8"
+is "the slots see a micro-batch that was not given too" "$(numbers "$(sees 2)")" "4 batch 8, rows 8"
+is "an axis that shards the rows of a replica does not change the batch" \
+	"$(numbers "$(sees 2 -DFLAGS=HD_RULE_INSIDE)")" "4 batch 8, rows 8"
 out=$(sees 2 '-DRULE=if(s->h->dim(p,"batch")->n<8)hd_rule(s->h,p,"batch",s->axis,NULL,0)')
 like "a rule that depends on the batch is refused" "$out" \
 	'rules of a strategy depend on the batch, or differ from one call to the next\. They first gave 2 replicas of 4 sequences, .* 1 of 8'
 out=$(sees 2 -DFAIL=1)
-is "what was said before a failure is said once" "$(printf '%s\n' "$out" | grep -c '^heddle: s: \(open\|mesh\|rewrite\): batch')" 3
-like "and so is the failure" "$out" 'strategy s\] plugin: not like this'
+is "messages before a failure are printed once" \
+	"$(printf '%s\n' "$out" | grep -c '^heddle: s: \(open\|mesh\|rewrite\): batch')" 3
+like "... and the failure is printed" "$out" 'strategy s\] plugin: not like this'
 done_testing

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Random numbers that a plugin puts into forward are those of the sample, the token and the column, whatever the micro-batches and
-# the layout: noise that each micro-batch has anew trains another model in every layout.
+# Random numbers that a plugin adds to forward depend on the sample, the token and the column, and not on micro-batches
+# or the layout. If each micro-batch drew its own noise, every layout would train a different model.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -10,12 +10,13 @@ loss() { heddle train noise.ini --set train.steps=2 --set log.metrics=m.jsonl "$
 
 want=$(loss --set train.micro_batch=8)
 for m in 1 2 4; do
-	near "micro-batches of $m" "$(loss --set train.micro_batch=$m)" "$want" 1e-5
+	near "with micro-batches of $m the loss is the same" "$(loss --set train.micro_batch=$m)" "$want" 1e-5
 done
-ok "which are not those without noise" awk -v a="$want" -v b="$(heddle train tiny.ini --set train.steps=2 --set log.metrics=m.jsonl \
+ok "... and differs from the loss without noise" \
+	awk -v a="$want" -v b="$(heddle train tiny.ini --set train.steps=2 --set log.metrics=m.jsonl \
 	>/dev/null 2>&1; sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' m.jsonl | tail -1)" 'BEGIN { d = a - b; exit !(d > 1e-4 || d < -1e-4) }'
 for layout in 'dp size=2' 'tp size=2' 'cp size=2 form=ring' 'cp size=2 form=ring balance=none' 'cp size=2 form=ulysses'; do
 	{ cat noise.ini; echo "[strategy ${layout%% *}]"; printf '%s\n' plugin="$layout" | tr ' ' '\n'; } >layout.ini
-	ok "$layout is one rank" heddle check layout.ini --ranks 2 --against-one-rank
+	ok "$layout trains what one rank trains" heddle check layout.ini --ranks 2 --against-one-rank
 done
 done_testing
