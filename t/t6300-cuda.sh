@@ -1,21 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run on a device with memory of its own: the cuda device, simulated on the host, where a host that touches device
-# memory ends with SIGSEGV.  What breaks here: an address that the engine reads itself, a copy that comes too late, a
-# movement between ranks that takes device memory for its own, a checkpoint of what was not fetched.
+# Runs on the cuda device, simulated on the host: a host that touches device memory gets SIGSEGV.  If this broke, the
+# engine would read device addresses itself, copy too late, or pass device memory to a movement that expects host
+# memory.  A checkpoint might contain values that were not fetched.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
 [ -r "${HD_TEST_CUDA_SO:-$build/heddle-cuda-sim.so}" ] || skip_all "no C++ compiler was there, so there is no simulated cuda device"
-sim=${HD_TEST_CUDA_SO:-$build/heddle-cuda-sim.so}	# t/gpu/run-all: the real one, on a GPU
+sim=${HD_TEST_CUDA_SO:-$build/heddle-cuda-sim.so}	# t/gpu/run-all gives the real one, on a GPU
 export HD_TEST_SHARE_GPU=1
 small="--set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.steps=2 --set train.optimizer=sgd
 	--set train.threads=1 --set train.eval_batches=1 --set train.precision=fp32"
 
-# Losses and norms of two metrics files agree to rounding.  fp32: u = 2^-24, and the lengths of all sums of two layers (embed 16,
-# mlp 64, seq 8, head 4), of 256 tokens and of a batch of 64, in two steps; the formula and why are in t/lib/layout_run.h.
+# Losses and norms of two metrics files agree up to rounding.  The bound for fp32 has u = 2^-24 and the lengths of all
+# sums of two layers (embed 16, mlp 64, seq 8, head 4), of 256 tokens and of a batch of 64, in two steps.
+# t/lib/layout_run.h derives the formula.
 fp32=$(awk 'BEGIN { print sqrt((2 * (16 * 16 + 2 * 64 + 6 * 8 + 2 * 4 + 30 * 2) + 2 * 256 + 64) / 3 * (1 + 4 * 2)) / 2 ^ 24 }')
-near=$fp32 near_norm=			# near_norm: of norms; empty: near
+near=$fp32 near_norm=			# near_norm is the bound for norms; if it is empty, near is
 alike() {
 	paste -d ' ' "$1" "$2" | awk -v loss=$near -v norm=${near_norm:-$near} '
 		function value(s, key) { return match(s, "\"" key "\": [-0-9.e+]+") ? substr(s, RSTART + length(key) + 4, RLENGTH - length(key) - 4) : "" }
@@ -45,11 +46,12 @@ on_cuda() {
 	export HD_TEST_CUDA_MODULE="$sim"
 	if [ "$n" = 1 ]; then heddle train $ini $small --set train.device=cuda --set train.comm=mpi "$@" >cuda.out 2>&1
 	else heddle_mpi "$n" train $ini $small --set train.device=cuda --set train.comm=mpi "$@" >cuda.out 2>&1; fi || cat cuda.out
-	grep '^simulation: ' cuda.out		# what a capture refuses, and the run goes on
+	grep '^simulation: ' cuda.out		# calls that a capture refuses although the run continues
 	unset HD_TEST_CUDA_MODULE
 }
 
-# What whole_sweep alone makes is like one that a tier makes, on other kernels of t/cuda or another transport.
+# Layouts that only a full sweep runs resemble those of every tier, with different kernels of t/cuda or a different
+# transport.
 sweep() { ! whole_sweep || layout "$@"; }
 layout() {		# WHAT RANKS ARGS...
 	what=$1 ranks=$2; shift 2
@@ -57,12 +59,13 @@ layout() {		# WHAT RANKS ARGS...
 	on_cpu --set log.metrics=cpu.json "$@" >why
 	on_cuda "$ranks" --set log.metrics=cuda.json "$@" >>why
 	alike cpu.json cuda.json >>why
-	is "$what: the losses and norms of the cpu" "$(cat why)" ""
+	is "$what: the losses and norms are those of the CPU" "$(cat why)" ""
 }
 
 layout "one rank, dropout" 1 --set model.dropout=0.1 --set log.sample=4
 sweep "llama" 1 --set model.family=llama
-# u = 2^-8, 20 tensors that are rounded in each of 3 blocks, in both runs; the loss is a mean over 64 tokens: t/t1250-bf16-layouts.c
+# u = 2^-8, 20 tensors that are rounded in each of 3 blocks, in both runs; the loss is a mean over 64 tokens, as in
+# t/t1250-bf16-layouts.c
 near=$(awk 'BEGIN { print sqrt(2 * 20 * 3 / 64) / 256 }') near_norm=$(awk 'BEGIN { print sqrt(2 * 20 * 3) / 256 }')
 sweep "one rank, bf16" 1 --set train.precision=bf16 --set model.dropout=0.1 --set log.sample=4
 layout "llama, bf16, adamw" 1 --set train.precision=bf16 --set model.family=llama --set model.kv_heads=2 --set train.optimizer=adamw
@@ -77,10 +80,10 @@ sed 's/^\[strategy dp\]/[strategy tp]/; s/^plugin = dp/plugin = tp\nsize = 2/' t
 cpus=2 ini=stages.ini
 layout "two stages" 2
 ini=cut.ini
-layout "layers cut in two" 2
+layout "layers sharded over two ranks" 2
 cpus=1 ini=tiny.ini
 
-# Experts: rows that are counted, whose numbers only the device has; and places.
+# Experts with counted rows, whose numbers only the device knows; and experts with places.
 experts="--set model.family=llama --set model.experts=4 --set model.experts_per_token=2 --set model.aux_loss=0.02"
 layout "experts, rows counted" 1 $experts
 near=$(awk 'BEGIN { print sqrt(2 * 20 * 3 / 64) / 256 }') near_norm=$(awk 'BEGIN { print sqrt(2 * 20 * 3) / 256 }')
@@ -96,26 +99,26 @@ sweep "experts on two ranks as on two hosts" 2 $experts
 unset HD_TEST_COMM
 ini=tiny.ini cpus=1
 
-# Launches of the update that are made as one, against one by one: a traced step's kernels are run and timed alone.  Deterministic, because
-# products are picked by time otherwise, and another pick rounds differently.
+# Updates in one launch against updates one by one, since a traced step runs and times its kernels one by one.  The runs
+# are deterministic, because products are otherwise chosen by time, and a different choice rounds differently.
 for low in fp32 bf16; do
 	adam="--set train.optimizer=adamw --set train.steps=4 --set train.precision=$low --set train.deterministic=yes"
 	on_cuda 1 $adam --set log.metrics=cpu.json --set log.trace=trace.json --set log.trace_steps=1-4 >why
 	on_cuda 1 $adam --set log.metrics=cuda.json >>why
 	alike cpu.json cuda.json >>why
-	is "all parameters in one launch, as one by one ($low)" "$(cat why)" ""
+	is "an update of all parameters in one launch equals updates one by one ($low)" "$(cat why)" ""
 done
 
-# bf16: a gelu is inside its product here and not on the cpu, so results are the cpu's but for roundings, of which a token has some
-# ten on its way, each of 2^-9 of its values.
+# bf16: gelu is fused into its product here and not on the CPU, so results differ by roundings.  A token has some ten of
+# them on its way, each of 2^-9 of its values.
 heddle explain tiny.ini $small --nodes --set train.device=cuda --set train.precision=bf16 >out
-is "products take a gelu in" "$(grep -c 'einsum_gelu \[' out) $(grep -c 'einsum_gelu_d \[' out)" "2 2"
+is "gelus are fused into products" "$(grep -c 'einsum_gelu \[' out) $(grep -c 'einsum_gelu_d \[' out)" "2 2"
 near=0.02
 sweep "bf16" 1 --set train.precision=bf16
 sweep "experts in bf16" 1 $experts --set train.precision=bf16
 near=$fp32
 
-# The way of a checkpoint: saved on cuda, resumed on cpu, and the other way round.
+# Checkpoints saved on cuda and resumed on the CPU, and vice versa.
 on_cpu --set log.metrics=whole.json >why
 on_cuda 1 --set checkpoint.dir=a --set train.steps=1 --set train.decay=2 >>why
 on_cpu --set checkpoint.dir=a --set checkpoint.resume=auto --set log.metrics=a.json >>why
@@ -126,24 +129,26 @@ for from in a b; do
 	cat $from.json >>both.json
 	alike whole.json both.json >>why
 done
-is "a checkpoint of cuda goes on on the cpu, and the other way round" "$(cat why)" ""
+is "a run saved on cuda resumes on the CPU, and vice versa" "$(cat why)" ""
 
-# Not finite: named by the tensor, which is looked at through copies.
+# Values that are not finite are found in copies, and the tensor is named.
 export HD_TEST_CUDA_MODULE="$sim"
 heddle train tiny.ini $small --set train.device=cuda --set train.lr=1e30 --set train.clip=0 --set train.steps=4 >out 2>&1
-like "what is not finite is found" "$(cat out)" "first on rank 0 .*: .* computed a value of .* not finite"
+like "a value that is not finite is found and named" \
+	"$(cat out)" "first on rank 0 .*: .* computed a value of .* not finite"
 heddle train tiny.ini $small $experts --set train.device=cuda --set train.lr=1e30 --set train.clip=0 --set train.steps=4 >out 2>&1
-like "among counted rows too" "$(cat out)" "first on rank 0 .*: .* computed a value of .* not finite"
+like "... also among counted rows" "$(cat out)" "first on rank 0 .*: .* computed a value of .* not finite"
 unset HD_TEST_CUDA_MODULE
 
-# What is missing is said.
+# Messages name what is missing.
 HD_TEST_CUDA_MODULE=$tmp/none.so heddle train tiny.ini $small --set train.device=cuda >out 2>&1
-like "no module" "$(cat out)" "there is no .*/none.so: this installation was built without the CUDA toolkit"
+like "a missing module is reported" \
+	"$(cat out)" "there is no .*/none.so: this installation was built without the CUDA toolkit"
 HD_TEST_CUDA_MODULE=$build/plugins/dp/.libs/dp.so heddle train tiny.ini $small --set train.device=cuda >out 2>&1
-like "another shared object" "$(cat out)" "dp.so is not a heddle device"
+like "a shared object that is not a device is refused" "$(cat out)" "dp.so is not a heddle device"
 heddle train tiny.ini $small --set train.device=cpu --set train.comm=nccl >out 2>&1
-like "nccl needs cuda" "$(cat out)" "nccl needs GPUs, and the device is cpu"
-ok "a layout for cuda is checked anywhere" heddle check tiny.ini --set train.device=cuda --set train.comm=nccl
-ok "and explained" heddle explain tiny.ini --ranks 2 --set train.device=cuda --set train.comm=nccl
+like "nccl without cuda is refused" "$(cat out)" "nccl needs GPUs, and the device is cpu"
+ok "check accepts a layout for cuda on any machine" heddle check tiny.ini --set train.device=cuda --set train.comm=nccl
+ok "... and explain prints its plan" heddle explain tiny.ini --ranks 2 --set train.device=cuda --set train.comm=nccl
 
 done_testing

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The examples of doc/architecture.md, doc/wrong-gradient.md and doc/extending.md, as a reader types them in: three nodes through
-# the passes, a strategy, ops, a model family, and the search for a wrong gradient.  An example that has stopped working sends its reader to look for an error of his own.
+# The examples of doc/architecture.md, doc/wrong-gradient.md and doc/extending.md work as a reader types them: nodes in
+# the passes, a strategy, ops, a model family, and the search for a wrong gradient.  If an example broke, its readers
+# would look for a mistake of their own.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -18,7 +19,7 @@ while read -r name; do
 done <names
 is "no block of the pages is empty" "$(while read -r n; do [ -s "$n" ] || echo "$n"; done <names)" ""
 
-# What the page's commands find: this tree's headers and program.
+# The commands of the pages find the headers and the program of this tree.
 mkdir bin
 cp text.txt corpus.txt
 printf '#!/bin/sh\necho "-I%s/include"\n' "$src" >bin/pkg-config
@@ -26,64 +27,68 @@ printf '#!/bin/sh\nv=$1\nshift\n[ $v != train ] || set -- "$@" --set train.threa
 chmod +x bin/*
 typed() { PATH=$tmp/bin:$PATH timeout -k 5 60 sh -e "$1" </dev/null; }
 
-# build NAME: the plugin, with the page's command for columns.
+# build NAME: builds the plugin with the command that the page gives for columns.
 build() { sed -n '/^cc /,/[^\\]$/p' columns.sh | sed "s/columns/$1/g" >build.sh && typed build.sh; }
 
-# losses FILE: step 1 and 2, loss and norm to six digits.
+# losses FILE: prints loss and norm of steps 1 and 2, to five and four digits.
 losses() { sed -n 's/.*"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2/p' "$1" | awk '{ printf "%.5g %.4g\n", $1, $2 }'; }
 
-# equal NAME INI PROGRAM: two steps on two ranks are those of one; they are saved in INI.1 and INI.2.
+# equal NAME INI PROGRAM: checks that two steps on two ranks equal those on one; they are saved in INI.1 and INI.2.
 equal() {
 	name=$1 ini=$2 program=$3
 	rm -f 1.jsonl 2.jsonl
-	ok "$name: one rank" timeout 60 "$program" train "$ini" --set log.metrics=1.jsonl --set checkpoint.dir="$ini.1" --set train.threads=1
-	ok "$name: two ranks" mpi 2 "$program" train "$ini" --set log.metrics=2.jsonl --set checkpoint.dir="$ini.2"
-	is "$name: the same losses and norms" "$(losses 2.jsonl)" "$(losses 1.jsonl)"
-	is "$name: of two steps" "$(losses 1.jsonl | wc -l)" 2
+	ok "$name: one rank trains" \
+		timeout 60 "$program" train "$ini" --set log.metrics=1.jsonl --set checkpoint.dir="$ini.1" --set train.threads=1
+	ok "$name: two ranks train" \
+		mpi 2 "$program" train "$ini" --set log.metrics=2.jsonl --set checkpoint.dir="$ini.2"
+	is "$name: ... with the same losses and norms" "$(losses 2.jsonl)" "$(losses 1.jsonl)"
+	is "$name: ... of two steps" "$(losses 1.jsonl | wc -l)" 2
 }
 
 # -- three nodes through the passes; the numbers of tensors may change with the model ------------------------------------------
 numberless() { sed 's/#[0-9]*/#/g'; }
-ok "the commands that show the passes" typed passes.sh
-is "print what the page shows" "$(numberless <.ok)" "$(numberless <passes.txt)"
+ok "the commands that show the passes run" typed passes.sh
+is "... and print what the page shows" "$(numberless <.ok)" "$(numberless <passes.txt)"
 
 # -- strategies and ops out of tree ---------------------------------------------------------------------------------------
-ok "the rules-only strategy: the page's commands" typed columns.sh
+ok "the commands of the page run: a rules-only strategy" typed columns.sh
 PATH=$tmp/bin:$PATH heddle explain columns.ini --ranks 2 --json >columns.json
-is "has four all-reduces a layer" "$(sed 's/},/&\n/g' columns.json | grep -c '"all-reduce".*layer 0')" 4
+is "... which has four all-reduces a layer" "$(sed 's/},/&\n/g' columns.json | grep -c '"all-reduce".*layer 0')" 4
 equal "the rules-only strategy" columns.ini "$build/heddle"
-ok "a family of a plugin: the page's commands" typed seed.sh
+ok "the commands of the page run: a family of a plugin" typed seed.sh
 { sed 's/^family.*/family = seed_oss\nkv_heads = 2\ninit_std = 0.1/' columns.ini && printf '\n[plugin seed]\nfile = seed.so\n'; } >seed.ini
 equal "a family of a plugin" seed.ini "$build/heddle"
 ok "an op of a plugin is built" build silu
 sed 's/columns/silu/' columns.ini >silu.ini
 equal "an op of a plugin" silu.ini "$build/heddle"
 sed 's/^steps = .*/&\nprecision = bf16/' silu.ini >low.ini
-ok "an op of a plugin, in bf16" mpi 2 "$build/heddle" train low.ini
-unlike "is another model than with the engine's op" "$(losses 1.jsonl | head -n 1)" "^$(losses 2.jsonl | tail -n 1)\$"
+ok "an op of a plugin trains in bf16" mpi 2 "$build/heddle" train low.ini
+unlike "the op of a plugin trains a different model than the op of the engine" \
+	"$(losses 1.jsonl | head -n 1)" "^$(losses 2.jsonl | tail -n 1)\$"
 
 # -- the wrong gradient ---------------------------------------------------------------------------------------------------
 ok "the wrong plugin is built" build mean
 sed 's/columns/mean/; s/\[strategy t\]/[strategy r]/' columns.ini >mean.ini
 if command -v python3 >/dev/null; then
-	ok "the page's commands" typed compare.sh
+	ok "the commands of the page compare gradients" typed compare.sh
 	cp .ok found
 	[ "$(grep -c 'times as long' found)" -eq 34 ] && [ "$(grep -c ' 0\.500000 times as long' found)" -eq 34 ]
-	tap_result $? "find every gradient half as long" || tap_comment <found
+	tap_result $? "... and find every gradient half as long" || tap_comment <found
 	sed 's/mean\.so/dp/' mean.ini >right.ini
 	sed 's/mean\.ini/right.ini/; s/=one/=one-right/; s/=two/=two-right/; s/ one\// one-right\//; s/ two\// two-right\//' compare.sh >right.sh
-	ok "with dp in its place" typed right.sh
-	like "they find nothing" "$(cat .ok)" '^0 of 36 gradients differ$'
-	unlike "and name nothing" "$(cat .ok)" 'times as long'
+	ok "the same commands compare gradients with dp instead" typed right.sh
+	like "... and find no difference" "$(cat .ok)" '^0 of 36 gradients differ$'
+	unlike "... and name no gradient" "$(cat .ok)" 'times as long'
 else
 	skip "no python3"
 fi
-like "explain shows what stands behind the sum" "$(heddle explain mean.ini --ranks 2 --nodes)" \
+like "explain shows the map after the sum" "$(heddle explain mean.ini --ranks 2 --nodes)" \
 	'^sync +map \[a / 2\] grad:wpe\.weight\(position,embed\) -> grad:wpe\.weight\(position,embed\) replicated; made by r$'
-like "and numbers what has no name, so that a result is found where it is read" "$(heddle explain mean.ini --ranks 2 --nodes |
+like "... and numbers tensors without a name, so that readers of a result can be found" \
+	"$(heddle explain mean.ini --ranks 2 --nodes |
 	awk '$3 == "position_dw" { made = $7 } $2 == "accumulate" && $3 == made { print "found", $5 }')" '^found grad:wpe\.weight'
 
-# -- in the engine: the example's files in a tree of their own, before the real one -------------------------------------------
+# -- in the engine: the files of an example are in a tree of their own, searched before the real one -------------------
 value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
 flags="-std=gnu11 -O1 -I$build -I$src -I$src/include -DHD_PLUGIN_DIR=\"/nowhere\" $(value CFLAGS) $(value OPENMP_CFLAGS)"
 for lib in MPI DNNL LTDL INIH JANSSON PCRE2 ZLIB ZSTD; do
@@ -91,10 +96,10 @@ for lib in MPI DNNL LTDL INIH JANSSON PCRE2 ZLIB ZSTD; do
 	libs="$libs $(value ${lib}_LIBS)"
 done
 archives="$build/libheddle.a $build/libref.a $build/libcpu.a $build/libbase.a"
-# Several words each.
+# The variables hold several words each.
 # shellcheck disable=SC2086
 compile() { to=$1; shift; $(value CC) -I"${1%%/*}" $flags -o "$to" "$@" $archives $libs $(value LIBS); }
-# list FILE MACRO: silu and silu_d in a copy of a list.
+# list FILE MACRO: copies a list and adds silu and silu_d.
 list() { { cat "$src/$1" && printf '%s(silu)\n%s(silu_d)\n' "$2" "$2"; } >"op/$1"; }
 if [ -f "$build/libtest.a" ] && [ -f "$build/Makefile" ]; then
 	list engine/ops/list.h OP
@@ -104,7 +109,7 @@ if [ -f "$build/libtest.a" ] && [ -f "$build/Makefile" ]; then
 	done
 	ok "an op of the engine is built" compile op.t op/engine/ops/silu.c op/engine/ops/table.c op/kernels/cpu/elementwise/silu.c \
 		op/kernels/cpu/table.c op/kernels/ref/elementwise/silu.c op/kernels/ref/table.c op/test.c "$build/libtest.a"
-	ok "its test passes" ./op.t
+	ok "... and its test passes" ./op.t
 else
 	skip "libtest.a is not built"
 fi
@@ -120,9 +125,10 @@ mkdir -p wrong/$of
 cp family/$of/families.h family/$of/list.c wrong/$of
 sed 's/^\tr->ndim = .*/&\n\tif (strstr(r->name, "k_proj"))\n\t\t*strstr(r->name, "k_proj") = '"'q'"';/' \
 	family/$of/starcoder2.c >wrong/$of/starcoder2.c
-ok "one that stores k where q is, is built" compile wrong/heddle wrong/$of/starcoder2.c wrong/$of/list.c \
+ok "a family that stores k in the place of q is built" compile wrong/heddle wrong/$of/starcoder2.c wrong/$of/list.c \
 	"$build/engine/cli/heddle-main.o"
-like "and told so, instead of saving half" "$(wrong/heddle train family.ini --set t.size=1 --set checkpoint.dir=wrong.out 2>&1)" \
+like "... and a message says so instead of saving half" \
+	"$(wrong/heddle train family.ini --set t.size=1 --set checkpoint.dir=wrong.out 2>&1)" \
 	'self_attn\.q_proj\.weight and layers\.0\.self_attn\.k_proj\.weight are both .* 512 elements, of which 0 are left'
 cat >theirs.py <<-'EOT'
 	import torch
@@ -136,10 +142,12 @@ cat >theirs.py <<-'EOT'
 	print(sum(len(v) for v in info.values()), torch.nn.functional.cross_entropy(logits, data[1:n * 32 + 1]).item())
 EOT
 if python3 -c 'import torch, transformers' 2>/dev/null; then
-	ok "transformers reads its checkpoint" env HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error python3 theirs.py
+	ok "transformers reads a checkpoint of the model family" \
+		env HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error python3 theirs.py
 	theirs=$(grep "^[0-9]* [0-9.]*\$" .ok)
-	is "all of it, and nothing else" "${theirs% *}" 0
-	near "with the same loss" "$(family/heddle eval family.ini.2 --data corpus.txt | sed -n 's/^loss \([^ ]*\).*/\1/p')" "${theirs#* }" 1e-5
+	is "... with no missing and no additional tensor" "${theirs% *}" 0
+	near "... and computes the same loss" \
+		"$(family/heddle eval family.ini.2 --data corpus.txt | sed -n 's/^loss \([^ ]*\).*/\1/p')" "${theirs#* }" 1e-5
 else
 	skip "python3 has no torch and transformers"
 fi

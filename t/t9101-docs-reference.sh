@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A key that the reference does not have is not found by those who need it; one that it has and the program has not costs
-# them an hour.  So doc/ini.md and the manual page are compared with the tables of the program.
+# doc/ini.md and the manual page have the keys, verbs and options of the program.  Users would not find a key that is
+# missing there, and would lose an hour with one that the program does not know.
 . "${0%/*}/lib/tap.sh"
 cd "$src" || exit 1
 
-# SECTION KEY DEFAULT of the tables of keys; a default that must be given, or is empty, is "-".
+# Prints SECTION KEY DEFAULT of the tables of keys; a default that must be given, or is empty, is "-".
 program_keys() {
 	for f in model:engine/models/model.c data:engine/data/data.c train:engine/config/train_config.c output:engine/config/output_config.c; do
 		awk -v section="${f%%:*}" '
@@ -33,15 +33,15 @@ page_keys() {
 program_keys >"$tmp/program"
 page_keys >"$tmp/page"
 [ "$(wc -l <"$tmp/program")" -gt 40 ]
-tap_result $? "keys and defaults are found in the program"
-ok "doc/ini.md has them, and no others" diff "$tmp/program" "$tmp/page"
+tap_result $? "more than 40 keys with defaults are found in the program"
+ok "doc/ini.md has exactly these keys and defaults" diff "$tmp/program" "$tmp/page"
 
-# Verbs and their options, as the table in main.c has them.
+# Verbs and their options, from the table in main.c.
 man=man/heddle.1
 plain() { sed 's/\\f[A-Z]//g; s/\\-/-/g' "$1"; }
 plain $man >"$tmp/man"
 missing=
-# One line per entry of a table, wherever the source breaks it.
+# Prints one line per entry of a table, however the source wraps it.
 entries() { awk '/^\t\{/ { printf "\n" } { sub(/^[ \t]+/, " "); printf "%s", $0 } /;$/ { printf "\n" }' engine/cli/main.c; }
 for flag in $(entries | grep -v hd_verb_ | grep -o '{ "[a-z-]*", \(NULL\|"[A-Z]*"\), "' | cut -d'"' -f2 | sort -u); do
 	grep -qe "--$flag" "$tmp/man" || missing="$missing --$flag"
@@ -51,23 +51,24 @@ for verb in $verbs; do
 	grep -q "^\.B $verb\|^$verb " "$tmp/man" || missing="$missing $verb"
 	grep -q "heddle $verb" README.md || missing="$missing README:$verb"
 done
-is "the manual page has all verbs and options, the first page all verbs" "$missing" ""
+is "the manual page has all verbs and options, and README.md has all verbs" "$missing" ""
 [ "$(echo "$verbs" | wc -l)" -ge 8 ]
-tap_result $? "verbs are found in the program"
+tap_result $? "at least 8 verbs are found in the program"
 if command -v man >/dev/null && man --help 2>&1 | grep -q warnings; then
-	is "the manual page is without faults" "$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z $man 2>&1 >/dev/null)" ""
+	is "man formats the manual page without warnings" \
+		"$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z $man 2>&1 >/dev/null)" ""
 else
 	skip "no man"
 fi
 
-# What pages name must be there.
+# Files and functions that pages name must exist.
 missing=
 for f in README.md doc/*.md; do
 	for to in $(grep -o '](\([^)#]*\)' "$f" | sed 's/^](//; /^http/d; /^$/d'); do
 		[ -e "$(dirname "$f")/$to" ] || missing="$missing $f:$to"
 	done
 done
-is "links between pages lead somewhere" "$missing" ""
+is "links between pages lead to existing files" "$missing" ""
 missing=
 for name in $(grep -ho '`hd_[a-z_0-9]*`' doc/*.md | tr -d '`' | grep -v _silu | sort -u); do
 	grep -rqw "$name" engine include kernels t/lib || missing="$missing $name"
