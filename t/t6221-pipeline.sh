@@ -46,8 +46,8 @@ is "interleaved is refused if the micro-batches are not a multiple of the stages
 like "... and the message gives both numbers" \
 	"$said" 'pp.schedule: interleaved: the 6 micro-batches of a step are not a multiple of the 4 stages'
 
-# -- the bubble that check prints for 4 stages: (p - 1) / m; divided by v with v chunks per stage; divided by 3 with
-# weight gradients in units of their own
+# -- the bubble that check prints for 4 stages: (p - 1) / m.  It is divided by v with v chunks per stage, and by 3 with
+# weight gradients in units of their own.
 bubble() { # SCHEDULE [OPTION...]
 	order=$1
 	shift
@@ -60,7 +60,7 @@ is "the bubble of interleaved is 3/16" "$(bubble interleaved)" 0.188
 is "the bubble of zb is 3/24" "$(bubble zb)" 0.125
 
 # -- the bubble of unequal stages, where a unit takes as long as its layers.  The stage of 5 layers waits for a forward
-# and a backward of the 3 other stages, and its own units take 8 x 5 of both.
+# and a backward of the 3 other stages.  Its own units take 8 x 5 of both.
 is "layers 1,1,1,5: the bubble of gpipe is 3 / (8 x 5)" "$(bubble gpipe --set pp.split=1,1,1,5)" 0.075
 is "layers 1,1,1,5: the bubble of 1f1b is the same" "$(bubble 1f1b --set pp.split=1,1,1,5)" 0.075
 is "layers 1,1,1,5: the bubble of zb is 3 / (3 x 8 x 5)" "$(bubble zb --set pp.split=1,1,1,5)" 0.025

@@ -14,9 +14,9 @@ sed '/^\[strategy/,$d' tiny.ini >model.ini
 tp_pp() { echo "rank $1 \(tp $(($1 % 2)), pp $(($1 / 2))\)"; }
 ep_dp() { echo "rank $1 \(ep $(($1 % 2)), dp $(($1 / 2))\)"; }
 
-# begin INI: starts a run in the background and waits for its third step; sets $run and $ranks to the processes.
-# With grace = yes, mpirun gives the ranks that it ends more than a second on a busy machine.  mpirun waits that long
-# twice, so the time is no longer than needed.
+# begin INI: starts a run in the background and waits for its third step; sets $run and $ranks to the processes. With
+# grace = yes, mpirun gives the ranks that it ends more than a second on a busy machine.  It waits that long twice, so
+# the time is no longer than needed.
 begin() {
 	rm -f m.jsonl
 	slow=$(patience)

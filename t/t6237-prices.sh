@@ -52,7 +52,8 @@ product() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.12g", a * b }'; }
 difference() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.12g", a - b }'; }
 
 # -- arithmetic per token: 3 x 24 embed^2 for each layer and 3 x 2 embed vocab.  In each layer attention adds 7 products
-# of 2 seq embed, half of each since it is causal: two in forward, five in backward, which recomputes the scores.
+# of 2 seq embed, half of each since it is causal.  Two are in forward, and five in backward, which recomputes the
+# scores.
 flops=$(((3 * (2 * 24 * 32 * 32 + 2 * 32 * 64) + 2 * 7 * 16 * 32) * 128))
 machine flops_fp32=1e9
 plan 1
@@ -234,7 +235,7 @@ machine flops_fp32=1e9 efficiency=1e1:0.25,1e2:0.5
 plan 1
 share "beyond its last point a curve keeps the last value" \
 	"$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"
-# heads of 8: only the products of attention, 7 x 2 x 16 x 32 / 2 FLOPs a token and layer; the others have 32 and more
+# heads of 8: only the products of attention, 7 x 2 x 16 x 32 / 2 FLOPs a token and layer.  The others have 32 and more.
 machine flops_fp32=1e9 extent_efficiency=8:0.5,9:1
 plan 1
 share "extent_efficiency: only attention's products are small enough to take twice as long" \
@@ -296,8 +297,8 @@ plan 4 --set dp.size=4 --set dp.sync=allreduce --set train.micro_batch=1 --set t
 ok "overlap_cost: some movements are hidden" awk -v h="$hidden" 'BEGIN { exit !(h > 0) }'
 ok "... and kernels that overlap them take longer, by at most the time of the movements" \
 	awk -v a="$free" -v b="$(top compute_seconds)" -v c="$(comm)" 'BEGIN { exit !(b > 1.01 * a && b - a <= c) }'
-# -- memory besides the plan: of the device, of libraries and of each communicator of a rank (tp, dp, and both for the
-# loss and the norm)
+# -- memory besides the plan: of the device, of libraries and of communicators (tp, dp, and both for the loss and the
+# norm)
 machine
 plan 4 --set tp.size=2 --set dp.size=2
 bytes=$(top planned_peak_bytes)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# train.precision = bf16 as users see it: checkpoints do not depend on it, a resumed run has the same bits, and the loss
-# is that of fp32.  Messages and memory take half the bytes where they should, and processors without bf16 instructions
-# train too.  If this broke, users would pay for bf16 with wrong models or gain nothing.
+# SPDX-License-Identifier: Apache-2.0 train.precision = bf16 as users see it.  Checkpoints do not depend on it, a
+# resumed run has the same bits, and the loss is that of fp32.  Messages and memory take half the bytes where they
+# should, and processors without bf16 instructions train too.  If this broke, users would pay for bf16 with wrong models
+# or gain nothing.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 . "$src/t/lib/resumed.sh"
@@ -156,7 +156,8 @@ near "bf16: 14 bytes a parameter, 12 for those of norms" "$(printf '%s\n' "$c16"
 near "fp32: 12 bytes a parameter" \
 	"$(printf '%s\n' "$c32" | state)" "$(awk -v p="$params" 'BEGIN { print 12 * p / 1e6 }')" 0.3
 # With one micro-batch, memory peaks at the end of forward, before any gradient exists.  It contains activations, and
-# the statistics of norms, attention and loss, which stay fp32: 2 for each 384, 1 for 64 and 6 for 256 elements.
+# the statistics of norms, attention and loss, which stay fp32.  These are 2 for each 384, 1 for 64 and 6 for 256
+# elements.
 near "activations take half the memory" \
 	"$(printf '%s\n' "$c16" | step)" "$(printf '%s\n' "$c32" | step | awk '{ print $1 / 2 }')" \
 	"$(printf '%s\n' "$c32" | step | awk '{ print $1 / 2 * (1 / 192 + 1 / 64 + 6 / 256) }')"

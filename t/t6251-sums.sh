@@ -40,7 +40,7 @@ for n in 3 4; do	# terms of a ring are sent directly to the member that adds the
 	no_bits=$(same_bits "" sum$n fast$n)
 	like "a ring of $n that adds while it sends gives other bits" "$no_bits" '^not ok'
 done
-# With a tied embedding and two micro-batches, zero 2 and 3 add over members before micro-batches, and they add the two
+# With a tied embedding and two micro-batches, zero 2 and 3 add over members before micro-batches.  They add the two
 # terms of the embedding separately.  So their bits differ from an all-reduce, but equal each other's.
 more="--set train.global_batch=12 --set model.tie_embeddings=yes"
 trained 3 whole $more --set dp.sync=allreduce

@@ -22,8 +22,8 @@ trained() {	# RANKS NAME SETS...
 		"$@" >"$name.out" 2>&1 || tap_comment <"$name.out"
 }
 # The kernels of the two devices round similarly but not identically.  Each loss is a mean over 64 tokens of numbers
-# below 6 that were rounded to 2^-24 in some 100 places, at random: 6 x 2^-24 x sqrt(100 / 64), twice.  Weights differ
-# by as much.
+# below 6 that were rounded to 2^-24 in some 100 places, at random.  So the bound is 6 x 2^-24 x sqrt(100 / 64), twice.
+# Weights differ by as much.
 alike() {	# WHAT FILE FILE: checks that losses and norms are equal up to rounding
 	paste "$2" "$3" | awk -F'\t' '
 		function value(s, key) { return match(s, "\"" key "\": [-0-9.e+]+") ? substr(s, RSTART + length(key) + 4, RLENGTH - length(key) - 4) : "" }

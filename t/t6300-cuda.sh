@@ -13,8 +13,8 @@ small="--set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.s
 	--set train.threads=1 --set train.eval_batches=1 --set train.precision=fp32"
 
 # Losses and norms of two metrics files agree up to rounding.  The bound for fp32 has u = 2^-24 and the lengths of all
-# sums of two layers (embed 16, mlp 64, seq 8, head 4), of 256 tokens and of a batch of 64, in two steps.
-# t/lib/layout_run.h derives the formula.
+# sums in two steps.  They are those of two layers (embed 16, mlp 64, seq 8, head 4), of 256 tokens and of a batch of
+# 64.  The file t/lib/layout_run.h derives the formula.
 fp32=$(awk 'BEGIN { print sqrt((2 * (16 * 16 + 2 * 64 + 6 * 8 + 2 * 4 + 30 * 2) + 2 * 256 + 64) / 3 * (1 + 4 * 2)) / 2 ^ 24 }')
 near=$fp32 near_norm=			# near_norm is the bound for norms; if it is empty, near is
 alike() {
@@ -64,8 +64,8 @@ layout() {		# WHAT RANKS ARGS...
 
 layout "one rank, dropout" 1 --set model.dropout=0.1 --set log.sample=4
 sweep "llama" 1 --set model.family=llama
-# u = 2^-8, 20 tensors that are rounded in each of 3 blocks, in both runs; the loss is a mean over 64 tokens, as in
-# t/t1250-bf16-layouts.c
+# u = 2^-8, 20 tensors that are rounded in each of 3 blocks, in both runs.  The loss is a mean over 64 tokens, as in
+# t/t1250-bf16-layouts.c.
 near=$(awk 'BEGIN { print sqrt(2 * 20 * 3 / 64) / 256 }') near_norm=$(awk 'BEGIN { print sqrt(2 * 20 * 3) / 256 }')
 sweep "one rank, bf16" 1 --set train.precision=bf16 --set model.dropout=0.1 --set log.sample=4
 layout "llama, bf16, adamw" 1 --set train.precision=bf16 --set model.family=llama --set model.kv_heads=2 --set train.optimizer=adamw

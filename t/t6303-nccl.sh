@@ -51,8 +51,8 @@ layout() {		# WHAT RANKS CPU-RANKS INI ARGS...
 sed 's/^\[strategy dp\]/[strategy tp]/; s/^plugin = dp/plugin = tp\nsize = 2/' tiny.ini >cut.ini
 sed 's/^\[strategy dp\]/[strategy ep]/; s/^plugin = dp/plugin = ep\nsize = 2/' tiny.ini >experts.ini
 sed "s|^plugin = dp|plugin = $build/t/plugins/.libs/permute.so\nsize = 2|; s/^\[strategy dp\]/[strategy r]/" tiny.ini >turned.ini
-# Pipeline stages are not tested: the simulation runs work when it is enqueued, so a receive posted early would wait for
-# a send that comes after it.
+# Pipeline stages are not tested: the simulation runs work when it is enqueued.  A receive posted early would wait for a
+# send that comes after it.
 layout "one rank" 1 1 tiny.ini
 layout "two replicas" 2 1 tiny.ini
 layout "two replicas, sharded states" 2 1 tiny.ini --set dp.zero=1

@@ -12,7 +12,7 @@ of() { awk -v unit="$1" -v kernel="$2" '$1 == unit && $2 == kernel { print $3, $
 # operands of a micro-batch: q, k, v, o of 64 x 32 floats, and 64 x 4 sums of exponentials
 is "the work of attention in forward" "$(of forward attention)" "8 $(awk 'BEGIN {
 	printf "%.3f %.3f", 2 * 2 * 2 * 256 * 32 * 32 / 2 / 1e9, 8 * (4 * 64 * 32 + 64 * 4) * 4 / 1e6 }')"
-# for each layer q, k, v and proj of 32 x 32, fc and mlp.proj of 32 x 128, with or without a fused gelu; and the logits
+# for each layer q, k, v and proj of 32 x 32, fc and mlp.proj of 32 x 128, with or without a fused gelu; then the logits
 total=$(awk '$1 == "forward" && $2 ~ /^einsum/ { n += $5 } END { printf "%.3f", n }' work)
 vocab=$(heddle explain tiny.ini --nodes | sed -n 's/.*wte.weight(vocab,embed).*/256/p' | head -1)
 is "the work of products in forward" "$total" "$(awk -v vocab="$vocab" 'BEGIN {

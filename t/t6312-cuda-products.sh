@@ -35,8 +35,8 @@ heddle explain tiny.ini --nodes --set train.device=cpu --set train.precision=bf1
 is "on a CPU, where a product is not a launch, the order is different" \
 	"$(grep -c '^weight-gradient.*einsum .out=embed,heads' nodes)" 6
 
-# In each layer 4 launches in forward, 6 in backward and 4 for weight gradients, plus those of the logits.  bench
-# --products times the same ones.
+# In each layer 4 launches in forward, 6 in backward and 4 for weight gradients, plus those of the logits.  The command
+# bench --products times the same ones.
 small="--set train.device=cuda --set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.precision=bf16 --steps 1"
 calls() { HD_TEST_SIM_COUNTS=cublasLtMatmul heddle bench tiny.ini $small "$@" 2>&1 | sed -n 's/^simulation: \([0-9]*\) times .*/\1/p'; }
 is "bench --products times the launches of a step" "$(($(calls --products) - $(calls)))" "$((4 * (2 * (4 + 6 + 4) + 3)))"
