@@ -183,7 +183,7 @@ like "check notes that a processor has no bf16 instructions" \
 	"$(DNNL_MAX_CPU_ISA=AVX2 heddle check large.ini $bf16)" '^note: this processor has no instructions for bf16'
 DNNL_MAX_CPU_ISA=AVX2 heddle train one.ini $bf16 --set log.metrics=avx2.jsonl >/dev/null 2>.ok
 is "such a processor trains in bf16" $? 0
-close_to "... with losses close to those of fp32" avx2.jsonl full.jsonl 0
+close_to "... and its losses are close to those of fp32" avx2.jsonl full.jsonl 0
 
 # -- auto: the precision is measured once, and a resumed run keeps it
 auto="--set train.precision=auto"
