@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Layouts and plugins that cannot work.  Each is refused with the plugin, the section and both numbers, by every rank and
-# said by one; a layout of several ranks that is started alone says what to type, and what it says works.
+# Layouts and plugins that cannot work.  Every rank refuses them, and one rank names the plugin, the section and both
+# numbers.  A layout of several ranks that is started alone prints the command to type, and that command works.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -12,7 +12,7 @@ mesh=$build/t/plugins/.libs/mesh3.so
 	printf '[strategy m]\nplugin = %s\na = 1\nb = 1\nc = 1\n' "$mesh"
 } >mesh.ini
 
-# one NAME PATTERN ranks args...: one message on so many ranks, and a status.
+# one NAME PATTERN ranks args...: the command fails on that many ranks with one message.
 one() {
 	name=$1 pattern=$2 n=$3
 	shift 3
@@ -23,28 +23,30 @@ one() {
 	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
 }
 
-# Sizes of a mesh: of an axis section.KEY, by that key.
+# Sizes of a mesh.  The size of an axis section.KEY is reported by that key.
 divide='^heddle: --set m\.b: 3 does not divide model\.heads = 4$'
 one "heads over an axis of three" "$divide" 3 train mesh.ini --set m.b=3
 one "the same, started alone" "$divide" 1 train mesh.ini --set m.b=3
-one "the same, of check" "$divide" 1 check mesh.ini --set m.b=3
-one "replicas and the batch" 'global_batch: 8 is not a multiple of micro_batch 2 x 3 replicas' 1 \
+one "the same, in check" "$divide" 1 check mesh.ini --set m.b=3
+one "replicas that do not divide the batch" 'global_batch: 8 is not a multiple of micro_batch 2 x 3 replicas' 1 \
 	check mesh.ini --set m.a=3 --ranks 3
 one "more stages than layers" '--set m\.c: 3 stages for model\.layers = 2' 1 check mesh.ini --set m.c=3
 one "fewer ranks than the layout needs" 'mesh\.ini: the layout needs 4 ranks, but there are 2$' 2 train mesh.ini \
 	--set m.b=4
 one "more ranks than the layout needs" 'mesh\.ini: the layout needs 1 rank, but there are 2$' 2 train mesh.ini
 printf '\n[strategy more]\nplugin = dp\nsize = 3\n' | cat tiny.ini - >three.ini
-one "ranks that cannot be shared out" 'three\.ini:[0-9]+: \[strategy dp\] size: auto: 2 ranks cannot .* the 3 that .*: 2 is not a multiple of 3$' 2 \
+one "a number of ranks that is not a multiple of the sizes" \
+	'three\.ini:[0-9]+: \[strategy dp\] size: auto: 2 ranks cannot .* the 3 that .*: 2 is not a multiple of 3$' 2 \
 	train three.ini
 sed 's/size = 3/size = auto/' three.ini >two.ini
-one "two sizes left open" 'two\.ini:[0-9]+: \[strategy more\] size: auto, but so is that of \[strategy dp\]' 1 check two.ini
+one "two sizes of auto" \
+	'two\.ini:[0-9]+: \[strategy more\] size: auto, but so is that of \[strategy dp\]' 1 check two.ini
 sed 's/^plugin = dp/plugin = pp\nsize = 6/' tiny.ini >long.ini
 one "a pipeline that is too long" 'size: 4 blocks \(embedding, layers, head\) for 6 stages x 1 chunks: at most 4 stages$' 1 \
 	check long.ini --set train.global_batch=12
-one "a plugin's name with a slip" 'no plugin "dpp" .*; there: .*; did you mean dp\?$' 1 check tiny.ini --set dp.plugin=dpp
+one "a misspelt plugin" 'no plugin "dpp" .*; there: .*; did you mean dp\?$' 1 check tiny.ini --set dp.plugin=dpp
 
-# Two axes that each divide, and not together; two that both deal out the layers.
+# Two axes that divide the heads separately but not together, and two axes that both distribute the layers.
 { sed '/^\[strategy/,$d' tiny.ini; printf '[strategy t]\nplugin = tp\nsize = 2\n[strategy u]\nplugin = tp\nsize = 4\n'; } >twice.ini
 one "heads over two axes" 'twice\.ini:[0-9]+: \[strategy u\] size: t 2 x u 4 = 8 do not divide heads = 4, which they shard' 1 check twice.ini
 sed 's/= tp/= pp/' twice.ini >stages.ini
@@ -54,34 +56,43 @@ one "layers over two axes" 'stages\.ini:[0-9]+: \[strategy u\]: blocks are alrea
 experts() { one "$1" "$2" "$3" train tiny.ini --set dp.plugin=ep --set "$4" --set "$5"; }
 experts "experts over an axis of three" '--set dp\.size: 3 does not divide model\.experts = 4$' 3 model.experts=4 dp.size=3
 experts "no experts to place" 'the model has no experts to place' 2 model.experts=0 dp.size=2
-experts "a group of several ranks" '^heddle: --set model\.group_tokens: groups of 128 tokens, but a rank has 64 of a micro-batch' 2 \
+experts "a token group larger than a rank's micro-batch" \
+	'^heddle: --set model\.group_tokens: groups of 128 tokens, but a rank has 64 of a micro-batch' 2 \
 	model.experts=4 model.group_tokens=128
-experts "more choices than experts" '--set model\.experts_per_token: 5 is more than model\.experts = 4' 2 model.experts=4 \
+experts "more experts per token than experts" \
+	'--set model\.experts_per_token: 5 is more than model\.experts = 4' 2 model.experts=4 \
 	model.experts_per_token=5
 
 # Started alone.
 out=$(heddle train tiny.ini --set dp.size=2 --set "log.metrics=two words.jsonl" 2>&1)
-is "alone: a status" $? 1
-like "alone: says so" "$out" '^heddle: tiny\.ini: the layout needs 2 ranks, but there is 1; start it with$'
+is "started alone: the status is 1" $? 1
+like "started alone: the message gives both numbers of ranks" \
+	"$out" '^heddle: tiny\.ini: the layout needs 2 ranks, but there is 1; start it with$'
 command=$(printf '%s\n' "$out" | grep mpirun)
-like "alone: the command" "$command" '^	mpirun -np 2 .*--bind-to none .*--mca odls_base_sigkill_timeout [0-9]+ '
-[ "$(id -u)" -ne 0 ] || like "alone: as root" "$command" ' --allow-run-as-root '
-ok "alone: the command works as printed" sh -c "timeout 60 $command </dev/null"
-is "alone: down to its quotes" "$(grep -c '"step": 3, "loss"' 'two words.jsonl')" 1
+like "started alone: the command is printed" \
+	"$command" '^	mpirun -np 2 .*--bind-to none .*--mca odls_base_sigkill_timeout [0-9]+ '
+[ "$(id -u)" -ne 0 ] || like "started alone by root: the command allows root" "$command" ' --allow-run-as-root '
+ok "started alone: the command works as printed" sh -c "timeout 60 $command </dev/null"
+is "started alone: the command quotes a file name with a blank" "$(grep -c '"step": 3, "loss"' 'two words.jsonl')" 1
 command=$(heddle train tiny.ini --set dp.size=64 --set train.global_batch=128 2>&1 | grep mpirun)
-like "alone: more ranks than cores" "$command" '^	mpirun -np 64 --oversubscribe '
+like "started alone: for more ranks than cores, the command oversubscribes" \
+	"$command" '^	mpirun -np 64 --oversubscribe '
 
-one "fewer layers on stages than there are" 'pp\.split: 1,0 has 1 layers; the model has 2' 1 check tiny.ini --ranks 2 \
+one "a split with fewer layers than the model" \
+	'pp\.split: 1,0 has 1 layers; the model has 2' 1 check tiny.ini --ranks 2 \
 	--set pp.plugin=pp --set pp.size=2 --set pp.split=1,0
-one "more layers on a stage than there are" 'pp\.split: 100,0 has more than 2 layers; the model has 2' 1 check tiny.ini --ranks 2 \
+one "a split with more layers than the model" \
+	'pp\.split: 100,0 has more than 2 layers; the model has 2' 1 check tiny.ini --ranks 2 \
 	--set pp.plugin=pp --set pp.size=2 --set pp.split=100,0
 
 # Plugins.
-one "no such plugin" 'dp\.plugin: no plugin "nix" .*; there: .*dp' 2 train tiny.ini --set dp.plugin=nix
-one "no such file" 'dp\.plugin: no plugin file \./nix\.so: No such file' 1 train tiny.ini --set dp.plugin=./nix.so
+one "a plugin that does not exist" 'dp\.plugin: no plugin "nix" .*; there: .*dp' 2 train tiny.ini --set dp.plugin=nix
+one "a plugin file that does not exist" \
+	'dp\.plugin: no plugin file \./nix\.so: No such file' 1 train tiny.ini --set dp.plugin=./nix.so
 echo "not a plugin" >text.so
-one "a file that is none" 'text\.so: .*(invalid ELF header|too short)' 1 train tiny.ini --set dp.plugin=./text.so
-# variant NAME -D...: a plugin with one thing wrong.
+one "a file that is not a library" \
+	'text\.so: .*(invalid ELF header|too short)' 1 train tiny.ini --set dp.plugin=./text.so
+# variant NAME -D...: builds a plugin with one fault.
 variant() {
 	file=$1
 	shift
@@ -89,9 +100,11 @@ variant() {
 		-o "$file.so" "$src/t/plugins/variant.c"
 }
 variant hollow -DV_UNDEFINED_FUNCTION
-one "an undefined symbol" 'hollow\.so.*undefined symbol: nobody_has_this' 2 train tiny.ini --set dp.plugin=./hollow.so
+one "a plugin with an undefined symbol" \
+	'hollow\.so.*undefined symbol: nobody_has_this' 2 train tiny.ini --set dp.plugin=./hollow.so
 variant future '-DV_BUILD="minor=1000"'
-one "another ABI" 'future\.so: needs ABI [0-9]+\.1000, this engine has [0-9]+\.[0-9]+' 2 train tiny.ini --set dp.plugin=./future.so
+one "a plugin that needs a newer ABI" \
+	'future\.so: needs ABI [0-9]+\.1000, this engine has [0-9]+\.[0-9]+' 2 train tiny.ini --set dp.plugin=./future.so
 variant alien -DV_MAGIC=7
-one "no plugin of ours" 'alien\.so' 1 train tiny.ini --set dp.plugin=./alien.so
+one "a library that is not a plugin of Heddle" 'alien\.so' 1 train tiny.ini --set dp.plugin=./alien.so
 done_testing

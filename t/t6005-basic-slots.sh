@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A strategy that leaves out slot open or mesh gets the host's table and one axis.  If it did not, the first strategy of
-# every author would begin with forty lines that are the same in all of them.
+# A strategy without slot open or mesh gets the host's table and one axis.  Otherwise every author's first strategy
+# would begin with the same forty lines.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -10,9 +10,9 @@
 	printf '[strategy cp]\nplugin = %s\nsize = auto\n' "$build/t/plugins/.libs/ulysses.so"
 } >cp.ini
 heddle check cp.ini --ranks 2 >out 2>&1
-tap_result $? "rules alone are a strategy" || tap_comment <out
-like "its axis has the section's name and all ranks that are left" "$(cat out)" '^2 ranks = cp 2'
-like "attention is sharded otherwise than the rest" "$(heddle explain cp.ini --ranks 2)" 'cp +all-to-all'
+tap_result $? "a plugin with only rules is a strategy" || tap_comment <out
+like "its axis has the section's name and all remaining ranks" "$(cat out)" '^2 ranks = cp 2'
+like "attention is sharded differently from the rest" "$(heddle explain cp.ini --ranks 2)" 'cp +all-to-all'
 fails "a size that does not divide is refused" heddle check cp.ini --ranks 3 --set cp.size=3
 like "... with both numbers" "$(cat "$tmp/.ok")" "3 does not divide .* = 4|4.* 3"
 
@@ -64,6 +64,6 @@ half() {
 	sed "s|^plugin = .*ulysses.*|plugin = ./half.so|" cp.ini >half.ini
 	heddle check half.ini --ranks 2 2>&1
 }
-like "an open of its own, no mesh: one axis" "$(half -DOPEN)" '^2 ranks = cp 2'
-like "a mesh of its own, no open: its axes" "$(half)" '^2 ranks = cp\.wide 2'
+like "a plugin with open but without mesh gets one axis" "$(half -DOPEN)" '^2 ranks = cp 2'
+like "a plugin with mesh but without open gets the axes of mesh" "$(half)" '^2 ranks = cp\.wide 2'
 done_testing

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A plugin that casts what goes from stage to stage at the wrong cursor puts the cast, and the send, into the program of the
-# receiver: every rank waits for ever.  The plan is refused; at the right cursor it is accepted and trains.
+# A plugin may cast what one stage sends to the next.  At the wrong cursor, the cast and the send would be in the
+# receiver's program, and every rank would wait for ever.  Such a plan must be refused; at the right cursor it is
+# accepted and trains.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -44,8 +45,9 @@ compile() { ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/inclu
 compile -DWRONG
 out=$(heddle check wire.ini --ranks 2 2>&1)
 is "a cast on the wrong stage: refused" $? 1
-like "a cast on the wrong stage: why" "$out" '\[strategy w\]: cast of .* runs on stage [01], but its operand \(.*\) is on stage [01]'
+like "a cast on the wrong stage: the message names both stages" \
+	"$out" '\[strategy w\]: cast of .* runs on stage [01], but its operand \(.*\) is on stage [01]'
 compile
-ok "on the right stage: accepted" heddle check wire.ini --ranks 2
-ok "on the right stage: trains" heddle_mpi 2 train wire.ini
+ok "a cast on the right stage: accepted" heddle check wire.ini --ranks 2
+ok "a cast on the right stage: the run trains" heddle_mpi 2 train wire.ini
 done_testing

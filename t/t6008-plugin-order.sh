@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What ranks say to each other is matched over the programs of all of them before anything runs.  A plugin that has a backward
-# unit receive what a forward unit sends makes two stages exchange in two orders: the receiver would take one tensor for
-# another, or wait for ever.  And what one member's op alone asks of its device is asked of every member's.
+# The communication of all ranks is matched before anything runs.  When a plugin lets a backward unit receive what a
+# forward unit sends, two stages exchange tensors in different orders.  The receiver would take one tensor for another,
+# or wait for ever.  A collective that only one member's program contains would also wait for ever.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
 cat >order.c <<'END'
 #include <heddle/strategy.h>
-/* A node of this unit that reads an activation on the last of two stages, and one of forward that is on the first. */
+/* Returns an add of this unit on the stage that block names ("0" or "1"), whose output has three dims, or NULL. */
 static struct hd_node *reader(const struct hd_graph_api *g, struct hd_plan *p, const struct hd_axis *stages, uint32_t unit,
 			      const char *block)
 {
@@ -71,16 +71,16 @@ compile() { ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/inclu
 
 compile -DUNIT=HD_UNIT_B -o order.so order.c
 out=$(heddle check order.ini --ranks 2 2>&1)
-is "received in another unit than the others: refused" $? 1
-like "received in another unit than the others: both ranks, both tensors" "$out" \
+is "a receive in another unit than its send: refused" $? 1
+like "a receive in another unit than its send: the message names both ranks and both tensors" "$out" \
 	'heddle: a send and the receive in its place are not the same: rank 0 reaches send of .* \(batch,seq,embed\) of layer 0 on p \(2048 f32, micro-batch 0, made by o\), and rank 1 reaches receive of .* on p \(2048 f32, micro-batch 0, made by the engine\)'
-is "received in another unit than the others: one line" "$(printf '%s\n' "$out" | grep -c '^heddle:')" 1
+is "a receive in another unit than its send: one message" "$(printf '%s\n' "$out" | grep -c '^heddle:')" 1
 compile -DUNIT=HD_UNIT_F -DALONE -o order.so order.c
 out=$(heddle check order.ini --ranks 2 2>&1)
-is "a sum over stages that one stage runs: refused" $? 1
-like "a sum over stages that one stage runs: both ranks" "$out" \
+is "an all-reduce over stages that only one stage runs: refused" $? 1
+like "an all-reduce over stages that only one stage runs: the message names both ranks" "$out" \
 	'heddle: rank 0 waits in all-reduce of .* on p \(2048 f32, micro-batch 0, made by o\) for rank 1, which never gets there'
 compile -DUNIT=HD_UNIT_F -o order.so order.c
-ok "received in the unit of the others: accepted" heddle check order.ini --ranks 2
-ok "and it trains" heddle_mpi 2 train order.ini
+ok "a receive in the unit of its send: accepted" heddle check order.ini --ranks 2
+ok "... and the run trains" heddle_mpi 2 train order.ini
 done_testing

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run that was stopped and goes on must be the run that was not stopped, and a checkpoint must not be tied to the
-# number of ranks that wrote it.
+# A run that is stopped and resumed must compute the same as a run that is not stopped.  A checkpoint must not be tied
+# to the number of ranks that wrote it.
 . "${0%/*}/lib/tap.sh"
 heddle=$build/heddle
 [ -x "$heddle" ] || skip_all "heddle is not built"
@@ -31,9 +31,9 @@ EOT
 cp run.ini dp.ini
 printf '\n[strategy dp]\nplugin = dp\nsize = auto\n' >>dp.ini
 
-# Timing is asked anew in each run: what it chose once must come from the checkpoint.
+# Each run has an empty cache of timings, so that choices made by timing must come from the checkpoint.
 fresh=0
-train() {			# NAME INI [args...]: into ./NAME and NAME.jsonl
+train() {			# NAME INI [args...]: writes ./NAME and NAME.jsonl
 	name=$1 ini=$2
 	shift 2
 	fresh=$((fresh + 1))
@@ -48,13 +48,13 @@ train2() {
 		--set "log.metrics=$name.jsonl" "$@"
 }
 
-losses() {			# STEPS-AFTER FILE: step, loss, norm
+losses() {			# STEP FILE: prints step, loss and norm of the later steps
 	sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$2" |
 		awk -v after="$1" '$1 > after'
 }
 loss() { losses 0 "$2" | awk -v s="$1" '$1 == s { print $2 }'; }
 files="config.json model.safetensors heddle/optimizer.safetensors heddle/gradients.safetensors"
-same() {			# A B: the files of two checkpoints
+same() {			# A B: two checkpoints have the same files
 	for f in $files; do
 		cmp "$1/$f" "$2/$f" || return 1
 	done
@@ -63,58 +63,61 @@ same() {			# A B: the files of two checkpoints
 # One rank.
 ok "a run with checkpoints" train whole run.ini --set checkpoint.gradients=yes
 is "latest names the last step" "$(cat whole/latest)" step-00000007
-is "and nothing else is left" "$(ls -A whole | tr '\n' ' ')" "latest step-00000003 step-00000006 step-00000007 "
+is "... and only three steps are kept" \
+	"$(ls -A whole | tr '\n' ' ')" "latest step-00000003 step-00000006 step-00000007 "
 ok "resumed from step 3" train rest run.ini --set checkpoint.resume=whole/step-00000003 --set checkpoint.gradients=yes
-is "four more steps" "$(losses 0 rest.jsonl | wc -l | tr -d ' ')" 4
-is "the same losses and norms" "$(losses 3 rest.jsonl)" "$(losses 3 whole.jsonl)"
-ok "the same files, bit by bit" same whole/step-00000007 rest/step-00000007
-ok "resume = auto in an empty directory begins anew" train auto run.ini --set checkpoint.resume=auto \
+is "... it runs four more steps" "$(losses 0 rest.jsonl | wc -l | tr -d ' ')" 4
+is "... with the same losses and norms" "$(losses 3 rest.jsonl)" "$(losses 3 whole.jsonl)"
+ok "... and saves the same files, bit for bit" same whole/step-00000007 rest/step-00000007
+ok "resume = auto in an empty directory starts at step 0" train auto run.ini --set checkpoint.resume=auto \
 	--set train.steps=3 --set train.decay=7
-ok "resume = auto goes on" train auto run.ini --set checkpoint.resume=auto --set checkpoint.gradients=yes
-is "with the same losses" "$(losses 3 auto.jsonl)" "$(losses 3 whole.jsonl)"
-ok "and the same files" same whole/step-00000007 auto/step-00000007
+ok "resume = auto continues a run that was stopped" \
+	train auto run.ini --set checkpoint.resume=auto --set checkpoint.gradients=yes
+is "... with the same losses" "$(losses 3 auto.jsonl)" "$(losses 3 whole.jsonl)"
+ok "... and the same files" same whole/step-00000007 auto/step-00000007
 rm auto/latest
-ok "without latest, the newest step is meant" train auto run.ini --set checkpoint.resume=auto --set train.steps=8 \
+ok "without the file latest, the newest step is resumed" \
+	train auto run.ini --set checkpoint.resume=auto --set train.steps=8 \
 	--set checkpoint.keep=1
-is "keep = 1" "$(ls -A auto | tr '\n' ' ')" "latest step-00000008 "
+is "keep = 1 keeps only the last step" "$(ls -A auto | tr '\n' ' ')" "latest step-00000008 "
 
-# Two ranks, and from one number to the other.
+# Two ranks, and checkpoints that pass between one rank and two.
 if [ -f "$build/plugins/dp/dp.la" ]; then
-	ok "two ranks" train2 two dp.ini --set checkpoint.gradients=yes
+	ok "a run of two ranks with checkpoints" train2 two dp.ini --set checkpoint.gradients=yes
 	ok "two ranks, resumed" train2 two-rest dp.ini --set checkpoint.resume=two/step-00000003 --set checkpoint.gradients=yes
-	is "four more steps" "$(losses 0 two-rest.jsonl | wc -l | tr -d ' ')" 4
-	is "the same losses and norms" "$(losses 3 two-rest.jsonl)" "$(losses 3 two.jsonl)"
-	ok "the same files, bit by bit" same two/step-00000007 two-rest/step-00000007
+	is "... it runs four more steps" "$(losses 0 two-rest.jsonl | wc -l | tr -d ' ')" 4
+	is "... with the same losses and norms" "$(losses 3 two-rest.jsonl)" "$(losses 3 two.jsonl)"
+	ok "... and saves the same files, bit for bit" same two/step-00000007 two-rest/step-00000007
 	ok "one rank's checkpoint resumed by two" train2 to-two dp.ini --set checkpoint.resume=whole/step-00000003
-	near "the loss of one rank" "$(loss 7 to-two.jsonl)" "$(loss 7 whole.jsonl)" 2e-5
+	near "... its loss is that of one rank" "$(loss 7 to-two.jsonl)" "$(loss 7 whole.jsonl)" 2e-5
 	ok "two ranks' checkpoint resumed by one" train to-one run.ini --set checkpoint.resume=two/step-00000003
-	near "the loss of two" "$(loss 7 to-one.jsonl)" "$(loss 7 two.jsonl)" 2e-5
-	is "evaluated by one rank, whatever wrote it" "$("$heddle" eval two --data text.txt | wc -l | tr -d ' ')" 1
+	near "... its loss is that of two ranks" "$(loss 7 to-one.jsonl)" "$(loss 7 two.jsonl)" 2e-5
+	is "a checkpoint of two ranks is evaluated by one" "$("$heddle" eval two --data text.txt | wc -l | tr -d ' ')" 1
 else
 	skip "the plugin dp is not built"
 fi
 
-# Gradients are saved behind the update.  One made of several ops (examples/muon) may not compute in their memory.
+# Gradients are saved after the update.  An optimizer of several ops (examples/muon) may not overwrite them before.
 "${CC:-cc}" -std=gnu11 -O1 -fPIC -shared -fvisibility=hidden -I"$src/include" -o muon.so "$src/examples/muon/muon.c" -lm
 sed 's/^dropout.*//' run.ini >made.ini
 printf '\n[plugin muon]\nfile = ./muon.so\n' >>made.ini
 made="--set checkpoint.gradients=yes --set train.steps=1 --set train.clip=0"
 for o in adamw muon; do
-	ok "gradients of a step of $o" train of.$o made.ini $made --set train.optimizer=$o
+	ok "a step of $o saves gradients" train of.$o made.ini $made --set train.optimizer=$o
 done
-ok "an optimizer of a plugin leaves them as they are" \
+ok "the optimizer of a plugin does not change them" \
 	cmp of.adamw/step-00000001/heddle/gradients.safetensors of.muon/step-00000001/heddle/gradients.safetensors
 
 # The initial model, and a model that does not fit.
 ok "steps = 0 writes the initial model" train zero run.ini --set train.steps=0
-is "as step 0" "$(cat zero/latest)" step-00000000
-ok "which is no reason to refuse a run from step 0" train zero run.ini --set train.steps=1
+is "... as step 0" "$(cat zero/latest)" step-00000000
+ok "... into which a run from step 0 may still save" train zero run.ini --set train.steps=1
 fails "a model of another size is refused" train wide run.ini --set model.embed=32 --set checkpoint.resume=whole
-like "with both numbers" "$(cat .ok)" 'n_embd is 16, but model.embed is 32'
-fails "so are more positions" train long run.ini --set model.max_seq=64 --set checkpoint.resume=whole
-like "with the tensor and both shapes" "$(cat .ok)" 'wpe\.weight is \[[0-9]*, 16\] there, and \[64, 16\]'
-ok "a run with another optimizer" train sgd run.ini --set train.optimizer=sgd --set train.steps=1
-fails "whose states are missing" train no-states run.ini --set checkpoint.resume=sgd
-like "by name" "$(cat .ok)" 'has no tensor .*\.m: .*train\.optimizer'
-is "one message" "$(grep -c 'has no tensor' .ok)" 1
+like "... with both numbers" "$(cat .ok)" 'n_embd is 16, but model.embed is 32'
+fails "a model with more positions is refused" train long run.ini --set model.max_seq=64 --set checkpoint.resume=whole
+like "... with the tensor and both shapes" "$(cat .ok)" 'wpe\.weight is \[[0-9]*, 16\] there, and \[64, 16\]'
+ok "a run with the optimizer sgd" train sgd run.ini --set train.optimizer=sgd --set train.steps=1
+fails "a checkpoint without the states of adamw is refused" train no-states run.ini --set checkpoint.resume=sgd
+like "... with the name of the missing tensor" "$(cat .ok)" 'has no tensor .*\.m: .*train\.optimizer'
+is "... and one message" "$(grep -c 'has no tensor' .ok)" 1
 done_testing
