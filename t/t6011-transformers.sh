@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A checkpoint is only worth something if other programs read the same model in it, and their models are read here.
+# A checkpoint is worth something only if other programs read the same model from it, and if their models are read here.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
 kept_model gpt2 kept/gpt2
-ok "one without its head is in several files" test -f kept/headless/model.safetensors.index.json
+ok "a model without its head is in several files" test -f kept/headless/model.safetensors.index.json
 kept_model gpt2 kept/headless
 kept_refused gpt2 's/"gelu_new"/"relu"/' activation_function
 kept_refused gpt2 's/\("scale_attn_by_inverse_layer_idx":\) false/\1 true/' scale_attn_by_inverse_layer_idx
 kept_saved gpt2 3 tp
 kept_config gpt2 n_layer n_embd n_head n_inner n_positions vocab_size layer_norm_epsilon
-fails "a directory without a model" "$heddle" eval . --data text.txt
-like "is refused, with the reason" "$(cat .ok)" 'is not a checkpoint'
+fails "a directory without a model is not evaluated" "$heddle" eval . --data text.txt
+like "... but refused with the reason" "$(cat .ok)" 'is not a checkpoint'
 with_torch
 
 cat >run.ini <<-'EOT'
@@ -31,7 +31,7 @@ cat >run.ini <<-'EOT'
 	threads = 1
 EOT
 ok "a model with tied embeddings" "$heddle" train run.ini --set checkpoint.dir=tied
-ok "one without" "$heddle" train run.ini --set checkpoint.dir=untied --set model.tie_embeddings=no
+ok "a model without tied embeddings" "$heddle" train run.ini --set checkpoint.dir=untied --set model.tie_embeddings=no
 
 cat >check.py <<-'EOT'
 	import sys, torch
@@ -66,13 +66,14 @@ for name in tied untied; do
 	is "$name: every tensor is known, none is missing" "$(said $name 3)" 0
 	near "$name: the same loss" "$(ours $name text.txt)" "$(said $name 2)" 1e-5
 done
-near "a model that transformers has saved again" "$(ours theirs text.txt)" "$(said untied 2)" 1e-5
+near "a model that transformers has saved again has the same loss" "$(ours theirs text.txt)" "$(said untied 2)" 1e-5
 ok "a model of transformers is in several files" test -f another/model.safetensors.index.json
-near "and has the same loss here" "$(ours another text.txt)" "$(said another 2)" 1e-5
-near "so has one without its head, under shorter names" "$(ours headless text.txt)" "$(said another 2)" 1e-5
+near "... and has the same loss here" "$(ours another text.txt)" "$(said another 2)" 1e-5
+near "... so has the model without its head, under shorter names" "$(ours headless text.txt)" "$(said another 2)" 1e-5
 { sed -e '/layers\|heads\|embed/d' -e 's/seq = 32/seq = 24/' run.ini; printf '[strategy tp]\nplugin = tp\n'; } >load.ini
-ok "three ranks begin from it" mpi 3 "$heddle" train load.ini --set model.load=another --set train.steps=0 --set checkpoint.dir=begun
-near "with its loss" "$(ours begun text.txt)" "$(said another 2)" 1e-5
-fails "a model that ours is not" "$heddle" eval relu --data text.txt
-like "is refused, with the reason" "$(cat .ok)" 'relu/config\.json: .*activation_function'
+ok "three ranks start from this model" \
+	mpi 3 "$heddle" train load.ini --set model.load=another --set train.steps=0 --set checkpoint.dir=begun
+near "... with its loss" "$(ours begun text.txt)" "$(said another 2)" 1e-5
+fails "a model with an unknown activation is not evaluated" "$heddle" eval relu --data text.txt
+like "... but refused with the reason" "$(cat .ok)" 'relu/config\.json: .*activation_function'
 done_testing

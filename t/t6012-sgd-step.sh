@@ -5,7 +5,8 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
-# The kept half, of four models tensor by tensor, is t/t6051-kept-models.c; here its batch, and two ranks.
+# t/t6051-kept-models.c compares four models with kept results, tensor by tensor.  This part checks the batch, and two
+# ranks.
 cd kept || exit 1
 is "the tokens of the kept step" "$("$heddle" data one-sgd.ini --set model.load=gpt2 --step 1 --json | tr -d ' ')" \
 	"$(od -A n -v -t u2 -j 1024 -N 158 -w2 ids-llmc.bin | awk '{ id[NR - 1] = $1 + 0 } END {
@@ -15,9 +16,11 @@ is "the tokens of the kept step" "$("$heddle" data one-sgd.ini --set model.load=
 				printf "%s%d%s", k ? "," : "[", id[13 * i + k], k == 13 ? (i == 5 ? "]]}\n" : "],") : ""
 	}')"
 { cat one-sgd.ini; printf '\n[strategy dp]\nplugin = dp\n'; } >dp.ini
-ok "two ranks take it" mpi 2 "$heddle" train dp.ini --set model.load=gpt2 --set log.metrics=two.jsonl --set checkpoint.dir=two
+ok "two ranks take the kept step" \
+	mpi 2 "$heddle" train dp.ini --set model.load=gpt2 --set log.metrics=two.jsonl --set checkpoint.dir=two
 for key in loss grad_norm; do
-	near "its $key, relative error" "$(awk -v key="\"$key\":" '{ for (i = 1; i < NF; i++) if ($i == key) x[NR] = $(i + 1) + 0 }
+	near "... the relative error of its $key" \
+		"$(awk -v key="\"$key\":" '{ for (i = 1; i < NF; i++) if ($i == key) x[NR] = $(i + 1) + 0 }
 		END { print x[1] / x[2] - 1 }' two.jsonl gpt2/one-sgd.jsonl)" 0 1e-5
 done
 cd "$tmp" || exit 1
@@ -48,20 +51,20 @@ EOT
 cp run.ini dp.ini
 printf '\n[strategy dp]\nplugin = dp\nsize = 2\n' >>dp.ini
 
-ok "the initial model" "$heddle" train run.ini --set train.steps=0 --set checkpoint.dir=start
-ok "one step" "$heddle" train run.ini --set checkpoint.dir=one --set log.metrics=one.jsonl
+ok "the initial model is saved" "$heddle" train run.ini --set train.steps=0 --set checkpoint.dir=start
+ok "one rank takes a step" "$heddle" train run.ini --set checkpoint.dir=one --set log.metrics=one.jsonl
 runs=one
 if [ -f "$build/plugins/dp/dp.la" ]; then
-	ok "one step of two ranks" mpi 2 "$heddle" train dp.ini --set checkpoint.dir=two --set log.metrics=two.jsonl
+	ok "two ranks take a step" mpi 2 "$heddle" train dp.ini --set checkpoint.dir=two --set log.metrics=two.jsonl
 	runs="one two"
 else
 	skip "the plugin dp is not built"
 fi
-ok "its tokens" "$heddle" data run.ini --step 1 --json
+ok "the tokens of the step are printed" "$heddle" data run.ini --step 1 --json
 cp .ok tokens.json
 
-# Prints, of each run: the loss's relative error; the norm's; how many times the bound the worst weight is off, and
-# which; the same of the gradients.
+# Prints for each run the relative errors of the loss and of the norm.  Then the largest error of a weight and of a
+# gradient, each divided by its bound.
 cat >check.py <<-'EOT'
 	import json, sys, torch
 	from safetensors.torch import load_file
@@ -98,13 +101,15 @@ cat >check.py <<-'EOT'
 	    print(run, abs(first["loss"] / loss.item() - 1), abs(first["grad_norm"] / norm - 1), worst(weights),
 	          worst(gradients))
 EOT
-ok "the same step in PyTorch" "$python" check.py $runs
+ok "PyTorch computes the same step" "$python" check.py $runs
 cp .ok errors.txt
 note "$(cat errors.txt)"
 for run in $runs; do
 	near "$run: the loss, relative error" "$(awk -v r=$run '$1 == r { print $2 }' errors.txt)" 0 1e-5
 	near "$run: the gradient's norm, relative error" "$(awk -v r=$run '$1 == r { print $3 }' errors.txt)" 0 1e-5
-	near "$run: each weight, of what it may be off" "$(awk -v r=$run '$1 == r { print $4 }' errors.txt)" 0 1
-	near "$run: each gradient, of what it may be off" "$(awk -v r=$run '$1 == r { print $5 }' errors.txt)" 0 1
+	near "$run: the largest error of a weight, divided by its bound" \
+		"$(awk -v r=$run '$1 == r { print $4 }' errors.txt)" 0 1
+	near "$run: the largest error of a gradient, divided by its bound" \
+		"$(awk -v r=$run '$1 == r { print $5 }' errors.txt)" 0 1
 done
 done_testing

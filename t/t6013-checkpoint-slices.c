@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where a rank's slice of a parameter goes in a file of another orientation, with padding and cuts on any dim; how
- * states that are pieces of a sum go to another number of members; and models in several files.  A wrong offset is a
- * model that is silently another one.
+ * Where a rank's slice of a parameter is stored in a file of another orientation, with padding and cuts on any dim.
+ * Also: how states that are terms of a sum are read by another number of members, and models in several files.  A wrong
+ * offset would silently give a different model.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -20,7 +20,7 @@ static char *at(const char *name)
 #define ROWS_BEFORE 2
 #define COLS_BEFORE 3
 
-/* Slice number `part` of `parts` along dim `cut`, which is padded to divide. */
+/* Fills in slice number `part` of `parts` along dim `cut`, which is padded to a multiple of `parts`. */
 static void extent(struct hd_extent *x, int ndim, const int64_t *whole, int cut, int parts, int part)
 {
 	int64_t step = 1;
@@ -38,7 +38,7 @@ static void extent(struct hd_extent *x, int ndim, const int64_t *whole, int cut,
 	}
 }
 
-/* Element `local` of the slice: its number in the parameter, or -1: padding. */
+/* Returns the index in the parameter of element `local` of the slice, or -1 for padding. */
 static int64_t global_of(const struct hd_extent *x, int64_t local)
 {
 	int64_t g = 0;
@@ -75,7 +75,7 @@ static void region(struct hd_hf_region *r, const struct hd_extent *x, int ndim, 
 	r->shape[1] = (transpose ? rows : cols) + COLS_BEFORE + 2;
 }
 
-/* All slices written, then read whole, and read again cut in another way. */
+/* Writes all slices, reads the complete file, and reads it again with another cut.  Returns whether all is right. */
 static int round_trip(int ndim, const int64_t *whole, const struct hd_hf_region *r, int cut, int parts)
 {
 	int64_t n = r->shape[0] * (r->ndim == 2 ? r->shape[1] : 1), cols = 1, wrong = 0;
@@ -109,7 +109,7 @@ static int round_trip(int ndim, const int64_t *whole, const struct hd_hf_region 
 		all[i] = 0;
 	}
 	for (int64_t i = 0; i < n; i++)
-		wrong += all[i] != 0; /* nothing beside the region */
+		wrong += all[i] != 0; /* nothing outside the region */
 	extent(&x, ndim, whole, (cut + 1) % ndim, 2, 1);
 	mine = hd_alloc((size_t)count(&x) * sizeof(*mine));
 	hd_region_move(&(struct hd_movement){ f, "t", HD_DTYPE_F32, 0 }, r, &x, mine, &err);
@@ -142,15 +142,15 @@ static void regions(void)
 				for (int cut = 0; cut < 3; cut++)
 					for (int parts = 1; parts <= 7; parts++)
 						good &= round_trip(3, whole, &r, cut, parts);
-				ok(good, "%d dims stored, %d as rows%s: any dim cut in 1 to 7", ndim, split,
-				   transpose ? ", transposed" : "");
+				ok(good, "%d dims stored, %d as rows%s: any dim may be cut in 1 to 7 slices", ndim,
+				   split, transpose ? ", transposed" : "");
 			}
 }
 
-/* -- pieces of sums --------------------------------------------------------------------------------- */
+/* -- terms of sums --------------------------------------------------------------------------------- */
 #define ELEMENTS 5
 
-struct bench { /* one state of one rank of `members`, with nothing around it */
+struct bench { /* the plan and the program of one rank, with a single state */
 	struct hd_plan plan;
 	struct hd_program program;
 	struct axis axis;
@@ -202,10 +202,10 @@ static void write_pieces(const char *path, int64_t members)
 		hd_states_write(&b.program, f, &err);
 		hd_tensorfile_close(f);
 	}
-	ok(!err.code, "%lld members write their pieces: %s", (long long)members, err.text);
+	ok(!err.code, "%lld members write their terms: %s", (long long)members, err.text);
 }
 
-/* Element 3 of member m of n. */
+/* Returns element 3 of the state that member m of n reads. */
 static double read_piece(const char *path, int64_t n, int64_t m, uint32_t relayout, struct hd_err *err)
 {
 	struct bench b;
@@ -223,21 +223,23 @@ static void pieces(void)
 	struct hd_err err = { 0 };
 
 	write_pieces(path, 2);
-	near(read_piece(path, 2, 0, HD_RESHARD_SUM, &err), 103, 0, "as many members: the first has its own");
-	near(read_piece(path, 2, 1, HD_RESHARD_REFUSE, &err), 203, 0, "and the second");
-	near(read_piece(path, 1, 0, HD_RESHARD_SUM, &err), 306, 0, "one member has the sum");
-	near(read_piece(path, 3, 0, HD_RESHARD_SUM, &err), 306, 0, "the first of three has the sum");
-	near(read_piece(path, 3, 1, HD_RESHARD_SUM, &err), 0, 0, "the second nothing");
-	near(read_piece(path, 3, 2, HD_RESHARD_SUM, &err), 0, 0, "the third nothing");
-	near(read_piece(path, 3, 0, HD_RESHARD_ZERO, &err), 0, 0, "or all begin at zero");
-	ok(!err.code, "%s", "none of which is an error");
+	near(read_piece(path, 2, 0, HD_RESHARD_SUM, &err), 103, 0,
+	     "the same number of members: the first reads its own term");
+	near(read_piece(path, 2, 1, HD_RESHARD_REFUSE, &err), 203, 0, "... and so does the second");
+	near(read_piece(path, 1, 0, HD_RESHARD_SUM, &err), 306, 0, "a single member reads the sum");
+	near(read_piece(path, 3, 0, HD_RESHARD_SUM, &err), 306, 0, "the first of three members reads the sum");
+	near(read_piece(path, 3, 1, HD_RESHARD_SUM, &err), 0, 0, "... the second reads zero");
+	near(read_piece(path, 3, 2, HD_RESHARD_SUM, &err), 0, 0, "... the third reads zero");
+	near(read_piece(path, 3, 0, HD_RESHARD_ZERO, &err), 0, 0, "with HD_RESHARD_ZERO all read zero");
+	ok(!err.code, "%s", "none of these reads is an error");
 	read_piece(path, 3, 0, HD_RESHARD_REFUSE, &err);
-	ok(strstr(err.text, "plugin.error.w was saved by 2 members, this run has 3"), "or it is refused: %s", err.text);
+	ok(strstr(err.text, "plugin.error.w was saved by 2 members, this run has 3"),
+	   "with HD_RESHARD_REFUSE the read is refused: %s", err.text);
 	err.code = 0;
 	write_pieces(path, 1);
-	near(read_piece(path, 1, 0, HD_RESHARD_SUM, &err), 103, 0, "what one member wrote, it reads");
-	near(read_piece(path, 2, 0, HD_RESHARD_SUM, &err), 103, 0, "the first of two has it all");
-	near(read_piece(path, 2, 1, HD_RESHARD_SUM, &err), 0, 0, "the second nothing");
+	near(read_piece(path, 1, 0, HD_RESHARD_SUM, &err), 103, 0, "a single member reads what it wrote");
+	near(read_piece(path, 2, 0, HD_RESHARD_SUM, &err), 103, 0, "the first of two members reads all of it");
+	near(read_piece(path, 2, 1, HD_RESHARD_SUM, &err), 0, 0, "... the second reads zero");
 	free(path);
 }
 
@@ -271,21 +273,22 @@ static void several_files(void)
 	uint64_t hash, part;
 
 	setenv("XDG_CACHE_HOME", tmp, 1);
-	if (!ok(open_job(&j, &err) >= 0, "a model: %s", err.text))
+	if (!ok(open_job(&j, &err) >= 0, "a model is opened: %s", err.text))
 		return;
 	hd_init_weights(hd_job_first_program(&j), 1, &part);
 	hash = hash_of(&j);
-	ok(hash == hd_weights_hash(hd_job_first_program(&j), part), "%s", "weights are hashed while they are made");
+	ok(hash == hd_weights_hash(hd_job_first_program(&j), part), "%s",
+	   "weights are hashed while they are initialized");
 	hd_checkpoint_file_bytes = 15000;
-	ok(hd_checkpoint_save(&j, &p, &err) >= 0, "a model larger than a file may be: %s", err.text);
-	ok(!access(index, R_OK), "%s", "has an index");
-	ok(!access(first, R_OK), "%s", "and several files");
+	ok(hd_checkpoint_save(&j, &p, &err) >= 0, "a model larger than the limit of a file is saved: %s", err.text);
+	ok(!access(index, R_OK), "%s", "... with an index");
+	ok(!access(first, R_OK), "%s", "... and several files");
 	hd_init_weights(hd_job_first_program(&j), 2, NULL);
-	ok(hash != hash_of(&j), "%s", "another model");
-	ok(hd_checkpoint_load(&j, dir, &q, &err) >= 0, "becomes, once they are read: %s", err.text);
-	ok(hash == hash_of(&j), "%s", "the same");
-	is_int(q.step, 7, "at its step");
-	is_int(q.tokens, 112, "and after its tokens, whatever train.seq is now");
+	ok(hash != hash_of(&j), "%s", "weights of another seed have another hash");
+	ok(hd_checkpoint_load(&j, dir, &q, &err) >= 0, "the checkpoint is loaded: %s", err.text);
+	ok(hash == hash_of(&j), "%s", "... with the same weights");
+	is_int(q.step, 7, "... its step");
+	is_int(q.tokens, 112, "... and its number of tokens, whatever train.seq is now");
 	unlink(first);
 	hd_checkpoint_weights(&j, dir, &err);
 	ok(strstr(err.text, "model-00001-of-00003"), "a missing file is named: %s", err.text);

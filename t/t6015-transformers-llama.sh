@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A model trained with everything cut is the same model for other programs: its checkpoint loads in transformers with the
-# logits that it has here, and a Llama that transformers has written is read here.
+# A model that was trained in shards must be the same model for other programs.  Its checkpoint must have the same
+# logits in transformers as here, and a Llama that transformers has written must be read here.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
@@ -86,7 +86,7 @@ EOT
 ok "transformers reads them, and writes others" "$python" check.py
 cp .ok theirs.txt
 said() { awk -v name="$1" -v field="$2" '$1 == name { print $field }' theirs.txt; }
-# far FILE LINE: the largest difference of two lists of numbers
+# far FILE LINE: prints the largest difference of two lists of numbers
 far() { "$python" -c 'import json, sys
 a, b = json.load(open(sys.argv[1])), json.loads(sys.argv[2])["logits"]
 print(max(abs(x - y) for x, y in zip(a, b)) if len(a) == len(b) else "%d and %d" % (len(a), len(b)))' "$1" "$2"; }
@@ -102,22 +102,23 @@ logits() {		# NAME DIRECTORY
 	done
 }
 
-is "gpt2: its class" "$(said gpt2 4)" GPT2LMHeadModel
-is "llama: its class" "$(said llama 4)" LlamaForCausalLM
+is "gpt2: transformers loads it as its class" "$(said gpt2 4)" GPT2LMHeadModel
+is "llama: transformers loads it as its class" "$(said llama 4)" LlamaForCausalLM
 for name in gpt2 llama grouped sequence; do
 	is "$name: every tensor is known, none is missing" "$(said $name 3)" 0
 	near "$name: the same loss" "$(ours $name text.txt)" "$(said $name 2)" 1e-5
 	logits $name $name
 done
-near "four ranks have these logits too" \
+near "four ranks compute the same logits" \
 	"$(far grouped.0.json "$(mpi 4 "$heddle" generate grouped --prompt '1
 2
 3
 ' --logits 2>/dev/null)")" 0 1e-4
-near "one that transformers has saved again" "$(ours again text.txt --tokenizer byte)" "$(said sequence 2)" 1e-5
+near "a model that transformers has saved again has the same loss" \
+	"$(ours again text.txt --tokenizer byte)" "$(said sequence 2)" 1e-5
 ok "a model of transformers is in several files" test -f theirs/model.safetensors.index.json
 for name in theirs tied; do
-	near "$name: a Llama of transformers, the same loss" "$(ours $name text.txt)" "$(said $name 2)" 1e-5
+	near "$name: a Llama written by transformers has the same loss" "$(ours $name text.txt)" "$(said $name 2)" 1e-5
 	logits $name $name
 done
 done_testing

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Experts in the files of others: a Mixtral trained on several ranks has the same logits in transformers, whatever rank an
-# expert was on, and one that transformers has written has them here.  Choices, gates and names must all agree for that.
+# Experts in the files of other programs.  A Mixtral that was trained on several ranks must have the same logits in
+# transformers, whichever rank held an expert.  One that transformers has written must have them here.  For that,
+# choices, gates and names must all agree.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
@@ -37,9 +38,11 @@ cat >run.ini <<-'EOT'
 	[strategy ep]
 	plugin = ep
 EOT
-ok "four ranks, an expert each" mpi 4 "$heddle" train run.ini --set checkpoint.dir=experts
-ok "goes on on one rank" mpi 1 "$heddle" train run.ini --set checkpoint.dir=resumed --set checkpoint.resume=experts --set train.steps=7
-ok "without experts" "$heddle" train run.ini --set ep.size=1 --set ep.plugin=dp --set model.experts=0 --set checkpoint.dir=dense
+ok "four ranks train with an expert each" mpi 4 "$heddle" train run.ini --set checkpoint.dir=experts
+ok "one rank resumes that run" \
+	mpi 1 "$heddle" train run.ini --set checkpoint.dir=resumed --set checkpoint.resume=experts --set train.steps=7
+ok "a model without experts trains" \
+	"$heddle" train run.ini --set ep.size=1 --set ep.plugin=dp --set model.experts=0 --set checkpoint.dir=dense
 
 cat >check.py <<-'EOT'
 	import json, torch
@@ -79,8 +82,8 @@ said() { awk -v name="$1" -v field="$2" '$1 == name { print $field }' theirs.txt
 far() { "$python" -c 'import json, sys
 a, b = json.load(open(sys.argv[1])), json.loads(sys.argv[2])["logits"]
 print(max(abs(x - y) for x, y in zip(a, b)) if len(a) == len(b) else "%d and %d" % (len(a), len(b)))' "$1" "$2"; }
-is "its class" "$(said experts 4)" MixtralForCausalLM
-is "without experts, its class" "$(said dense 4)" LlamaForCausalLM
+is "transformers loads it as a Mixtral" "$(said experts 4)" MixtralForCausalLM
+is "transformers loads the model without experts as a Llama" "$(said dense 4)" LlamaForCausalLM
 for name in experts resumed dense theirs sliding single; do
 	is "$name: every tensor is known, none is missing" "$(said $name 3)" 0
 	near "$name: the same loss" "$(ours $name text.txt)" "$(said $name 2)" 1e-5

@@ -1,43 +1,47 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Models of all families go from transformers to here and back: what it has written, in the form of its version 4 and of 5, has
-# its logits here, and so has what this program saves of it, with nothing but config.json and the weights; and there
-# transformers has them, of the same class.
+# Models of all families must pass from transformers to here and back.  A model that transformers has written, in the
+# form of its version 4 or 5, must have the same logits here.  So must what this program saves of it, with only
+# config.json and the weights.  transformers must load that as the same class, with the same logits.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 cd kept/families || exit 1
 models=$(ls -d */ | tr -d /)
 prompt=$(i=0; while [ $i -lt 18 ]; do printf '%d ' $((7 * i % 61)); i=$((i + 1)); done)
 
-# A logit is off by 1.5e-5 at most (t/lib/transformers.sh; models here are no longer), and those of 4 and 5 are the same.
+# The error of a logit is at most 1.5e-5 (t/lib/transformers.sh; these models are no longer), and versions 4 and 5
+# agree.
 logits() { dir=$1; shift; "$heddle" generate "$dir" --ids --prompt "$prompt" --logits "$@" | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,; }
-# In bf16 sums are made in fp32, so results alone are rounded, by u = 2^-9: u sqrt(2 SUMS LAYERS) 4, of 20 sums in 4 layers; and
-# of two programs, or one beside the exact value, by the root of 2 of it.
+# In bf16, sums are computed in fp32, so only results are rounded, by u = 2^-9.  The bound is u sqrt(2 SUMS LAYERS) 4,
+# for 20 sums in 4 layers.  Between two programs in bf16 it is sqrt(2) times that.
 low=$(awk 'BEGIN { print 2 ^ -9 * sqrt(2 * 20 * 4) * 4 }')
 has_logits() { near "$2" "$(apart "$(sed -n 's/^logits //p' "$1/numbers.txt")" "$(logits "$3")")" 0 1.5e-5; }
 
 for model in $models; do
 	mkdir "five-$model" "alone-$model"
 	cp "$model/model.safetensors" "five-$model" && cp "$model/config-5.json" "five-$model/config.json"
-	has_logits "$model" "$model: its logits" "$model"
-	has_logits "$model" "$model: as transformers 5 says it" "five-$model"
-	near "$model: in bf16" "$(apart "$(sed -n 's/^logits //p' "$model/numbers.txt")" "$(logits "$model" --set train.precision=bf16)")" 0 "$low"
-	ok "$model: is saved" "$heddle" train one.ini --set model.load="$model" --set train.steps=0 --set checkpoint.dir="saved-$model"
+	has_logits "$model" "$model: the logits are those of transformers" "$model"
+	has_logits "$model" "$model: the config of transformers 5 gives the same logits" "five-$model"
+	near "$model: the logits in bf16" \
+		"$(apart "$(sed -n 's/^logits //p' "$model/numbers.txt")" "$(logits "$model" --set train.precision=bf16)")" 0 "$low"
+	ok "$model: the model is saved" \
+		"$heddle" train one.ini --set model.load="$model" --set train.steps=0 --set checkpoint.dir="saved-$model"
 	cp "saved-$model"/step-00000000/config.json "saved-$model"/step-00000000/model.safetensors "alone-$model"
-	has_logits "$model" "$model: what is saved, alone" "alone-$model"
+	has_logits "$model" "$model: what is saved, without Heddle's own files, has the same logits" "alone-$model"
 done
 
-# longrope has a list for texts within the positions of the first training, and one for longer ones: train.seq chooses.
+# longrope has a list for texts within the positions of the first training, and one for longer texts; train.seq chooses.
 all=$prompt
 prompt=$(echo $all | cut -d' ' -f1-12)
-near "phi3-long: its short list" "$(apart "$(sed -n 's/^short //p' phi3-long/numbers.txt)" "$(logits phi3-long --set train.seq=16)")" 0 1.5e-5
+near "phi3-long: a short train.seq uses the short list" \
+	"$(apart "$(sed -n 's/^short //p' phi3-long/numbers.txt)" "$(logits phi3-long --set train.seq=16)")" 0 1.5e-5
 prompt=$all
 
 # refused MODEL SED REASON
 refused() {
 	rm -rf edited && cp -R "$1" edited && sed "$2" "$1/config.json" >edited/config.json
 	fails "$1: $2" "$heddle" check one.ini --set model.load=edited --ranks 1
-	like "is refused, with the reason" "$(cat "$tmp/.ok")" "$3"
+	like "... is refused, with the reason" "$(cat "$tmp/.ok")" "$3"
 }
 refused gemma2 's/"full_attention"/"linear_attention"/' 'layer_types is .*linear_attention.*; known: sliding_attention and full'
 refused gemma2 's/"use_cache"/"use_bidirectional_attention": true, "use_cache"/' 'use_bidirectional_attention is true.*; known: false'
@@ -47,30 +51,34 @@ refused olmoe 's/"clip_qkv": null/"clip_qkv": 8.0/' 'clip_qkv is 8\.0.*; known: 
 refused qwen3-moe 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/' 'mlp_only_layers is \[1\].*; known: \[\]'
 refused phi3 's/"model_type": "phi3"/"model_type": "phimoe"/' 'model_type is phimoe; known: gpt2, llama'
 
-# A mixture that no class of transformers is: it must not say that it is one.
-ok "a llama with norms of queries" "$heddle" train one.ini --set model.family=llama --set model.layers=2 --set model.embed=16 \
+# A mixture of features that no class of transformers has must not claim to be one.
+ok "a llama with norms of queries is saved" \
+	"$heddle" train one.ini --set model.family=llama --set model.layers=2 --set model.embed=16 \
 	--set model.heads=4 --set model.vocab=61 --set model.qk_norm=head --set model.norm=both --set train.steps=0 --set checkpoint.dir=mixed
-like "is no Llama" "$(cat mixed/step-00000000/config.json)" '"model_type": "heddle"'
-like "and says what it is" "$(cat mixed/step-00000000/config.json)" '"norm": "both"'
+like "... but not as a Llama" "$(cat mixed/step-00000000/config.json)" '"model_type": "heddle"'
+like "... and its config names the norms" "$(cat mixed/step-00000000/config.json)" '"norm": "both"'
 before=$(logits mixed)
 mkdir mixed-alone && cp mixed/step-00000000/config.json mixed/step-00000000/model.safetensors mixed-alone
-near "which is read again" "$(apart "$before" "$(logits mixed-alone)")" 0 1.5e-5
-# Mixtral with experts in every other layer is none of its class's: without them there, it would be filled with random ones.
-ok "a mixtral with experts in every other layer" "$heddle" train one.ini --set model.family=mixtral --set model.layers=2 --set model.embed=16 \
+near "... so that it can be read again" "$(apart "$before" "$(logits mixed-alone)")" 0 1.5e-5
+# Mixtral's class has experts in every layer: where a model lacks them, transformers would fill in random ones.
+ok "a mixtral with experts in every other layer is saved" \
+	"$heddle" train one.ini --set model.family=mixtral --set model.layers=2 --set model.embed=16 \
 	--set model.heads=4 --set model.vocab=61 --set model.experts=4 --set model.moe_every=2 --set train.steps=0 --set checkpoint.dir=every
-like "is no Mixtral" "$(cat every/step-00000000/config.json)" '"model_type": "heddle"'
+like "... but not as a Mixtral" "$(cat every/step-00000000/config.json)" '"model_type": "heddle"'
 before=$(logits every)
 mkdir every-alone && cp every/step-00000000/config.json every/step-00000000/model.safetensors every-alone
-near "and is read again" "$(apart "$before" "$(logits every-alone)")" 0 1.5e-5
-# Nor does a class of transformers have Llama's or GPT-2's blocks with experts: their router would be lost.
+near "... and it is read again" "$(apart "$before" "$(logits every-alone)")" 0 1.5e-5
+# No class of transformers has the blocks of Llama or GPT-2 with experts: their router would be lost.
 for family in llama gpt2; do
-	ok "$family with experts" "$heddle" train one.ini --set model.family=$family --set model.layers=2 --set model.embed=16 \
+	ok "$family with experts is saved" \
+		"$heddle" train one.ini --set model.family=$family --set model.layers=2 --set model.embed=16 \
 		--set model.heads=4 --set model.vocab=61 --set model.experts=4 --set model.router=topk --set model.capacity_factor=1.5 \
 		--set train.steps=0 --set checkpoint.dir=$family-experts
-	like "is no $family of theirs" "$(cat $family-experts/step-00000000/config.json)" '"model_type": "heddle"'
+	like "... but not as a $family of transformers" \
+		"$(cat $family-experts/step-00000000/config.json)" '"model_type": "heddle"'
 	before=$(logits $family-experts)
 	mkdir $family-alone && cp $family-experts/step-00000000/config.json $family-experts/step-00000000/model.safetensors $family-alone
-	near "and is read again" "$(apart "$before" "$(logits $family-alone)")" 0 1.5e-5
+	near "... and it is read again" "$(apart "$before" "$(logits $family-alone)")" 0 1.5e-5
 done
 with_torch
 
@@ -102,17 +110,18 @@ cat >check.py <<-'EOT'
 	    with torch.no_grad():
 	        print("half-" + name, *half(ids).logits[0, -1].tolist())
 EOT
-ok "transformers reads what is saved" "$python" check.py "$prompt" $models
+ok "transformers reads the saved models" "$python" check.py "$prompt" $models
 cp "$tmp/.ok" theirs.txt
 for model in $models; do
 	line=$(grep "^$model " theirs.txt)
-	is "$model: its class, and every tensor is known" "$(echo "$line" | cut -d' ' -f4-)" "0 True"
-	near "$model: the same logits" "$(echo "$line" | awk 'NF == 5 { print $2 + $3 }')" 0 1e-5
-	near "$model: in bf16, in several files" \
+	is "$model: transformers loads the same class and knows every tensor" \
+		"$(echo "$line" | cut -d' ' -f4-)" "0 True"
+	near "$model: transformers computes the same logits" "$(echo "$line" | awk 'NF == 5 { print $2 + $3 }')" 0 1e-5
+	near "$model: the logits of bf16 weights in several files" \
 		"$(apart "$(sed -n "s/^low-$model //p" theirs.txt)" "$(logits "low-$model")")" 0 1e-4
-	near "$model: in fp16, in several files" \
+	near "$model: the logits of fp16 weights in several files" \
 		"$(apart "$(sed -n "s/^half-$model //p" theirs.txt)" "$(logits "half-$model")")" 0 1e-4
-	near "$model: computed in bf16 by both" \
+	near "$model: the logits when both programs compute in bf16" \
 		"$(apart "$(sed -n "s/^bf16-$model //p" theirs.txt)" "$(logits "low-$model" --set train.precision=bf16)")" 0 \
 		"$(awk -v x="$low" 'BEGIN { print x * sqrt(2) }')"
 done

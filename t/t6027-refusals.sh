@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Files and words that verbs refuse: one message each, which names the thing, and a status that is not zero.  If one were let by,
-# a verb would go on with half of what it was given, or end without a word.
+# Files and values that verbs must refuse, each with one message that names it, and with a non-zero status.  Otherwise a
+# verb would continue with half of what it was given, or end without a message.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -66,7 +66,7 @@ perl -e 'print "MMIDIDX\0\0", pack "QCQQ", 2, 8, 0, 1' >m.idx
 no 'm\.idx: version 2 of a Megatron index; only version 1 is known' train tiny.ini --set data.train=m.idx
 
 # Checkpoints.
-ok "a checkpoint" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=1 --set log.metrics=m.jsonl
+ok "a checkpoint is saved" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=1 --set log.metrics=m.jsonl
 state=$(echo ck/step-*/heddle/state.json)
 damaged() { # TEXT PATTERN
 	printf '%s' "$1" >"$state"
@@ -100,7 +100,7 @@ for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.'
 	printf '%s\n' "${each%|*}" >q.jsonl
 	no "q\\.jsonl:1: .*${each#*|}|q\\.jsonl:1: " eval ck --choices q.jsonl
 done
-# What is no text, or has no end
+# Files that are not text, or that never end.
 mkdir folder
 printf 'a\0b\n' >zero.txt
 no 'generate: zero\.txt:1: the prompt has a byte 0x00: this is not a text file' generate ck --prompts zero.txt
@@ -113,9 +113,10 @@ no '^heddle: folder: Is a directory' explain tiny.ini --schedule --times folder
 no '^heddle: /dev/zero:1: .*a trace' explain tiny.ini --schedule --times /dev/zero
 no '^heddle: /dev/zero: not a text file' check /dev/zero
 no '^heddle: /dev/zero: not a text file' plan tiny.ini --machine /dev/zero
-# With several threads the program begins itself anew.
+# With several threads the program executes itself again, and must not repeat its messages.
 for option in '--seed 2' '--top-k 3' '--top-p 0.5'; do
-	is "greedy, and $option: said once" "$(OMP_NUM_THREADS=2 "$build/heddle" generate ck --prompt a --tokens 1 --temperature 0 $option 2>&1 >/dev/null)" \
+	is "--temperature 0 with $option: one message" \
+		"$(OMP_NUM_THREADS=2 "$build/heddle" generate ck --prompt a --tokens 1 --temperature 0 $option 2>&1 >/dev/null)" \
 		"heddle: generate: ${option% *} does nothing with --temperature 0"
 done
 no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
@@ -126,13 +127,14 @@ for verb in check bench; do
 done
 no 'bench: train\.seq = 2 leaves no room for a prompt' bench tiny.ini --generate --set train.seq=2
 
-# check refuses what a run would.
+# check refuses what a run would refuse.
 no 'comm: nccl needs GPUs, and the device is cpu' check tiny.ini --set train.comm=nccl --set train.device=cpu
 no 'reduce: rank_order: nccl adds in an order of its own' check tiny.ini --set train.comm=nccl --set train.reduce=rank_order
 no '1000000000 sequences are 500000000 micro-batches of 2 on each of 1 replicas, but a step has at most 100000' \
 	check tiny.ini --set train.global_batch=1000000000 --set train.micro_batch=2
 no '/nowhere/tokenizer\.json: No such file' check tiny.ini --set data.tokenizer=/nowhere --set model.vocab=256
-ok "but where the data are not, nothing is known of the tokenizer" heddle check tiny.ini --set data.train=nowhere.txt \
+ok "where the data do not exist, check does not look for the tokenizer" \
+	heddle check tiny.ini --set data.train=nowhere.txt \
 	--set data.tokenizer=/nowhere --set model.vocab=256
 is "... and check says so" "$(grep '^note: data' "$tmp/.ok")" "note: data.train = nowhere.txt does not exist here, so no file of the run is checked"
 no 'do not divide batch = 1 \(train\.micro_batch x replicas\), which they shard in targets' check tiny.ini --ranks 4 \
@@ -143,14 +145,14 @@ for both in '--saved --schedule' '--kept --nodes' '--work --all' '--saved --work
 	no "explain: ${both% *} and ${both#* }: give one of the two" explain tiny.ini $both
 done
 
-# A file that is written must not be one that is read, nor one that is written besides.
-spared() { # FILE PATTERN args...: refused, and the file is what it was
+# A file that is written must not be one that is read, nor one that is also written for another purpose.
+spared() { # FILE PATTERN args...: the command is refused, and the file is unchanged
 	spared=$1
 	pattern=$2
 	shift 2
 	cp "$spared" before
 	no "$pattern" "$@"
-	ok "... and $spared is as before" cmp "$spared" before
+	ok "... and $spared is unchanged" cmp "$spared" before
 }
 mkdir corpus tok
 cp text.txt corpus/a.txt
@@ -183,13 +185,14 @@ spared text.txt '^heddle: x\.ini:[0-9]+: \[log\] trace: text\.txt is read as dat
 no 'log\.metrics: later\.json is written as|log\.trace: link\.json is written as log\.metrics too' train tiny.ini --set log.metrics=later.json \
 	--set log.trace=link.json
 no 'checkpoint\.dir: new is written as log\.metrics too' train tiny.ini --set log.metrics=new --set checkpoint.dir=new
-fails "... and none is made" test -e later.json -o -e new
+fails "... and no file is created" test -e later.json -o -e new
 spared s.csv "log\.trace: s\.csv is read as pp\.schedule too" check tiny.ini --ranks 2 $pp --set log.trace=s.csv
 mkdir beside
 cp "$build/plugins/dp/.libs/dp.so" beside/mine.so
 sed 's,plugin = dp,plugin = ./mine.so,' tiny.ini >beside/y.ini
 spared beside/mine.so 'log\.trace: beside/mine\.so is read as dp\.plugin too' train beside/y.ini --set log.trace=beside/mine.so
-ok "a bare word is the name of a schedule or a plugin, and no file" heddle check tiny.ini --ranks 2 --set dp.size=1 --set pp.plugin=pp \
+ok "a bare word is the name of a schedule or a plugin, not a file" \
+	heddle check tiny.ini --ranks 2 --set dp.size=1 --set pp.plugin=pp \
 	--set pp.size=2 --set pp.schedule=gpipe --set log.trace=gpipe --set log.metrics=pp
 heddle train tiny.ini --set checkpoint.dir=saved --set train.steps=1 >/dev/null 2>&1
 step=$(echo saved/step-*)
@@ -201,10 +204,11 @@ for name in model.safetensors config.json heddle/state.json heddle/optimizer.saf
 done
 spared saved/latest "log\.trace: saved/latest is a file of checkpoint\.dir too" train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
 	--set log.trace=saved/latest
-ok "but the metrics of a run may lie beside its checkpoints" heddle train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
+ok "the metrics of a run may be in the directory of its checkpoints" \
+	heddle train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
 	--set train.steps=2 --set log.metrics=saved/m.jsonl --set log.trace=saved/t.json
 
-# Only metrics are set aside.
+# Only files of metrics are renamed to make room.
 printf 'a letter\n' >letter
 printf '{"text": "a"}\n' >lines
 for name in letter lines t.json; do
@@ -212,15 +216,16 @@ for name in letter lines t.json; do
 	fails "... and $name is not renamed" test -e $name.1
 done
 : >none
-ok "an empty file is taken" heddle train tiny.ini --set train.steps=1 --set log.metrics=none
-ok "metrics are set aside" heddle train tiny.ini --set train.steps=1 --set log.metrics=none
-is "... under the next name" "$(head -1 none.1 | grep -c '"step": 1,')" 1
+ok "an empty file is used for metrics" heddle train tiny.ini --set train.steps=1 --set log.metrics=none
+ok "a file of metrics is renamed" heddle train tiny.ini --set train.steps=1 --set log.metrics=none
+is "... to the next name" "$(head -1 none.1 | grep -c '"step": 1,')" 1
 
-# A trace stays where no step is traced.
+# An old trace is kept when no step is traced.
 echo old >old.json
-ok "no step is traced" heddle train tiny.ini --set log.trace=old.json --set log.trace_steps=9-10
-like "... as is said" "$(cat "$tmp/.ok")" 'old\.json: no step is traced; log\.trace_steps is 9-10, but this run has steps 1 to 3'
-is "... and the old trace stays" "$(cat old.json)" old
+ok "a run may trace none of its steps" heddle train tiny.ini --set log.trace=old.json --set log.trace_steps=9-10
+like "... a message says so" \
+	"$(cat "$tmp/.ok")" 'old\.json: no step is traced; log\.trace_steps is 9-10, but this run has steps 1 to 3'
+is "... and the old trace is kept" "$(cat old.json)" old
 
 # Files of other subcommands.
 spared none 'report: --out: \./none is read as metrics too' report none --out ./none
@@ -236,7 +241,7 @@ spared corpus/b.bin 'tokenize: --out corpus/b: corpus/b\.bin is read as text too
 spared corpus/b.bin 'tokenize: --out corpus/b: corpus/b\.bin is read as text too' tokenize --tokenizer t.json 'corpus/*.bin' --out corpus/b
 best="plan tiny.ini --ranks 2 --search"
 no 'plan: --html: \./p\.html is written as --out too' $best --machine mine.ini --out p.html --html ./p.html
-fails "... and it is not made" test -e p.html
+fails "... and it is not created" test -e p.html
 for option in --out --html; do
 	spared tiny.ini "plan: $option: tiny\.ini is the INI too" $best --machine mine.ini $option tiny.ini
 	spared mine.ini "plan: $option: mine\.ini is read as --machine too" $best --machine mine.ini $option mine.ini
@@ -245,7 +250,7 @@ spared t.json 'plan: --html: t\.json is read as --times too' plan tiny.ini --ran
 ok "a file may have the name of an installed machine" heddle $best --machine dgx-a100 --out dgx-a100
 rm -f dgx-a100
 
-# Numbers that a double has not.
+# Numbers that a double cannot represent.
 for number in 1e999 1e-400 -1e-400; do
 	no "train\.lr: '$number' is not a number" check tiny.ini --set train.lr=$number
 done
@@ -269,37 +274,40 @@ for i in $(seq 9); do printf '[vary train.k%d]\nvalues = 1\n' $i; done >space.in
 no 'values: more than 8 keys' $search space.ini
 no 'nowhere\.ini: there is no such file' $search nowhere.ini
 
-# Two runs with one directory: the second is refused, and the first goes on; one that was killed is in nobody's way.
+# Of two runs with one directory, the second is refused and the first continues.  A run that was killed does not block
+# the next.
 heddle train tiny.ini --set train.steps=1000000 --set checkpoint.dir=both --set checkpoint.every=1000 >first 2>&1 &
 shell=$!
 for i in $(seq 100); do [ -s both/.lock ] && break; sleep 0.1; done
 first=$(sed 's/^process \([0-9]*\) on .*/\1/' both/.lock)
 no "both: another run writes there \\(process $first on .+\\)" train tiny.ini --set checkpoint.dir=both --set checkpoint.resume=auto
-ok "the first one goes on" kill -0 "$first"
+ok "the first run continues" kill -0 "$first"
 kill -KILL "$first"
 wait $shell 2>/dev/null
 rm -rf both/step-* both/latest
-ok "and one that was killed leaves it to the next" heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=both
-is "which leaves no lock" "$(ls -A both | tr '\n' ' ')" "latest step-00000001 "
+ok "a run that was killed does not block the next" heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=both
+is "... which leaves no lock" "$(ls -A both | tr '\n' ' ')" "latest step-00000001 "
 
-# A run that is refused makes no directory.  One that has nothing to train does, for what it goes on from.
+# A run that is refused creates no directory.  One that has nothing to train creates it, for the checkpoint that it
+# resumes.
 no 'nowhere: no such directory' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=nowhere
 no 'config\.json: n_embd is 32, but model\.embed is 64' train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set model.embed=64
-is "no directory of them" "$(ls -d made 2>/dev/null)" ""
-ok "nothing to train" heddle train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set train.steps=1
-is "and the checkpoint is there" "$(ls made | tr '\n' ' ')" "latest step-00000001 "
-# Tasks of srun that MPI does not connect would each train the whole layout, and write to the files of the others.  One of them says so.
-# A task has no terminal; whoever runs this test may have one.
+is "runs that are refused create no directory" "$(ls -d made 2>/dev/null)" ""
+ok "a run with nothing to train is accepted" \
+	heddle train tiny.ini --set checkpoint.dir=made --set checkpoint.resume=both --set train.steps=1
+is "... and its directory contains the checkpoint" "$(ls made | tr '\n' ' ')" "latest step-00000001 "
+# Tasks of srun that MPI does not connect would each train the whole layout, and write to the files of the others.  One
+# of them prints a message.  A task has no terminal; whoever runs this test may have one.
 heddle() { timeout -k 5 "${HD_TEST_SECONDS:-180}" setsid -w "$build/heddle" "$@" </dev/null; }
 export SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4
 no '^heddle: srun has started 4 tasks, but MPI connects none of them\. Start them with srun --mpi=pmix, ' train tiny.ini
 SLURM_PROCID=1
-is "the others say nothing" "$(heddle train tiny.ini 2>&1)" ""
+is "the other tasks print nothing" "$(heddle train tiny.ini 2>&1)" ""
 SLURM_PROCID=0
-ok "what one process does alone it still does" heddle check tiny.ini
-ok "and runs that conform starts" heddle conform dp --only resum --layouts 1
-ok "a rank alone of mpirun trains, whatever its daemon was started by" heddle_mpi 1 train tiny.ini
+ok "check, which needs only one process, still works" heddle check tiny.ini
+ok "... and so do the runs that conform starts" heddle conform dp --only resum --layouts 1
+ok "a single rank of mpirun trains, whatever started its daemon" heddle_mpi 1 train tiny.ini
 SLURM_STEP_NUM_TASKS=1
-ok "a task alone trains" heddle train tiny.ini
+ok "a single task trains" heddle train tiny.ini
 unset SLURM_PROCID SLURM_STEP_NUM_TASKS
 done_testing

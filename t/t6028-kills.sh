@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # usage: t6028-kills.sh [N [SEED]]
-# Ranks that are killed at any moment, full disks, power cuts: what a run has saved is there, whole, and the run that goes on is the
-# one that was not disturbed. Otherwise weeks on many machines hang on luck.
+# Ranks that are killed at any moment, full disks and power cuts.  What a run has saved must be complete, and the
+# resumed run must compute the same as one that was not disturbed.  Otherwise weeks on many machines depend on luck.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 command -v perl >/dev/null || skip_all "there is no perl"
@@ -18,7 +18,8 @@ layout dp '[strategy dp]\nplugin = dp\nzero = 1\n'
 layout tp '[strategy tp]\nplugin = tp\n'
 layout pp '[strategy pp]\nplugin = pp\nsize = 2\n'
 
-ok "the recorder" ${CC:-cc} -O1 -g -fPIC -shared -DHD_POWER_CUT -o cut.so "$src/t/lib/power_cut.c" -ldl
+ok "a library that records writes is built" \
+	${CC:-cc} -O1 -g -fPIC -shared -DHD_POWER_CUT -o cut.so "$src/t/lib/power_cut.c" -ldl
 kills() { perl "$src/t/lib/kills.pl" "$build/heddle" "$@"; }
 kills same $(((n + 1) / 2)) "$seed" "$tmp/cut.so" dp:2 >same.out 2>&1
 tap_result $? "$(tail -1 same.out)"

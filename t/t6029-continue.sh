@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# doc/continue.md as a new user types it: each command of the page, on a model of SmolLM's family with random weights, in fewer
-# layers and steps.  What no longer works here is somebody's first impression.
+# Types each command of doc/continue.md as a new user does, on a model of SmolLM's family with random weights, and with
+# fewer layers and steps.  What no longer works here is somebody's first impression.
 . "${0%/*}/lib/tap.sh"
 heddle=$build/heddle
 [ -x "$heddle" ] || skip_all "heddle is not built"
@@ -10,11 +10,11 @@ python=${PYTHON:-python3}
 export XDG_CACHE_HOME="$tmp/cache" HF_HUB_OFFLINE=1
 cd "$tmp" || exit 1
 
-# The commands of the page: the file command.N.
+# Writes the commands of the page to files command.N.
 awk '/^<!-- command: / { n = $3; next } /^```/ { on = !on && n; if (!on) n = ""; next } on { print >"command." n }' "$src/doc/continue.md"
 is "the page has five commands" "$(echo command.*)" "command.1 command.2 command.3 command.4 command.5"
 
-# What they find: this program, in few steps; and the first command's model, in two layers.
+# The commands find this program, with few steps, and the first command's model, with two layers.
 mkdir bin && ln -s "$src/conf" conf
 cat >bin/heddle <<EOT
 #!/bin/sh
@@ -47,22 +47,23 @@ cat >made.ini <<-'EOT'
 	global_batch = 1
 	steps = 0
 EOT
-ok "a model of the family, with random weights" "$heddle" train made.ini --set checkpoint.dir=made
+ok "a model of the family with random weights is saved" "$heddle" train made.ini --set checkpoint.dir=made
 mkdir smollm && cp made/step-00000000/config.json made/step-00000000/model.safetensors "$src/t/data/tokenizers/gpt2/tokenizer.json" smollm
 typed() { PATH=$tmp/bin:$PATH timeout -k 5 100 sh -e "$1" </dev/null; }
 
-ok "2: train" typed command.2
-ok "3: evaluate" typed command.3
+ok "command 2 trains" typed command.2
+ok "command 3 evaluates" typed command.3
 perplexity=$(sed -n 's/.*perplexity \([0-9.]*\).*/\1/p' .ok | tr '\n' ' ')
-ok "which has fallen" awk -v p="$perplexity" 'BEGIN { n = split(p, a, " "); exit !(n == 2 && a[2] < a[1]) }'
-ok "4: generate" typed command.4
-like "goes on from the prompt" "$(cat .ok)" '^Once upon a time'
-ok "the tokenizer goes along" cmp smollm/tokenizer.json continued/step-00000002/tokenizer.json
+ok "... the perplexity has fallen" \
+	awk -v p="$perplexity" 'BEGIN { n = split(p, a, " "); exit !(n == 2 && a[2] < a[1]) }'
+ok "command 4 generates" typed command.4
+like "... and continues the prompt" "$(cat .ok)" '^Once upon a time'
+ok "the checkpoint contains the tokenizer" cmp smollm/tokenizer.json continued/step-00000002/tokenizer.json
 if "$python" -c 'import torch, transformers' 2>/dev/null; then
 	sed 's/step-00000100/step-00000002/' command.5 >command.5b
 	printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v "$python")" >bin/python3 && chmod +x bin/python3
-	ok "5: transformers" typed command.5b
-	like "goes on too" "$(cat .ok)" 'generated_text.*Once upon a time'
+	ok "command 5 generates with transformers" typed command.5b
+	like "... and continues the prompt too" "$(cat .ok)" 'generated_text.*Once upon a time'
 else
 	skip "python3 has no torch and transformers"
 fi

@@ -1,27 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A checkpoint from somebody else: its links lead to no other files, nothing in it is run as code, a pipe in it keeps nobody
-# waiting, and numbers in it take no memory.  If this broke, to try a model from the net would be to trust who packed it.
+# A checkpoint from a stranger.  Its links must not lead to other files, and nothing in it may run as code.  A pipe
+# in it must not block, and numbers in it must not take memory.  Otherwise whoever tries a model from the net must trust
+# the person who packed it.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
 sed '/^\[strategy/,$d' tiny.ini >base.ini
-ok "a checkpoint" heddle train base.ini --set checkpoint.dir=made --set train.steps=1
+ok "a checkpoint is saved" heddle train base.ini --set checkpoint.dir=made --set train.steps=1
 step=made/step-00000001
 fresh() { rm -rf theirs && cp -r $step theirs; }
 refused() { # NAME PATTERN args...
 	name=$1 pattern=$2
 	shift 2
 	out=$(HD_TEST_SECONDS=20 heddle "$@" 2>&1)
-	is "$name: status" $? 1
-	like "$name: why" "$out" "$pattern"
+	is "$name: the status is 1" $? 1
+	like "$name: the message gives the reason" "$out" "$pattern"
 }
 evaluates() { heddle eval theirs --data text.txt; }
 
 fresh
-ok "it is read" evaluates
+ok "its unchanged copy is read" evaluates
 
-# Links.  A folder of links into itself, and Hugging Face's cache, are as good as files.
+# Links.  Those within the folder, and those of Hugging Face's cache, are allowed.
 mkdir elsewhere
 for file in config.json model.safetensors heddle/conf.ini; do
 	fresh
@@ -37,7 +38,7 @@ mkdir -p hub/blobs hub/snapshots
 rm -rf theirs && cp -r $step hub/snapshots/main
 mv hub/snapshots/main/model.safetensors hub/blobs/0123
 ln -s ../../blobs/0123 hub/snapshots/main/model.safetensors
-ok "so is one into the blobs of a cache" heddle eval hub/snapshots/main --data text.txt
+ok "a link into the blobs of a cache is followed" heddle eval hub/snapshots/main --data text.txt
 fresh
 mkdir theirs/sub && mv theirs/model.safetensors theirs/sub
 echo '{"weight_map": {"wte.weight": "sub/model.safetensors"}}' >theirs/model.safetensors.index.json
@@ -47,23 +48,27 @@ rm theirs/model.safetensors
 mkfifo theirs/model.safetensors
 refused "a pipe" 'theirs/model.safetensors: is not a regular file' eval theirs --data text.txt
 
-# What a tokenizer's folder has is copied into checkpoints, and so given away.
+# The files of a tokenizer's folder are copied into checkpoints, and so may be given away.
 mkdir tokenizer
 cp "$src/t/data/tokenizers/gpt2/tokenizer.json" tokenizer
 echo '{"secret": 1}' >elsewhere/secret
 ln -s "$tmp/elsewhere/secret" tokenizer/tokenizer_config.json
 echo '{"add_prefix_space": false}' >tokenizer/special_tokens_map.json
 out=$(heddle train base.ini --set data.tokenizer=tokenizer --set checkpoint.dir=shared --set train.steps=1 2>&1)
-is "a link beside a tokenizer: the run goes on" $? 0
-like "it says so" "$out" 'tokenizer/tokenizer_config.json: leads to .*elsewhere/secret.*not copied'
-is "and keeps the others" "$(ls shared/step-00000001 | grep -c -e tokenizer_config -e special_tokens_map -e tokenizer.json)" 2
+is "a link next to a tokenizer: the run continues" $? 0
+like "... a message says that it is not copied" \
+	"$out" 'tokenizer/tokenizer_config.json: leads to .*elsewhere/secret.*not copied'
+is "... and the other files are copied" \
+	"$(ls shared/step-00000001 | grep -c -e tokenizer_config -e special_tokens_map -e tokenizer.json)" 2
 
-# Code: heddle/x.so would be found, for paths of a conf are relative to it.
+# Code.  heddle/x.so would be found, since paths in a configuration are relative to it.
 fresh
 cp "$build/plugins/dp/.libs/dp.so" theirs/heddle/x.so
 printf '\n[plugin x]\nfile = x.so\n' >>theirs/heddle/conf.ini
-refused "a plugin that came along" '\[plugin x\] file: x.so is a path, .*--set x.file=x.so' eval theirs --data text.txt
-refused "unless it is asked for, and then judged" 'theirs/heddle/x.so|is a strategy' eval theirs --data text.txt --set x.file=./theirs/heddle/x.so
+refused "a plugin that came with the checkpoint" \
+	'\[plugin x\] file: x.so is a path, .*--set x.file=x.so' eval theirs --data text.txt
+refused "such a plugin given by the user, which is then checked" \
+	'theirs/heddle/x.so|is a strategy' eval theirs --data text.txt --set x.file=./theirs/heddle/x.so
 fresh
 rm -r theirs/heddle
 sed 's/^{/{"heddle": {"family": "gpt2", "layers": "2\\n[plugin x]\\nfile = x.so"},/' $step/config.json >theirs/config.json

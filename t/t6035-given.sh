@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a search says of the layout that it was given, and what a run takes from the checkpoint that it loads: sizes that are left
-# open or said otherwise, tokenizers beside it, names that are no step's, and files that are damaged.
+# What a search reports about the layout that it was given, and what a run takes from a checkpoint.  That includes sizes
+# that are left open or given differently, tokenizers, names that are not steps, and damaged files.  A mistake here
+# would train or load something else.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -18,45 +19,55 @@ choose = zero=0, zero=1
 [vary train.micro_batch]
 values = 1, 2
 E
-search() { # the strategies on standard input
+search() { # searches with the strategies on standard input
 	{ cat model.ini; cat; } >given.ini
 	heddle plan given.ini --machine dgx-a100 --search --space space.ini --ranks 4 "$@" 2>&1
 }
 whole='^the layout of the INI: .*; (the best is [0-9.]+% faster|nothing that was looked at is faster)'
-like "a layout of the space" "$(printf '[strategy a]\nplugin = tp\nsize = 2\nform = 1d\n[strategy b]\nplugin = dp\nzero = 1\nsize = auto\n' | search)" "$whole"
-like "a size that is none of its form" "$(printf '[strategy a]\nplugin = tp\nsize = 4\n' | search)" 'the layout of the INI|layouts:'
-like "a strategy that the space has not" "$(printf '[strategy b]\nplugin = dp\nsize = 4\n[strategy c]\nplugin = pp\nsize = 1\n' | search)" \
+like "a layout in the space" \
+	"$(printf '[strategy a]\nplugin = tp\nsize = 2\nform = 1d\n[strategy b]\nplugin = dp\nzero = 1\nsize = auto\n' | search)" "$whole"
+like "a size that the space does not contain" \
+	"$(printf '[strategy a]\nplugin = tp\nsize = 4\n' | search)" 'the layout of the INI|layouts:'
+like "a strategy that the space does not contain" \
+	"$(printf '[strategy b]\nplugin = dp\nsize = 4\n[strategy c]\nplugin = pp\nsize = 1\n' | search)" \
 	'\[strategy c\]: the space has no strategy of its plugin; name a space that does with --space'
-like "one of another name" "$(printf '[strategy z]\nplugin = dp\nsize = 4\n' | search)" 'the layout of the INI|layouts:'
-like "a key that no choice has" "$(printf '[strategy b]\nplugin = dp\nzero = 2\n' | search)" "$whole"
-like "a micro-batch that is none of its values" "$(printf '[strategy b]\nplugin = dp\n' | search --set train.micro_batch=8 --set train.global_batch=32)" 'the layout of the INI|layouts:'
-unlike "no layout is given" "$(: | search)" '^the layout of the INI'
+like "a strategy of another name" \
+	"$(printf '[strategy z]\nplugin = dp\nsize = 4\n' | search)" 'the layout of the INI|layouts:'
+like "a key that no choice contains" "$(printf '[strategy b]\nplugin = dp\nzero = 2\n' | search)" "$whole"
+like "a micro-batch that is not among the values" \
+	"$(printf '[strategy b]\nplugin = dp\n' | search --set train.micro_batch=8 --set train.global_batch=32)" 'the layout of the INI|layouts:'
+unlike "without a given layout, none is reported" "$(: | search)" '^the layout of the INI'
 like "one row, and few tries" "$(printf '[strategy b]\nplugin = dp\n' | search --top 1 --tries 1)" 'less promising, so not looked at|none of them that is possible can be faster'
 like "experts" "$(: | search --set model.family=mixtral --set model.experts=2 --set model.heads=4)" 'layouts: '
 like "experts in every second layer" "$(: | search --set model.experts=2 --set model.moe_every=2 --tries 2)" 'layouts: '
 like "memory for few layouts" "$(printf '[strategy b]\nplugin = dp\n' | search --memory 560K)" 'layouts?'
-like "memory for none" "$(: | search --memory 1K)" 'plan: no layout fits into 1.0 KB: of the [0-9]+ that were planned completely, the smallest needs [0-9.]+ MB'
-like "nothing is possible" "$(: | search --set train.global_batch=1 --set model.heads=1 --set train.micro_batch=1 --set model.embed=2)" 'plan: no layout of [0-9]+ is possible|layouts'
+like "memory for no layout" \
+	"$(: | search --memory 1K)" 'plan: no layout fits into 1.0 KB: of the [0-9]+ that were planned completely, the smallest needs [0-9.]+ MB'
+like "no layout is possible" \
+	"$(: | search --set train.global_batch=1 --set model.heads=1 --set train.micro_batch=1 --set model.embed=2)" 'plan: no layout of [0-9]+ is possible|layouts'
 
 # -- model.load
-ok "a model" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=1
+ok "a model is saved" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=1
 load='train tiny.ini --set train.steps=1 --set model.load=ck'
-ok "sizes that the INI leaves to it" heddle train model.ini --set train.steps=1 --set model.load=ck --set model.kv_heads=0 --set checkpoint.dir=again
+ok "sizes that the INI leaves to the model" \
+	heddle train model.ini --set train.steps=1 --set model.load=ck --set model.kv_heads=0 --set checkpoint.dir=again
 for same in layers=02 kv_heads=4 max_seq=32; do
-	ok "a size that says the same: $same" heddle $load --set model.$same
+	ok "a size equal to the model's: $same" heddle $load --set model.$same
 done
 for other in layers=3 family=llama embed=64 heads=2; do
-	fails "another one: $other" heddle $load --set model.$other
-	like "... with both" "$(cat "$tmp/.ok")" "model\\.${other%=*}: .*, but the model in ck has "
+	fails "a size that differs from the model's: $other" heddle $load --set model.$other
+	like "... is refused with both values" "$(cat "$tmp/.ok")" "model\\.${other%=*}: .*, but the model in ck has "
 done
 ok "a model that was itself loaded" heddle train tiny.ini --set train.steps=1 --set model.load=again
-ok "none" heddle train tiny.ini --set train.steps=1 --set model.load=
-fails "one that is not there" heddle train tiny.ini --set model.load=nowhere
+ok "an empty model.load" heddle train tiny.ini --set train.steps=1 --set model.load=
+fails "a model that does not exist is refused" heddle train tiny.ini --set model.load=nowhere
 
-# -- names beside the steps
+# -- other names next to the steps
 mkdir ck/step-1 ck/step-0000000x ck/step-00000009x ck/step-12345678901234567890 ck/other ck/.removed-step-00000001 ck/.removed-.step-2 ck/.step-00000003
-ok "directories that are no steps" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=2 --set checkpoint.resume=auto
-is "... stay, and what a killed run has left is gone" "$(ls -A ck | grep -v -e '^step-0000000[12]$' -e '^latest$' | LC_ALL=C sort | tr '\n' ' ')" \
+ok "a run resumes next to directories that are not steps" \
+	heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=2 --set checkpoint.resume=auto
+is "... which stay, while the rest of a killed run is removed" \
+	"$(ls -A ck | grep -v -e '^step-0000000[12]$' -e '^latest$' | LC_ALL=C sort | tr '\n' ' ')" \
 	"other step-00000009x step-0000000x step-1 step-12345678901234567890 "
 like "... and none is resumed" "$(heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=2 --set checkpoint.resume=auto 2>&1)" 'step-00000002' 
 
@@ -65,25 +76,28 @@ printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}' 
 printf '{"added_tokens":[{"id":299,"content":"<x>"}],"model":{"type":"BPE","vocab":{"a":0},"merges":[]}}' >big.json
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf i % 3 ? "ab" : "ba" }' >ab.txt
 ok "a tokenizer by its bare name" heddle train tiny.ini --set data.train=ab.txt --set data.tokenizer=t.json --set checkpoint.dir=three --set train.steps=1
-ok "... goes with the checkpoint" test -f "$(echo three/step-*/tokenizer.json)"
+ok "... is copied into the checkpoint" test -f "$(echo three/step-*/tokenizer.json)"
 like "... which names no token that ends a text" "$(cat three/step-*/config.json)" '"eos_token_id": null'
 ok "... and reads prompts" heddle generate three --prompt ab --tokens 2
 ok "... and text" heddle eval three --data ab.txt
-ok "... which another run goes on with" heddle train tiny.ini --set data.train=ab.txt --set model.load=three --set train.steps=1
+ok "... which another run continues with" \
+	heddle train tiny.ini --set data.train=ab.txt --set model.load=three --set train.steps=1
 fails "a tokenizer of more tokens than the model" heddle generate ck --prompt a --tokenizer big.json
 like "... is refused with both" "$(cat "$tmp/.ok")" 'generate: big\.json has 300 tokens, but the model.s vocab is 256'
-unlike "its own tokenizer is no other one" "$(heddle generate three --prompt ab --tokens 1 --tokenizer t.json 2>&1)" 'instead of'
+unlike "a copy of its own tokenizer gives no warning" \
+	"$(heddle generate three --prompt ab --tokens 1 --tokenizer t.json 2>&1)" 'instead of'
 printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}}' >two.json
-like "another one than its own: a warning with both" "$(heddle generate three --prompt ab --tokens 1 --tokenizer two.json 2>&1)" \
+like "another tokenizer than its own: a warning with both" \
+	"$(heddle generate three --prompt ab --tokens 1 --tokenizer two.json 2>&1)" \
 	'generate: --tokenizer two\.json: another file, with 2 ids, instead of the 3 of three/step-00000001/tokenizer\.json$'
 like "... of eval too" "$(heddle eval three --data ab.txt --tokenizer two.json 2>&1)" 'eval: --tokenizer two\.json: another file, with 2 ids'
 fails "eval with a tokenizer of more tokens than the model" heddle eval three --data ab.txt --tokenizer big.json
 like "... is refused with both" "$(cat "$tmp/.ok")" 'big\.json has 300 tokens, but the model.s vocab is 3$'
 rm three/step-*/tokenizer.json t.json
-fails "a vocabulary that is no bytes" heddle eval three --data ab.txt --tokenizer byte
-like "... has too few" "$(cat "$tmp/.ok")" 'the vocabulary has 3 entries, but text as bytes needs 256|vocab'
-fails "... without its tokenizer" heddle generate three --prompt ab
-fails "choices without it" heddle eval three --choices ab.txt
+fails "a vocabulary too small for bytes is refused" heddle eval three --data ab.txt --tokenizer byte
+like "... with the reason" "$(cat "$tmp/.ok")" 'the vocabulary has 3 entries, but text as bytes needs 256|vocab'
+fails "generate without the tokenizer is refused" heddle generate three --prompt ab
+fails "choices without the tokenizer are refused" heddle eval three --choices ab.txt
 
 # -- files of weights
 mkdir one
@@ -91,11 +105,11 @@ cp ck/step-00000002/config.json ck/step-00000002/model.safetensors one
 damaged() { # NAME FILE TEXT PATTERN
 	printf '%s' "$3" >"one/$2"
 	fails "$1" heddle generate one --prompt a --tokens 1
-	like "... says so" "$(cat "$tmp/.ok")" "$4"
+	like "... is refused with the reason" "$(cat "$tmp/.ok")" "$4"
 }
-# Two files with all tensors, of which one has another ln_f.weight: the index says which counts.
+# Two files with all tensors, one of them with another ln_f.weight: the index says which one counts.
 cat >zero.pl <<'EOT'
-# zero.pl FILE TENSOR: all of it 0
+# zero.pl FILE TENSOR: sets all of it to 0
 my ($path, $name) = @ARGV;
 open(my $f, '+<:raw', $path) or die "$path: $!";
 read($f, my $size, 8);
@@ -108,12 +122,12 @@ cp -R one shards
 mv shards/model.safetensors shards/a.safetensors
 cp shards/a.safetensors shards/b.safetensors
 perl zero.pl shards/b.safetensors transformer.ln_f.weight
-index() { # FILE of ln_f.weight, and another tensor that is said to be in b
+index() { # FILE TENSOR: writes an index with ln_f.weight in FILE and TENSOR in b
 	printf '{"weight_map": {"transformer.ln_f.weight": "%s", "%s": "b.safetensors"}}' "$1" "$2" >shards/model.safetensors.index.json
 }
 logits() { heddle generate "$1" --prompt a --logits 2>&1; }
 index a.safetensors transformer.ln_f.bias
-is "of a tensor in two files that counts which the index names" "$(logits shards)" "$(logits one)"
+is "of a tensor in two files, the one that the index names counts" "$(logits shards)" "$(logits one)"
 index b.safetensors transformer.ln_f.bias
 ok "... whichever it is" [ "$(logits shards)" != "$(logits one)" ]
 index a.safetensors x
@@ -122,19 +136,25 @@ like "... with both names" "$(cat "$tmp/.ok")" 'model\.safetensors\.index\.json:
 config=$(cat one/config.json)
 mv one/model.safetensors one/part
 damaged "an index without a map" model.safetensors.index.json '{}' 'model\.safetensors\.index\.json: has no weight_map'
-damaged "one of a tensor in no file" model.safetensors.index.json '{"weight_map": {"wte.weight": 3}}' \
+damaged "an index with a tensor in no file" model.safetensors.index.json '{"weight_map": {"wte.weight": 3}}' \
 	'model\.safetensors\.index\.json: wte\.weight: is not in any file of this directory'
-damaged "one that is damaged" model.safetensors.index.json '{' 'model\.safetensors\.index\.json: has no weight_map: .*expected'
+damaged "an index that is damaged" \
+	model.safetensors.index.json '{' 'model\.safetensors\.index\.json: has no weight_map: .*expected'
 rm one/model.safetensors.index.json
 mv one/part one/model.safetensors
 damaged "sizes of another model" config.json "$(printf '%s' "$config" | sed 's/"n_embd": *32/"n_embd": 64/')" ' is .* there, but .* in this model'
-damaged "a layer more" config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 3/')" 'has no tensor .*, which the model.s .* is in'
-damaged "layers that no file has" config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 30000/')" 'claims 30000 layers, but its files have [0-9]+ tensors'
+damaged "one layer more than the file has" \
+	config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 3/')" 'has no tensor .*, which the model.s .* is in'
+damaged "far more layers than the file has" \
+	config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 30000/')" 'claims 30000 layers, but its files have [0-9]+ tensors'
 for ours in '"a\u0001b": "1"' '"x": "[y"' '"x": "a\nb"' '"x": 7' '"": ";"'; do
-	damaged "a key of ours that is no line: $ours" config.json "{\"model_type\": \"heddle\", \"n_positions\": 32, \"heddle\": {\"family\": \"gpt2\", $ours}}" \
+	damaged "a key of Heddle that is not one line: $ours" \
+		config.json "{\"model_type\": \"heddle\", \"n_positions\": 32, \"heddle\": {\"family\": \"gpt2\", $ours}}" \
 		'config\.json: heddle\..* must be one line of text'
 done
-damaged "a family of ours that is none" config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {"family": "gpt9"}}' 'model_type is heddle; known'
-damaged "or is not said" config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {}}' 'model_type is heddle; known'
-damaged "no positions" config.json '{"model_type": "heddle", "heddle": {"family": "gpt2"}}' 'has no '
+damaged "an unknown family of Heddle" \
+	config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {"family": "gpt9"}}' 'model_type is heddle; known'
+damaged "a missing family of Heddle" \
+	config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {}}' 'model_type is heddle; known'
+damaged "a missing number of positions" config.json '{"model_type": "heddle", "heddle": {"family": "gpt2"}}' 'has no '
 done_testing

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Where `generate` ends a text: at the token that the model's files name, each of several by itself.  One that goes on writes what
-# the model never learnt to write.
+# Where `generate` ends a text: at the token that the model's files name, for each of several texts separately.  A text
+# that goes on would contain what the model never learnt to write.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
@@ -13,52 +13,53 @@ names() { echo "$2" >"$model/$1"; }
 plain=$(sed 's/"eos_token_id": *[0-9]*/"eos_token_id": null/' $model/config.json)
 names config.json "$plain"
 
-# -- the whole, of a model that names none, and the ids it has
+# -- the complete text, of a model that names no such token
 whole=$(one)
-is "without an end-of-text token all are generated" "$(echo "$whole" | wc -w)" 10
-is "and --ignore-eos changes nothing" "$(one --ignore-eos)" "$whole"
+is "without an end-of-text token, all tokens are generated" "$(echo "$whole" | wc -w)" 10
+is "... and --ignore-eos changes nothing" "$(one --ignore-eos)" "$whole"
 logits=$("$heddle" generate $model --ids --prompt '48 49 50' --logits)
 end=$(echo "$whole" | cut -d ' ' -f 7)
 short=$(echo "$whole" | awk -v e="$end" '{ s = $1 " " $2 " " $3; for (i = 4; i <= NF && $i != e; i++) s = s " " $i; print s }')
-ok "an id that ends it earlier" [ "$(echo "$short" | wc -w)" -lt 10 ]
+ok "an id of the text can end it earlier" [ "$(echo "$short" | wc -w)" -lt 10 ]
 
-# -- who names it
+# -- the files that name the token
 names config.json "$(echo "$plain" | sed "s/\"eos_token_id\": null/\"eos_token_id\": $end/")"
-is "config.json" "$(one)" "$short"
+is "the text ends at the token of config.json" "$(one)" "$short"
 is "... without a cache" "$(one --no-cache)" "$short"
 is "... on three ranks" "$(mpi 3 "$heddle" generate $model --ids --tokens 7 --temperature 0 --prompt '48 49 50' --set t.plugin=tp \
 	--set t.size=3 2>/dev/null | tr -d '\r')" "$short"
-is "--ignore-eos goes on" "$(one --ignore-eos)" "$whole"
+is "with --ignore-eos it goes on" "$(one --ignore-eos)" "$whole"
 is "... without a cache too" "$(one --ignore-eos --no-cache)" "$whole"
-is "the logits are as they were" "$("$heddle" generate $model --ids --prompt '48 49 50' --logits)" "$logits"
-fails "with --logits it does nothing" "$heddle" generate $model --ids --prompt 1 --logits --ignore-eos
-like "... and that is said" "$(cat .ok)" '--ignore-eos does nothing with --logits: no text is generated'
+is "the logits are unchanged" "$("$heddle" generate $model --ids --prompt '48 49 50' --logits)" "$logits"
+fails "--ignore-eos with --logits is refused" "$heddle" generate $model --ids --prompt 1 --logits --ignore-eos
+like "... with the reason" "$(cat .ok)" '--ignore-eos does nothing with --logits: no text is generated'
 names generation_config.json "{\"eos_token_id\": 100000}"
-is "generation_config.json is before it" "$(one)" "$whole"
+is "generation_config.json takes precedence over config.json" "$(one)" "$whole"
 names generation_config.json "{\"eos_token_id\": [100000, $end]}"
-is "... with several" "$(one)" "$short"
+is "... also with several tokens" "$(one)" "$short"
 names config.json "$plain"
-is "... and alone" "$(one)" "$short"
+is "... and without a token in config.json" "$(one)" "$short"
 
-# -- several texts: each by itself, whatever stands beside it
+# -- several texts: each ends by itself, whatever the others do
 text --prompts prompts.txt --no-cache >want
 is "each text ends by itself" "$(text --prompts prompts.txt)" "$(cat want)"
-ok "at lengths of their own" [ "$(awk '{ print NF }' want | tr '\n' ' ')" != "10 8 14 " ]
+ok "... at its own length" [ "$(awk '{ print NF }' want | tr '\n' ' ')" != "10 8 14 " ]
 text --prompts prompts.txt --ignore-eos >all
-is "and is the beginning of what goes on" "$(awk -v e="$end" 'NR == FNR { n[FNR] = NF; next }
+is "... as the beginning of the text with --ignore-eos" "$(awk -v e="$end" 'NR == FNR { n[FNR] = NF; next }
 	{ s = $1; for (i = 2; i <= n[FNR]; i++) s = s " " $i; print s; if (n[FNR] < NF && $(n[FNR] + 1) != e) print "not at its end" }' want all)" \
 	"$(cat want)"
 rm $model/generation_config.json
 
-# -- text: the end is not shown; and what the tokenizer's files name
+# -- text: the end token is not shown
 names config.json "$(echo "$plain" | sed "s/\"eos_token_id\": null/\"eos_token_id\": $end/")"
 show() { "$heddle" generate $model --prompt 012 --tokens 7 --temperature 0 --tokenizer byte "$@" | od -An -v -tu1 | tr -s ' \n' ' '; }
-is "the text ends before it" "$(show)" " $short 10 "
+is "the text ends before the token" "$(show)" " $short 10 "
 
-# -- a checkpoint of ours that names none has 0 for all special tokens
+# -- a checkpoint of Heddle without special tokens has 0 for all of them
 printf '[model]\nlayers = 1\nheads = 1\nembed = 8\n[data]\ntrain = zeros\ntokenizer = byte\n[train]\nseq = 8\nglobal_batch = 8\nsteps = 30\nlr = 0.1\nthreads = 1\n' >zeros.ini
 head -c 4000 /dev/zero >zeros
-ok "a model that writes zeros" "$heddle" train zeros.ini --set checkpoint.dir=zero --set checkpoint.every=0
-like "says token 0" "$(cat zero/step-*/config.json)" '"eos_token_id": *0'
-is "and does not end there" "$("$heddle" generate zero --ids --prompt 0 --tokens 5 --temperature 0)" "0 0 0 0 0 0"
+ok "a model that writes zeros is trained" "$heddle" train zeros.ini --set checkpoint.dir=zero --set checkpoint.every=0
+like "... its config names token 0" "$(cat zero/step-*/config.json)" '"eos_token_id": *0'
+is "... but its text does not end there" \
+	"$("$heddle" generate zero --ids --prompt 0 --tokens 5 --temperature 0)" "0 0 0 0 0 0"
 done_testing

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Models that transformers has written, and one step of them: the loss, the norm, every tensor's gradient, and every
- * weight after a step of AdamW must be those that PyTorch has computed (t/data/models.py, reference.py).  Names, the
- * orientation and order of what is stored, and what config.json says are all in that: a norm's eps that is not taken, or
- * columns of q taken for k's, would make another model of somebody's weights.
+ * weight after a step of AdamW must be those that PyTorch has computed (t/data/models.py, reference.py).  They depend
+ * on names, on the orientation and order of what is stored, and on config.json.  A norm's eps that is ignored, or
+ * columns of q taken for those of k, would turn somebody's weights into a different model.
  *
- * The gradient is taken from a step of plain descent whose rate is so large (1024, a power of two) that the weights
- * themselves round away.  t/lib/kept.h has the bounds.
+ * The gradient is computed from a step of plain gradient descent.  Its rate is so large (1024, a power of two) that the
+ * weights themselves are lost in rounding.  t/lib/kept.h has the bounds.
  */
 #include <config.h>
 #include "t/lib/kept.h"
@@ -24,7 +24,7 @@ static const struct layout {
 	{ "llama-tied", "tensor 2", 2, TP2 }, { "mixtral", "one rank", 1, "" }, { "mixtral", "experts 3", 3, EP3 },
 };
 
-/* One step as WHAT.ini says; its numbers against the kept ones. */
+/* Takes one step of WHAT.ini and compares its numbers with the kept ones.  Returns whether the step ran. */
 static int step(const struct layout *l, const char *what, const char *kept, struct curve *want)
 {
 	char name[100], path[100], load[100];
@@ -36,7 +36,7 @@ static int step(const struct layout *l, const char *what, const char *kept, stru
 		return 0;
 	snprintf(path, sizeof(path), "%s/%s.jsonl", kept, what);
 	read_curve(path, want);
-	is_int(want->n, 1, "a step is kept");
+	is_int(want->n, 1, "one step was kept");
 	kept_numbers(name, want);
 	return 1;
 }
@@ -55,12 +55,12 @@ static void one(const struct layout *l)
 	if (step(l, "one-sgd", kept, &want)) {
 		snprintf(path, sizeof(path), "%s/model.safetensors", kept);
 		snprintf(name, sizeof(name), "%s/one-sgd.safetensors", kept);
-		kept_tensors("its gradients", name, "new/step-00000001/model.safetensors", path, -1. / 1024,
+		kept_tensors("... its gradients", name, "new/step-00000001/model.safetensors", path, -1. / 1024,
 			     gradient_bound, &want);
 	}
 }
 
-/* With an argument only the layouts that have it in one of their names. */
+/* With an argument, runs only the layouts whose model or name contains it. */
 int main(int argc, char **argv)
 {
 	if (kept_begin() < 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole runs against an independent implementation: PyTorch and transformers have trained the same models on the same
- * tokens for twelve steps (t/data/reference.py), and their losses, norms, rates and last weights are kept.  Decay, betas,
- * eps, clipping, warm-up, schedules, dropout, the losses of routers, a limit of places: a setting that is read wrongly, or
- * in one layout only, would train another model for weeks, and comparing Heddle with itself would not notice.
+ * Complete runs against an independent implementation: PyTorch and transformers have trained the same models on the
+ * same tokens for twelve steps (t/data/reference.py), and their losses, norms, rates and last weights are kept.  The
+ * settings are decay, betas, eps, clipping, warm-up, schedules, dropout, router losses and expert capacity.  One that
+ * is read wrongly, or in one layout only, would train a different model for weeks.  Comparing Heddle with itself would
+ * not show it.
  *
  * t/lib/kept.h has the bounds.
  */
@@ -30,19 +31,19 @@ static const struct layout {
 	{ "run-cosine", "pipeline 2", 2, PP(2) },
 	{ "run-cosine", "pipeline 3", 3, PP(3) },
 	{ "run-cosine", "tensor 2 x replicas 3", 6, TP(2) DP(3, "") },
-	/* a line by tokens, the defaults of the rest, clipping in every step */
+	/* a linear schedule in tokens, other settings at their defaults, clipping in every step */
 	{ "run-linear", "one rank", 1, ONE },
 	{ "run-linear", "tensor 3 x pipeline 2", 6, TP(3) PP(2) },
 	{ "run-linear", "zero 3", 2, DP(2, "zero = 3") },
-	/* plain descent with decay */
+	/* plain gradient descent with weight decay */
 	{ "run-sgd", "one rank", 1, ONE },
 	{ "run-sgd", "zero 2", 3, DP(3, "zero = 2") },
 	{ "run-sgd", "tensor 2 x pipeline 3", 6, TP(2) PP(3) },
-	/* the two best experts of six, with both losses of routers */
+	/* the two best experts of six, with both router losses */
 	{ "run-mixtral", "one rank", 1, ONE },
 	{ "run-mixtral", "experts 3", 3, EP(3) },
 	{ "run-mixtral", "tensor 3 x replicas 2", 6, TP(3) DP(2, "") },
-	/* GShard: a limit of places, a second expert by chance */
+	/* GShard: expert capacity, and a second expert used at random */
 	{ "run-gshard", "one rank", 1, ONE },
 	{ "run-gshard", "experts 2 x tensor 2", 4, EP(2) TP(2) },
 	{ "run-gshard", "pipeline 2", 2, PP(2) },
@@ -59,14 +60,14 @@ static void one(const struct layout *l)
 		return;
 	snprintf(path, sizeof(path), "%s.jsonl", l->run);
 	read_curve(path, &want);
-	is_int(want.n, 12, "steps are kept");
+	is_int(want.n, 12, "twelve steps were kept");
 	kept_numbers(name, &want);
 	snprintf(kept, sizeof(kept), "%s.safetensors", l->run);
 	snprintf(path, sizeof(path), "%s: the last weights", name);
 	kept_tensors(path, kept, "new/step-00000012/model.safetensors", NULL, 1, weight_bound, &want);
 }
 
-/* With an argument only the layouts that have it in one of their names. */
+/* With an argument, runs only the layouts whose run or name contains it. */
 int main(int argc, char **argv)
 {
 	if (kept_begin() < 0)

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model of each family, as transformers has written it, and one step of it, on one rank and in layouts: the loss, the norm and
- * every tensor's gradient are those that PyTorch has computed (t/data/families.py).  Which keys of config.json mean what, where
- * a weight is stored, and every term of the decoder are in that.
+ * A model of each family, as transformers has written it, and one step of it, on one rank and in layouts.  The loss,
+ * the norm and every tensor's gradient must be those that PyTorch has computed (t/data/families.py).  They depend on
+ * the meaning of the keys of config.json, on where a weight is stored, and on every term of the decoder.
  *
- * The batch is of three sequences.  Two ranks have it twice, from a file and a copy of it: the mean, and so each gradient, is the same.
+ * The batch has three sequences.  Two ranks have it twice, from a file and its copy: the mean, and so each gradient, is
+ * the same.
  *
- * The gradient is taken from a step whose rate is so large (1024, a power of two) that the weights themselves round away.
- * t/lib/kept.h has the bounds; the batch here is of 60 tokens, fewer than there, and sums are no longer.
+ * The gradient is computed from a step whose rate is so large (1024, a power of two) that the weights themselves are
+ * lost in rounding.  t/lib/kept.h has the bounds; the batch here has 60 tokens, fewer than there, and sums are not
+ * longer.
  */
 #include <config.h>
 #include "t/lib/kept.h"
 
 static const struct {
 	const char *name;
-	int thirds;  /* bits of layouts of three that its sizes divide into: 1 parameters, 2 experts */
-	int experts; /* a number that two divides */
+	int thirds;  /* bits of the layouts of three ranks that its sizes allow: 1 parameters, 2 experts */
+	int experts; /* 1: its number of experts is even */
 } models[] = {
 	{ "llama3", 1, 0 },   { "llama-biased", 0, 0 },   { "mistral", 0, 0 },   { "qwen2", 0, 0 },
 	{ "qwen3", 1, 0 },    { "gemma2", 1, 0 },         { "gemma3", 1, 0 },    { "phi3", 0, 0 },
@@ -22,7 +24,7 @@ static const struct {
 	{ "glm4-moe", 3, 1 }, { "glm4-moe-plain", 0, 1 }, { "phi3-long", 0, 0 },
 };
 
-/* The batch is of three sequences, and a model has two layers or four. */
+/* The batch has three sequences, and a model has two layers or four. */
 static const struct {
 	const char *name, *sections;
 	int ranks, thirds, twice, experts; /* twice: with the batch twice */
@@ -47,15 +49,15 @@ static void one(const char *model, size_t layout)
 		return;
 	snprintf(path, sizeof(path), "%s/one.jsonl", model);
 	read_curve(path, &want);
-	is_int(want.n, 1, "a step is kept");
+	is_int(want.n, 1, "one step was kept");
 	kept_numbers(model, &want);
 	snprintf(path, sizeof(path), "%s/model.safetensors", model);
 	snprintf(name, sizeof(name), "%s/one.safetensors", model);
-	kept_tensors("its gradients", name, "new/step-00000001/model.safetensors", path, -1. / 1024, gradient_bound,
+	kept_tensors("... its gradients", name, "new/step-00000001/model.safetensors", path, -1. / 1024, gradient_bound,
 		     &want);
 }
 
-/* In the check tier two families are laid out. */
+/* Runs a model in all its layouts; in the tier check, only two families run in more than one. */
 static void in_layouts(size_t model)
 {
 	const char *name = models[model].name;
@@ -67,7 +69,7 @@ static void in_layouts(size_t model)
 			one(name, l);
 }
 
-/* With an argument only the models that have it in their names. */
+/* With an argument, runs only the models whose name contains it. */
 int main(int argc, char **argv)
 {
 	if (kept_begin() < 0 || chdir("families"))

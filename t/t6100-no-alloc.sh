@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A step allocates nothing: all memory is known before the first.  An allocation in a step costs time in every one, and
-# grows into the run that dies of memory in its third week.
+# A step must allocate nothing: all memory is known before the first.  An allocation costs time in every step, and may
+# grow until the run dies of memory in its third week.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-ok "the counter" ${CC:-cc} -O1 -g -fPIC -shared -DHD_COUNT_ALLOC -o count.so "$src/t/lib/count_alloc.c" -ldl -lpthread
+ok "a library that counts allocations is built" \
+	${CC:-cc} -O1 -g -fPIC -shared -DHD_COUNT_ALLOC -o count.so "$src/t/lib/count_alloc.c" -ldl -lpthread
 [ -f count.so ] || done_testing
 
-# calls STEPS RANKS args...: the calls of all ranks by place, sorted.
+# calls STEPS RANKS args...: prints the allocations of all ranks by place, sorted.
 calls() {
 	steps=$1 n=$2
 	shift 2
@@ -18,7 +19,7 @@ calls() {
 	cat calls.* 2>/dev/null | awk '{ c = $1; $1 = ""; sum[$0] += c } END { for (k in sum) print sum[k] k }' | sort -k2
 }
 
-# where PLACE...: functions, if addr2line is there.
+# where PLACE...: prints the functions, if addr2line exists.
 where() {
 	for at in "$@"; do
 		case $at in *+0x*) addr2line -fs -e "${at%+0x*}" "0x${at##*+0x}" 2>/dev/null | paste -sd' ' ;; esac
@@ -29,8 +30,8 @@ quiet() {
 	name=$1
 	shift
 	calls 1 "$@" >few		# the cache of timings is written
-	# What a rank says of itself that has waited long allocates too, so on a busy machine a run may have more: then another is
-	# made. What every step allocates is in all of them.
+	# The message of a rank that has waited long allocates too, so on a busy machine a run may have more
+	# allocations.  Then it is repeated: what every step allocates is in all runs.
 	for try in 1 2 3 4 5; do
 		calls 3 "$@" >few
 		calls 10 "$@" >many
@@ -50,7 +51,7 @@ quiet "one rank" 1
 quiet "two ranks" 2
 quiet "two ranks, all-reduce, sgd" 2 --set dp.sync=allreduce --set train.optimizer=sgd
 quiet "bf16, two ranks" 2 --set train.precision=bf16 --set train.recompute=full
-experts="--set dp.plugin=ep --set model.experts=4 --set model.router=topk"	# as many rows as tokens choose
+experts="--set dp.plugin=ep --set model.experts=4 --set model.router=topk"	# rows as tokens choose
 quiet "experts, two ranks" 2 $experts
 quiet "experts, bf16, two ranks" 2 $experts --set train.precision=bf16
 HD_TEST_COMM=mpi

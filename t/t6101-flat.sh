@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# After step 10 a run holds the same memory for ever: the bytes that malloc has given out, and the pages that every rank has touched.
-# What grows by little in a step ends the run of weeks.  A thread of Open MPI may hold something once, or touch a page for the first
-# time, at any moment: less than 32 bytes a step, and than two pages, is not growth.
+# After step 10 a run must not grow: neither the bytes that malloc has given out, nor the pages that every rank has
+# touched.  A little growth in each step ends a run of weeks.  A thread of Open MPI may allocate something once, or
+# touch a page for the first time, at any moment.  So less than 32 bytes a step, or up to two pages, do not count as
+# growth.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-ok "the counter" ${CC:-cc} -O1 -fPIC -shared -DHD_LIVE_BYTES -o live.so "$src/t/lib/live_bytes.c" -ldl
+ok "a library that counts live bytes is built" \
+	${CC:-cc} -O1 -fPIC -shared -DHD_LIVE_BYTES -o live.so "$src/t/lib/live_bytes.c" -ldl
 [ -f live.so ] || done_testing
 first=10 last=120
 ! whole_sweep || last=400
@@ -33,18 +35,21 @@ counted() {
 		HD_LIVE_LAST=$last HD_LIVE_LEAK="$leak" "$@" >out 2>&1 || tap_comment <out
 	for f in live.[0-9]*; do echo "$(cat "$f" | tr '\n' ' ')"; done | sort
 }
-# Of each line the fields are: first live BYTES first own BYTES last live BYTES last own BYTES
+# The fields of each line are: first live BYTES first own BYTES last live BYTES last own BYTES
 flat() {
 	what=$1 n=$2
 	counted "$@" >lines
-	is "$what: every rank was asked at both steps" "$(awk -v a=$first -v b=$last '$1 == a && $7 == b && NF == 12' lines | wc -l)" "$n"
-	ok "$what: bytes that malloc has given out" awk '{ print $3, $9; bad += $9 - $3 >= 32 * ('$last' - '$first') } END { exit bad > 0 }' lines
-	ok "$what: pages of its own" awk '{ print $6, $12; bad += $12 - $6 > 8192 } END { exit bad > 0 }' lines ||
+	is "$what: every rank was measured at both steps" \
+		"$(awk -v a=$first -v b=$last '$1 == a && $7 == b && NF == 12' lines | wc -l)" "$n"
+	ok "$what: the bytes that malloc has given out do not grow" \
+		awk '{ print $3, $9; bad += $9 - $3 >= 32 * ('$last' - '$first') } END { exit bad > 0 }' lines
+	ok "$what: the pages of its own do not grow" \
+		awk '{ print $6, $12; bad += $12 - $6 > 8192 } END { exit bad > 0 }' lines ||
 		for f in live-$first.*; do diff "$f" "live-$last.${f##*.}"; done | tap_comment
 }
 leak=32
 counted one 1 >lines
-ok "what is lost in each step is seen" awk '{ print $9 - $3; exit !($9 - $3 >= '$leak' * ('$last' - '$first')) }' lines
+ok "a leak in each step is detected" awk '{ print $9 - $3; exit !($9 - $3 >= '$leak' * ('$last' - '$first')) }' lines
 leak=
 flat one 1
 flat dp 2
