@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A cut vocabulary.  Logits are the largest tensor of a small model: were they gathered once, cutting the vocabulary would
-# save nothing.  And a vocabulary that does not divide is padded where nobody sees it: not in weights, loss or checkpoint.
+# A sharded vocabulary.  Logits are the largest tensor of a small model: if they were gathered once, sharding the
+# vocabulary would save nothing.  A vocabulary that does not divide is padded, but neither weights, nor loss, nor
+# checkpoint may show it.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -22,13 +23,14 @@ for t in 2 4; do
 	more=$((planned - $(json "$small" planned_peak_bytes)))
 	table=$((40000 * 32 * 4 * 4 / t))		# parameter, gradient and two moments
 	note "$t ranks: logits $((whole / 1000000)) MB; planned $((planned / 1000000)) MB, measured $((measured / 1000000)) MB more than with a small vocabulary"
-	within "$t ranks: planned are a rank's own logits, and its rows of the table" $more $((whole / t)) $((whole / t + table + 4000000))
+	within "$t ranks: the plan has a rank's own logits and its rows of the table" \
+		$more $((whole / t)) $((whole / t + table + 4000000))
 done
-# with the products' scratch, which grows with a rank's own logits too: whole ones were never there
-within "4 ranks: measured is less than whole logits" $measured $((whole / 4 / 2)) $((whole - 1))
+# Includes the products' scratch, which grows with a rank's own logits too.  Complete logits never existed.
+within "4 ranks: the measured memory is less than complete logits" $measured $((whole / 4 / 2)) $((whole - 1))
 
 # -- padding ----------------------------------------------------------------------------------------------------------
-run() {			# NAME RANKS args: the hash of the initial weights, and the losses
+run() {			# NAME RANKS args: prints the hash of the initial weights; the losses are in NAME.jsonl
 	name=$1 n=$2
 	shift 2
 	heddle_mpi "$n" train cut.ini --set model.vocab=259 --set data.tokenizer=byte --set train.optimizer=sgd --set train.clip=0 "$@" \
@@ -36,20 +38,20 @@ run() {			# NAME RANKS args: the hash of the initial weights, and the losses
 }
 for tie in yes $(whole_sweep && echo no); do
 	one=$(run one-$tie 1 --set model.tie_embeddings=$tie)
-	like "one rank" "$one" '^initial weights [0-9a-f]{16}$'
+	like "tied $tie, one rank: the hash of the initial weights is printed" "$one" '^initial weights [0-9a-f]{16}$'
 	run first-$tie 1 --set model.tie_embeddings=$tie --set train.steps=0 >/dev/null
 	for t in 2 4; do
 		is "tied $tie, $t ranks: the same initial weights" "$(run many-$tie-$t $t --set model.tie_embeddings=$tie)" "$one"
 		run first-$tie-$t $t --set model.tie_embeddings=$tie --set train.steps=0 >/dev/null
-		ok "tied $tie, $t ranks: and the same file of them, byte by byte" \
+		ok "tied $tie, $t ranks: the same file of them, byte for byte" \
 			cmp first-$tie/step-00000000/model.safetensors first-$tie-$t/step-00000000/model.safetensors
 		# three steps of fp32 sums of 259 terms in another order: 2^-24 sqrt(259) each
-		ok "tied $tie, $t ranks: and the same losses" awk -F'[:,]' 'NR == FNR { want[$2] = $4; next }
+		ok "tied $tie, $t ranks: the same losses" awk -F'[:,]' 'NR == FNR { want[$2] = $4; next }
 			{ d = $4 / want[$2] - 1; if (d < 0) d = -d; n++; if (!(d < 3e-6)) exit 1 } END { exit n < 3 }' \
 			one-$tie.jsonl many-$tie-$t.jsonl
 		is "tied $tie, $t ranks: a checkpoint of the same size" "$(wc -c <many-$tie-$t/step-00000003/model.safetensors)" \
 			"$(wc -c <one-$tie/step-00000003/model.safetensors)"
-		near "tied $tie, $t ranks: which one rank reads" \
+		near "tied $tie, $t ranks: one rank reads it with the same loss" \
 			"$(heddle eval many-$tie-$t --data text.txt | sed -n 's/^loss \([^ ]*\).*/\1/p')" \
 			"$(heddle eval one-$tie --data text.txt | sed -n 's/^loss \([^ ]*\).*/\1/p')" 1e-4
 	done

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a layer keeps for backward decides which model fits.  doc/activation-memory.md says it op by op; if the page were
-# wrong, or a change of the engine kept a tensor more, nobody would see it in a loss.
+# What a layer keeps for backward decides which model fits.  doc/activation-memory.md lists it op by op.  If the page
+# were wrong, or a change of the engine kept one more tensor, no loss would show it.
 . "${0%/*}/lib/tap.sh"
 [ -x "$build/heddle" ] || skip_all "heddle is not built"
 cd "$src" || exit 1
 page=doc/activation-memory.md
 heddle() { timeout 60 "$build/heddle" "$@" </dev/null; }
 
-# Each command of the page, and what it shows.
+# Runs each command of the page and compares its output.
 awk -v out="$tmp/block" '/^```/ { in_block = !in_block; if (in_block) n++; next }
 	in_block { print > (out "." n) }' $page
 for block in "$tmp"/block.*; do
@@ -17,9 +17,9 @@ for block in "$tmp"/block.*; do
 	(eval "$command") >"$tmp/got" 2>&1
 	ok "$command" diff "$tmp/want" "$tmp/got"
 done
-is "the page has eight of them" "$(ls "$tmp"/block.* | wc -l | tr -d ' ')" 8
+is "the page has eight commands" "$(ls "$tmp"/block.* | wc -l | tr -d ' ')" 8
 
-# The page's sums, for other sizes than the page's: in bytes of fp32.
+# The page's formulas for other sizes, in bytes of fp32.
 cat >"$tmp/run.ini" <<'END'
 [model]
 layers = 3
@@ -39,21 +39,25 @@ END
 layer() { heddle explain "$tmp/run.ini" --saved "$@" | sed -n 's/^layer 1  *together *\([0-9]*\) bytes/\1/p'; }
 b=2 s=48 h=192 a=8
 for t in 1 2 4 8; do
-	is "GPT-2 on $t" "$(layer --ranks $t)" $((4 * b * s * (2 * h + 12 * h / t + 4 + a / t)))
-	is "GPT-2 on $t, dropout" "$(layer --ranks $t --set model.dropout=0.2)" $((4 * b * s * (2 * h + 12 * h / t + 4 + a / t)))
-	is "GPT-2 on $t, selective" "$(layer --ranks $t --set train.recompute=selective)" $((4 * b * s * (2 * h + 7 * h / t + 4)))
-	is "GPT-2 on $t, the sequence cut" "$(layer --ranks $t --set tp.sequence_parallel=yes)" \
+	is "a layer of GPT-2 on $t ranks" "$(layer --ranks $t)" $((4 * b * s * (2 * h + 12 * h / t + 4 + a / t)))
+	is "a layer of GPT-2 on $t ranks with dropout" \
+		"$(layer --ranks $t --set model.dropout=0.2)" $((4 * b * s * (2 * h + 12 * h / t + 4 + a / t)))
+	is "a layer of GPT-2 on $t ranks with selective recomputation" \
+		"$(layer --ranks $t --set train.recompute=selective)" $((4 * b * s * (2 * h + 7 * h / t + 4)))
+	is "a layer of GPT-2 on $t ranks with sequence parallelism" \
+		"$(layer --ranks $t --set tp.sequence_parallel=yes)" \
 		$((4 * b * s * (14 * h + 4 + a) / t))
-	is "Llama on $t" "$(layer --ranks $t --set model.family=llama --set model.mlp=256)" \
+	is "a layer of Llama on $t ranks" "$(layer --ranks $t --set model.family=llama --set model.mlp=256)" \
 		$((4 * b * s * (2 * h + (4 * h + 2 * 256 + a) / t + 2)))
 	kv=2
 	if [ $t -gt 2 ]; then cut=2; else cut=$t; fi
-	is "Llama on $t, two key heads" "$(layer --ranks $t --set model.family=llama --set model.mlp=256 --set model.kv_heads=$kv)" \
+	is "a layer of Llama on $t ranks with two key heads" \
+		"$(layer --ranks $t --set model.family=llama --set model.mlp=256 --set model.kv_heads=$kv)" \
 		$((4 * b * s * (2 * h + (2 * h + 2 * 256 + a) / t + 2 * kv * (h / a) / cut + 2)))
 done
 
-# What is kept is in the plan: the part that lives within a step is at least that of the layers, and two micro-batches more
-# in flight add theirs (GPipe keeps all).
+# What is kept is in the plan.  The part that lives within a step is at least that of the layers, and each
+# micro-batch in flight adds its own (GPipe keeps all).
 planned() { heddle check --all "$tmp/run.ini" "$@" | sed -n 's/^rank 0.*within a step \([0-9.]*\)[,)].*/\1/p'; }
 {
 	cat "$tmp/run.ini"
@@ -61,9 +65,11 @@ planned() { heddle check --all "$tmp/run.ini" "$@" | sed -n 's/^rank 0.*within a
 } >"$tmp/gpipe.ini"
 flight() { heddle check --all "$tmp/gpipe.ini" --set train.global_batch=$1 | sed -n 's/^rank 0.*within a step \([0-9.]*\)[,)].*/\1/p'; }
 kept=$(heddle explain "$tmp/run.ini" --saved --ranks 1 | sed -n 's/.*together *\([0-9]*\) bytes/\1/p' | awk '{ n += $1 } END { print n }')
-ok "the plan has room for it" awk -v kept="$kept" -v planned="$(planned --ranks 1)" 'BEGIN { exit !(planned * 1e6 > kept) }'
-near "and for each micro-batch that is in flight" "$(awk -v a="$(flight 8)" -v b="$(flight 16)" 'BEGIN { print b - a }')" \
+ok "the plan has room for what the layers keep" \
+	awk -v kept="$kept" -v planned="$(planned --ranks 1)" 'BEGIN { exit !(planned * 1e6 > kept) }'
+near "... and for each micro-batch in flight" "$(awk -v a="$(flight 8)" -v b="$(flight 16)" 'BEGIN { print b - a }')" \
 	"$(awk -v kept="$kept" 'BEGIN { print 4 * kept / 1e6 }')" 0.5
 lines=$(heddle explain "$tmp/run.ini" --saved --ranks 2 --json | tr '{' '\n' | grep -c '"block": "layer 1"')
-is "as JSON: a line for each buffer" "$lines" "$(heddle explain "$tmp/run.ini" --saved --ranks 2 | grep '^layer 1' | grep -vc together)"
+is "--json has an entry for each buffer" \
+	"$lines" "$(heddle explain "$tmp/run.ini" --saved --ranks 2 | grep '^layer 1' | grep -vc together)"
 done_testing

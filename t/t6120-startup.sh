@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run is ready within a second.  What is slow to start is not tried out.
+# A run must be ready within a second: nobody tries out what is slow to start.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
 ready() { json "$(heddle_mpi 2 bench "$1" --steps 1 --json 2>/dev/null)" startup_seconds; }
 
-# Two ranks, each with a thread for messages, start at once: other programs are in their way as in that of two computations.
+# Two ranks, each with a thread for messages, start together, so other programs slow them down as they do two
+# computations.
 limit() {
 	patience >.other &
 	mine=$(patience)
@@ -17,7 +18,7 @@ limit() {
 ready tiny.ini >cold		# rates and choices are measured once, and kept
 ok "a cache is written" [ -d cache/heddle ]
 best=
-for i in 1 2 3; do		# other programs may be in the way of one
+for i in 1 2 3; do		# other programs may slow down one of them
 	s=$(ready tiny.ini)
 	best=$(awk -v a="${best:-1e9}" -v b="${s:-1e9}" 'BEGIN { print a < b ? a : b }')
 done
@@ -32,5 +33,5 @@ s=$(ready "$src/conf/quickstart.ini")
 most=$(limit 1.5)
 note "quickstart.ini: $(cat cold) s, then $s s; 1.5 s are $most s"
 awk -v s="$s" -v most="$most" 'BEGIN { exit !(s > 0 && s < most) }'
-tap_result $? "the quick start too"
+tap_result $? "two ranks of the quick start are ready within 1.5 seconds"
 done_testing

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Bytes.  What explain prints of a layout must be what a run sends, or decisions are made on numbers that nobody sends;
-# and a ring that sends more than 2 (n - 1) / n of a bucket is none.
+# Bytes.  A run must send what explain prints of a layout, or decisions rest on wrong numbers.  A ring must not send
+# more than 2 (n - 1) / n of a bucket.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-# explained KIND: the sum of bytes x count.
+# explained KIND: prints the sum of bytes x count.
 explained() {
 	printf '%s\n' "$said" | tr '{' '\n' | awk -v kind="$1" '
 		$0 ~ "\"collective\": \"" kind "\"" || (kind == "" && /"collective"/) {
@@ -17,19 +17,19 @@ explained() {
 }
 
 parameters=$(heddle check --all tiny.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
-like "parameters" "$parameters" '^[1-9][0-9]{4}$'
+like "check prints the number of parameters" "$parameters" '^[1-9][0-9]{4}$'
 for sync in ring allreduce; do
 	for n in 2 4; do
 		layout="--set dp.sync=$sync --set train.micro_batch=1"
 		said=$(heddle explain tiny.ini $layout --ranks $n --json)
 		ran=$(heddle_mpi $n bench tiny.ini $layout --json --steps 2 2>/dev/null)
 		planned=$(printf '%s\n' "$ran" | sed -n 's/.*"bytes": {"dp": \([0-9]*\)}.*/\1/p')
-		is "$sync, $n ranks: bench says what explain says" "$planned" "$(explained '')"
-		is "$sync, $n ranks: and that is sent" "$(json "$ran" bytes_counted)" "$planned"
+		is "$sync, $n ranks: bench prints what explain prints" "$planned" "$(explained '')"
+		is "$sync, $n ranks: the run sends that" "$(json "$ran" bytes_counted)" "$planned"
 		if [ $sync = ring ]; then kind='ring-[a-z-]*'; else kind=all-reduce; fi
-		scalars=0		# the loss, which is summed by an all-reduce of its own
+		scalars=0		# the loss, which has an all-reduce of its own
 		[ $sync = ring ] || scalars=$((4 * 2 * (n - 1) / n))
-		is "$sync, $n ranks: 2 (n - 1) / n of the gradients" "$(explained $kind)" \
+		is "$sync, $n ranks: it is 2 (n - 1) / n of the gradients" "$(explained $kind)" \
 			"$((2 * (n - 1) * parameters * 4 / n + scalars))"
 	done
 done
@@ -40,13 +40,13 @@ ran=$(heddle_mpi 4 bench tiny.ini --set dp.bucket=1K --set train.micro_batch=1 -
 is "buckets of 1K: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
 ok "buckets of 1K: there are many" [ "$(printf '%s\n' "$said" | tr '{' '\n' | grep -c '"ring-')" -gt 20 ]
 
-# Between hosts the same.
+# Between hosts it is the same.
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
 over=$(heddle_mpi 4 bench tiny.ini --set dp.bucket=1K --set train.micro_batch=1 --json --steps 2 2>/dev/null)
 is "between hosts: the same bytes" "$(json "$over" bytes_counted)" "$(json "$ran" bytes_counted)"
 
-# Axes of another kind: sums and pieces of activations, once a micro-batch.
+# Axes of another kind, which reduce and move activations once a micro-batch.
 unset HD_TEST_COMM
 mesh=$build/t/plugins/.libs/mesh3.so
 if [ -f "$mesh" ]; then
@@ -56,12 +56,12 @@ if [ -f "$mesh" ]; then
 	} >mesh.ini
 	said=$(heddle explain mesh.ini --ranks 2 --json)
 	ran=$(heddle_mpi 2 bench mesh.ini --json --steps 2 2>/dev/null)
-	is "heads cut in two: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
-	ok "heads cut in two: something is sent" [ "$(explained '')" -gt 0 ]
+	is "heads sharded in two: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
+	ok "heads sharded in two: something is sent" [ "$(explained '')" -gt 0 ]
 else
 	skip "t/plugins is not built"
 fi
-# Experts with places: as many bytes whatever the tokens choose.
+# Experts with a capacity limit: the number of bytes does not depend on the tokens' choices.
 {
 	sed '/^\[strategy/,$d' tiny.ini
 	printf '[strategy ep]\nplugin = ep\nsize = 2\n'
@@ -69,16 +69,17 @@ fi
 said=$(heddle explain experts.ini --set model.experts=4 --ranks 2 --json)
 ran=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --json --steps 2 2>/dev/null)
 is "experts on 2: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
-# 2 forward, 2 backward, of 2 micro-batches; 4 experts x 2 samples x 2 x 32 / 4 places of 32 floats, half of them remote
+# 2 forward and 2 backward, of 2 micro-batches.  4 experts x 2 samples x 2 x 32 / 4 places of 32 floats, half of them
+# remote
 is "experts on 2: four all-to-alls of places" "$(explained all-to-all)" $((4 * 2 * 4 * 2 * 16 * 32 * 4 / 2))
-# Without a limit as many as were chosen, the same by both transports (here, where all ranks have the same tokens, in sum what
-# equal choices give).
+# Without a limit it depends on the choices, and is the same by both transports.  (Here all ranks have the same tokens,
+# so the sum is that of equal choices.)
 unset HD_TEST_COMM
 said=$(heddle explain experts.ini --set model.experts=4 --set model.router=topk --ranks 2 --json)
 ran=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --set model.router=topk --json --steps 2 2>/dev/null)
 is "no limit: four all-to-alls, if choices are equal" "$(explained all-to-all)" $((4 * 2 * 2 * 32 * 2 * 32 * 4 / 2))
 printf '%s\n' "$said" | grep -q '"largest": 16384'
-tap_result $? "no limit: at most all rows of a rank"
+tap_result $? "no limit: the largest exchange has all rows of a rank"
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
 over=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --set model.router=topk --json --steps 2 2>/dev/null)

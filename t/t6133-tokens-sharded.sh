@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# sequence_parallel shards tokens: whole sequences of the micro-batch where the ranks divide their number, so that
-# collectives need no copy, and else each sequence.  Either way the numbers are those of one rank.
+# sequence_parallel shards tokens.  Where the ranks divide the number of sequences in a micro-batch, it shards
+# complete sequences, and collectives need no copy.  Otherwise it shards each sequence.  Either way the numbers must
+# be those of one rank.
 . "${0%/*}/lib/tap.sh"
 . "${0%/*}/lib/tiny.sh"
 
@@ -15,7 +16,7 @@ layout() { # FAMILY MICRO_BATCH AXIS:SIZE...
 		[ "${axis%:*}" != tp ] || printf 'sequence_parallel = yes\n'
 	done
 }
-sharded() { # RANKS args...: the dims that tp shards where norms give their results, and how many copies rearrange pieces
+sharded() { # RANKS args...: prints the dims along which tp shards the outputs of norms, and the number of copies
 	ranks=$1
 	shift
 	heddle explain sp.ini --ranks "$ranks" --nodes "$@" >nodes
@@ -24,16 +25,17 @@ sharded() { # RANKS args...: the dims that tp shards where norms give their resu
 }
 
 layout gpt2 4 tp:2 >sp.ini
-is "2 ranks and 4 sequences: whole sequences, without a copy" "$(sharded 2)" "batch 0"
-is "2 ranks and 3 sequences: each of them, with copies" "$(sharded 2 --set train.micro_batch=3 | tr '0-9' '##')" "seq ##"
-is "2 ranks and 1 sequence: its halves, without a copy" "$(sharded 2 --set train.micro_batch=1)" "seq 0"
-is "a micro-batch that nobody asked for" "$(sharded 2 --set train.micro_batch=0)" "batch 0"
+is "2 ranks and 4 sequences: complete sequences are sharded, without a copy" "$(sharded 2)" "batch 0"
+is "2 ranks and 3 sequences: each of them is sharded, with copies" \
+	"$(sharded 2 --set train.micro_batch=3 | tr '0-9' '##')" "seq ##"
+is "2 ranks and 1 sequence: it is sharded, without a copy" "$(sharded 2 --set train.micro_batch=1)" "seq 0"
+is "a micro-batch that is not given: complete sequences are sharded" "$(sharded 2 --set train.micro_batch=0)" "batch 0"
 
 same() { # RANKS FAMILY MICRO_BATCH AXIS:SIZE...
 	ranks=$1
 	shift
 	layout "$@" >sp.ini
-	ok "$* is as one rank" heddle check sp.ini --ranks "$ranks" --against-one-rank
+	ok "$* computes the same as one rank" heddle check sp.ini --ranks "$ranks" --against-one-rank
 }
 for sequences in 1 2 3 4; do
 	same 2 gpt2 $sequences tp:2
@@ -46,7 +48,8 @@ same 4 gpt2 2 tp:2 pp:2
 same 4 llama 6 cp:2 tp:2
 same 4 mixtral 2 tp:2 ep:2
 same 4 mixtral 2 ep:2 tp:2
-# Another section that shards the micro-batch, before and behind: where both do not divide, each sequence is sharded.
+# Another section that shards the micro-batch, before and after it.  Where both together do not divide it, each sequence
+# is sharded.
 grid='[strategy b]\nplugin = tp\nsize = 2\nform = 2.5d\ndepth = 2\n'
 for order in before behind; do
 	{
@@ -59,9 +62,9 @@ for order in before behind; do
 	} >sp.ini
 	ok "a section that shards the micro-batch $order it" heddle check sp.ini --ranks 4 --against-one-rank
 done
-# A grid of one rank is data parallelism, and products beside it are 1d's alone; on a larger one they are not.
+# A grid of one rank is data parallelism, and 1d alone shards the products next to it.  On a larger grid it does not.
 sed -i -e 's/^family.*/family = llama/' -e '/sequence_parallel/d' sp.ini
-ok "2.5d with q = 1 beside 1d" heddle check sp.ini --ranks 4 --set model.kv_heads=6 --against-one-rank
-ok "its logits in parts" heddle check sp.ini --ranks 4 --set model.kv_heads=6 --set train.loss_parts=2
+ok "2.5d with q = 1 next to 1d" heddle check sp.ini --ranks 4 --set model.kv_heads=6 --against-one-rank
+ok "... with its logits in parts" heddle check sp.ini --ranks 4 --set model.kv_heads=6 --set train.loss_parts=2
 no 'another section shards 1 of 3 matrices' check sp.ini --ranks 8 --set b.form=2d --set b.depth=1 --set b.size=4
 done_testing

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tokenizers against Python's, where that is installed: larger ones than those of t/data/tokenizers, trained anew, on other text.
-# make check-tokenizers does it on 100 MB.
+# Tokenizers compared with Python's, where that is installed: newly trained ones, larger than those of
+# t/data/tokenizers, on other text.  A different id would give a model other tokens than it knows.  make
+# check-tokenizers does it on 100 MB.
 . "${0%/*}/lib/tap.sh"
 python=${PYTHON:-python3}
 "$python" -c 'import tokenizers' 2>/dev/null || skip_all "no Python with tokenizers"
@@ -11,7 +12,7 @@ for kind in $("$python" -c "import sys; sys.path.insert(0, '$src/t/data/tokenize
 	like "$kind: every id is Python's" "$(cat "$tmp/out")" "^ok [0-9]+ - $kind: [0-9]{5,} ids"
 done
 
-# A program that says the same every time: what is in the log is not asked of it again, what is not there is.
+# A program that counts its calls: what is in the log is not asked of it again, but what is not there is.
 cat >"$tmp/counted" <<EOF
 #!/bin/sh
 echo >>"$tmp/calls"
@@ -22,11 +23,11 @@ chmod +x "$tmp/counted"
 calls() { wc -l <"$tmp/calls" | tr -d ' '; }
 compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" gpt2
 compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" gpt2 gemma
-is "a stopped comparison goes on: gpt2 once, gemma once" "$(calls)" 2
-like "and says all of it" "$(cat "$tmp/out")" "^ok 1 - gpt2: [0-9]{5,} ids"
+is "a stopped comparison continues: gpt2 once, gemma once" "$(calls)" 2
+like "... and prints the logged result too" "$(cat "$tmp/out")" "^ok 1 - gpt2: [0-9]{5,} ids"
 touch "$tmp/wrong"
 ! compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" llama2
 ! compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" llama2
-like "what was not the same fails" "$(cat "$tmp/out")" "^not ok 1 - llama2"
-is "and is not in the log" "$(calls)" 4
+like "a different result fails" "$(cat "$tmp/out")" "^not ok 1 - llama2"
+is "... and is not kept in the log" "$(calls)" 4
 done_testing

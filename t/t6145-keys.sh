@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The list of keys, the manual page heddle.ini(5) and what shells complete come from the tables that read the INI.  If one left a
-# key out, nobody would find it; if one had a key or a default that is not so, somebody would believe it.
+# The list of keys, the manual page heddle.ini(5) and shell completion come from the tables that read the INI.  If one
+# left out a key, nobody would find it; if one had a wrong key or default, somebody would believe it.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 command -v python3 >/dev/null || skip_all "no python3"
 
 heddle keys --json >keys.json
-is "as JSON" $? 0
+is "keys --json succeeds" $? 0
 ok "each key has its section, type, default, range and help" python3 - <<'END'
 import json
 keys = json.load(open("keys.json"))
@@ -20,8 +20,9 @@ assert at["train", "seq"]["default"] is None and at["train", "schedule"]["range"
 assert at["strategy NAME", "size"]["default"] == "auto" and ("plugin NAME", "file") in at
 assert at["strategy dp", "zero"]["range"] == "0..3" and at["strategy tp", "form"]["default"] == "1d"
 END
-# What the list says is what is read: the ends of each range and each choice are taken, and what lies beyond is refused.
-ok "ranges and defaults are those that the reader keeps" python3 - "$build/heddle" <<'END'
+# The reader must agree with the list: the ends of each range and each choice are accepted, and what lies beyond is
+# refused.
+ok "the reader keeps to the listed types and ranges" python3 - "$build/heddle" <<'END'
 import json, subprocess, sys
 def said(section, key, value):
     run = subprocess.run([sys.argv[1], "check", "tiny.ini", "--set", "%s.%s=%s" % (section, key, value)], capture_output=True, text=True)
@@ -44,13 +45,14 @@ for k in json.load(open("keys.json")):
         wrong.append((s, key, "takes maybe"))
 assert not wrong, wrong
 END
-like "of one section" "$(heddle keys train)" '^lr +number +3e-4 +0\.\. +peak learning rate'
-unlike "and of no other" "$(heddle keys train)" 'embed'
-like "of a plugin, by its name" "$(heddle keys tp)" '^form +choice +1d +1d\|2d\|2\.5d\|3d'
-like "what all strategies have" "$(heddle keys strategy)" '^plugin +text +\(must be given\)'
-like "a misspelt section" "$(heddle keys trian 2>&1)" 'there is no section trian; did you mean train\?'
-like "no section at all: those that there are" "$(heddle keys nosuch 2>&1)" 'sections: model, .*, (plugin|strategy) NAME, (plugin|strategy) NAME, '
-fails "is an error" heddle keys trian
+like "keys of one section" "$(heddle keys train)" '^lr +number +3e-4 +0\.\. +peak learning rate'
+unlike "... and of no other" "$(heddle keys train)" 'embed'
+like "keys of a plugin, by its name" "$(heddle keys tp)" '^form +choice +1d +1d\|2d\|2\.5d\|3d'
+like "keys that all strategies have" "$(heddle keys strategy)" '^plugin +text +\(must be given\)'
+like "a misspelt section is explained" "$(heddle keys trian 2>&1)" 'there is no section trian; did you mean train\?'
+like "an unknown section: the message lists the sections" \
+	"$(heddle keys nosuch 2>&1)" 'sections: model, .*, (plugin|strategy) NAME, (plugin|strategy) NAME, '
+fails "a misspelt section is an error" heddle keys trian
 
 # The manual page, key by key.
 ok "heddle.ini(5) has the same keys, types, ranges and defaults" python3 - "$build/man/heddle.ini.5" <<'END'
@@ -71,21 +73,22 @@ for k in json.load(open("keys.json")):
 assert page == keys, [x for x in set(page.items()) ^ set(keys.items())][:4]
 END
 if command -v man >/dev/null && man --help 2>&1 | grep -q warnings; then
-	is "and is without faults" "$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z "$build/man/heddle.ini.5" 2>&1 >/dev/null)" ""
+	is "... and man finds no fault in it" \
+		"$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z "$build/man/heddle.ini.5" 2>&1 >/dev/null)" ""
 else
 	skip "no man"
 fi
 
 # Completion.
 if command -v bash >/dev/null; then
-	# complete WORDS...: what is offered for the last of them.
+	# complete WORDS...: prints what is offered for the last of them.
 	complete() {
 		PATH="$build:$PATH" bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _heddle; printf "%s\n" "${COMPREPLY[@]}"' \
 			bash "$build/completion/heddle" heddle "$@"
 	}
 	verbs=$(heddle --help | sed -n 's/^  \([a-z-]*\) .*/\1/p' | sort)
 	is "bash: all subcommands" "$(complete '' | grep -v -e '^--' -e '^help$' | sort)" "$verbs"
-	is "bash: the beginning of one" "$(complete ex)" explain
+	is "bash: the beginning of a subcommand" "$(complete ex)" explain
 	is "bash: options of a subcommand" "$(complete plan x.ini --ma)" --machine
 	# An installation that was moved, and one where configure put it.
 	data=$(sed -n "s/^	dir='\(.*\)'$/\1/p" "$build/completion/heddle")
@@ -98,7 +101,7 @@ if command -v bash >/dev/null; then
 	ln -s "$src/conf" "moved$below/conf"
 	is "bash: machines by name, of an installation that was moved" "$(machines "$tmp/moved/bin" "$build/completion/heddle")" dgx-h100
 	sed "s|^	dir='$data'|	dir='$tmp/moved$below'|" "$build/completion/heddle" >c.bash
-	is "and of one that was not" "$(machines "$build" ./c.bash)" dgx-h100
+	is "... and of one that was not moved" "$(machines "$build" ./c.bash)" dgx-h100
 	is "bash: keys" "$(complete train x.ini --set train.warm)" train.warmup=
 	is "bash: keys of plugins" "$(complete train x.ini --set dp.wir)" dp.wire=
 	is "bash: plugins" "$(complete plugins ep)" ep
@@ -108,24 +111,25 @@ else
 	skip "no bash"
 fi
 if command -v zsh >/dev/null; then
-	ok "zsh reads its own" zsh -n "$build/completion/_heddle"
-	# _arguments takes the specifications that it is given for each subcommand, and complains of none.
+	ok "zsh parses its own file" zsh -n "$build/completion/_heddle"
+	# _arguments accepts the specifications of each subcommand, and complains of none.
 	# shellcheck disable=SC2016
 	out=$(zsh -fc 'autoload -Uz compinit && compinit -D -u -d "$1/dump"; compdef() { :; }; source "$2"
 		_arguments() { for a; do print -r -- "$a"; done }; _describe() { print -rl -- "${verbs[@]}"; }
 		CURRENT=2; words=(heddle ""); _heddle; CURRENT=4; words=(heddle plan x.ini ""); _heddle' zsh "$tmp" "$build/completion/_heddle" 2>&1)
-	like "zsh: subcommands with what they do" "$out" '^train:train a model$'
-	like "zsh: options with what they take" "$out" '^--machine\[.*\]:FILE\|NAME:_heddle_machines$'
+	like "zsh: subcommands with descriptions" "$out" '^train:train a model$'
+	like "zsh: options with their values" "$out" '^--machine\[.*\]:FILE\|NAME:_heddle_machines$'
 else
 	skip "no zsh"
 fi
 heddle completion bash >bash.out
-ok "the build keeps what the program says: bash" cmp bash.out "$build/completion/heddle"
+ok "the build contains what the program prints: bash" cmp bash.out "$build/completion/heddle"
 heddle completion zsh >zsh.out
-ok "zsh" cmp zsh.out "$build/completion/_heddle"
+ok "... zsh" cmp zsh.out "$build/completion/_heddle"
 heddle keys --man >man.out
-ok "and the manual page" cmp man.out "$build/man/heddle.ini.5"
-like "of no other shell" "$(heddle completion fish 2>&1)" 'one for bash and one for zsh, not for fish'
+ok "... and the manual page" cmp man.out "$build/man/heddle.ini.5"
+like "completion for another shell is refused" \
+	"$(heddle completion fish 2>&1)" 'one for bash and one for zsh, not for fish'
 for flag in -V --version version; do
 	like "heddle $flag" "$(heddle $flag)" '^heddle [0-9.]+, plugin ABI'
 done

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# One long text: its ids are those of the whole, though it is cut and encoded piece by piece, in bounded memory.  A cut through a
-# word, or in a run of newlines, gives other tokens there, and no loss shows it.
+# One long text: its ids must be those of the complete text, although it is cut and encoded in pieces, in bounded
+# memory.  A cut through a word, or in a run of newlines, would give other tokens there, and no loss would show it.
 . "${0%/*}/lib/tap.sh"
 heddle() { "$build/heddle" "$@"; }
 cd "$tmp" || exit 1
 export OMP_NUM_THREADS=2
 
-# Lines that end in words, blanks, points and nothing; runs of newlines; letters beyond ASCII; the words of mixed.txt between.
+# Lines that end in words, blanks, full stops and nothing; runs of newlines; letters beyond ASCII; the words of
+# mixed.txt between.
 tr -d '\000' <"$src/t/data/tokenizers/mixed.txt" >mixed.txt
 awk -v mixed=mixed.txt 'BEGIN {
 	while ((getline line < mixed) > 0) kept[n++] = line
@@ -28,22 +29,24 @@ for kind in gpt2 llama3 llama2 $(whole_sweep && echo roberta characters mistral 
 	heddle tokenize --tokenizer "$tokenizer" --ids text.txt | tr ' ' '\n' >whole
 	heddle tokenize --tokenizer "$tokenizer" --out cut-$kind text.txt 2>err || tap_comment <err
 	ids cut-$kind.bin >pieces
-	ok "$kind: the ids are those of the whole" cmp whole pieces
-	# boundaries of documents: the text is one
+	ok "$kind: the ids are those of the complete text" cmp whole pieces
+	# the boundaries of documents: the text is one document
 	is "$kind: one document" "$(od -An -t u8 -j 18 -N 8 cut-$kind.idx | tr -d ' ')" 1
-	is "$kind: of all tokens" "$(od -An -t d4 -j 34 -N 4 cut-$kind.idx | tr -d ' ')" "$(wc -l <whole | tr -d ' ')"
+	is "$kind: it has all tokens" \
+		"$(od -An -t d4 -j 34 -N 4 cut-$kind.idx | tr -d ' ')" "$(wc -l <whole | tr -d ' ')"
 done
 
-# Two texts: the token that ends one stands behind each, not behind each piece.
+# Two texts: the end token follows each text, not each piece.
 heddle tokenize --tokenizer "$src/t/data/tokenizers/llama3" --append-eos yes --out two text.txt text.txt 2>err || tap_comment <err
-is "two texts end twice" "$(ids two.bin | grep -c '^450$')" "$((2 + 2 * $(ids cut-llama3.bin | grep -c '^450$')))"
-is "two documents" "$(od -An -t u8 -j 18 -N 8 two.idx | tr -d ' ')" 2
+is "two texts have two end tokens" \
+	"$(ids two.bin | grep -c '^450$')" "$((2 + 2 * $(ids cut-llama3.bin | grep -c '^450$')))"
+is "... and are two documents" "$(od -An -t u8 -j 18 -N 8 two.idx | tr -d ' ')" 2
 
-# A line without an end, and lines of which no letter is ASCII.
+# A line without an end, and lines without ASCII letters.
 tr '\n' ' ' <text.txt | cut -c 1-2200000 | tr -d '\n' >line.txt
 awk 'BEGIN { for (x = 1; bytes < 2200000; bytes += 30) { x = x * 16807 % 2147483647
 	printf "%s%s", x % 3 ? "Ёлка и 12 сосен" : "東京は日本の首都です。", x % 5 ? "\n" : " " } }' >cyrillic.txt
-# And a page without lines and blanks: only what stands side by side in no token can be cut.
+# And a page without lines and blanks: it can be cut only between characters that are neighbours in no token.
 awk 'BEGIN { for (x = 1; bytes < 2200000; bytes += 30) { x = x * 16807 % 2147483647
 	printf "%s", x % 3 ? "東京は日本の首都です。" : x % 5 ? "人人生而自由" : "é́ﬁ<s>ñ" } }' >page.txt
 for text in line cyrillic page; do
@@ -54,12 +57,12 @@ for text in line cyrillic page; do
 		heddle tokenize --tokenizer "$tokenizer" --ids $text.txt | tr ' ' '\n' >whole
 		heddle tokenize --tokenizer "$tokenizer" --out $text-$kind $text.txt 2>err || tap_comment <err
 		ids $text-$kind.bin >pieces
-		ok "$text, $kind: the ids are those of the whole" cmp whole pieces
+		ok "$text, $kind: the ids are those of the complete text" cmp whole pieces
 	done
 done
 
-# Without words a line alone does not tell: "\n" is joined to d, so e to c, so the next "\n" to f; from d on, c would be joined to "\n",
-# and f stand alone.  Such a text stays whole.
+# Without words, a line alone does not show where to cut.  "\n" is merged with d, so e with c, so the next "\n" with f.
+# A piece from d on would merge c with "\n", and leave f alone.  Such a text must not be cut.
 mkdir whole-text
 cat >whole-text/tokenizer.json <<'EOF'
 {"model": {"type": "BPE", "vocab": {"\n": 0, "d": 1, "e": 2, "c": 3, "f": 4, "y": 5, "\nd": 6, "de": 7, "ec": 8, "c\n": 9, "\nf": 10, "\ny": 11},
@@ -69,9 +72,9 @@ awk 'BEGIN { for (i = 0; i < 30000; i++) printf "y\ndec\nfy\n" }' >chain.txt
 heddle tokenize --tokenizer whole-text --ids chain.txt | tr ' ' '\n' >whole
 heddle tokenize --tokenizer whole-text --out chain chain.txt 2>err || tap_comment <err
 ids chain.bin >pieces
-ok "a text without words: the ids are those of the whole" cmp whole pieces
+ok "a text without words: the ids are those of the complete text" cmp whole pieces
 
-# Memory: of six times the text no more than of one, also where something stands before every text (llama2).
+# Memory: six times the text needs no more than the text once, even where every text has a prefix (llama2).
 peak() { (ulimit -d "$1" && heddle tokenize --tokenizer "$src/t/data/tokenizers/$2" --out "out-$1-$2" "$3.txt") >err 2>&1; }
 export OMP_NUM_THREADS=1
 for what in llama3:text llama2:line $(whole_sweep && echo llama2:text gpt2:cyrillic llama2:cyrillic llama2:page gemma:page); do
@@ -79,6 +82,6 @@ for what in llama3:text llama2:line $(whole_sweep && echo llama2:text gpt2:cyril
 	for i in 1 2 3 4 5 6; do cat $text.txt; done >long.txt
 	limit=30000
 	while ! peak $limit $kind $text && [ $limit -lt 400000 ]; do limit=$((limit + 10000)); done
-	ok "$kind: six of $text in the $limit KB that one needs, and 10 MB" peak $((limit + 10000)) $kind long
+	ok "$kind: six times $text fits into the $limit KB that one needs, and 10 MB" peak $((limit + 10000)) $kind long
 done
 done_testing

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Options, keys and tensors that would be taken and then ignored: refused with one message that names them, or named in a warning.
-# If one were taken without a word, its user would believe in a run that never was.
+# Options, keys and tensors that would be accepted and then ignored must be refused with one message that names them, or
+# named in a warning.  Otherwise their user would believe in a run that never was.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -10,8 +10,8 @@ no 'explain: --times needs --schedule' explain tiny.ini --times t.json
 no 'explain: --after prints the nodes of a plan and cannot be combined with --json' explain tiny.ini --after fuse --json
 no 'plan: --search treats all ranks alike, so it cannot be combined with --slow' plan tiny.ini --ranks 2 --machine dgx-a100 --search --slow 1=2
 no "report: 'b\.jsonl' is one too many after a\.jsonl" report a.jsonl b.jsonl
-ok "and with it, it does" heddle plan tiny.ini --machine dgx-a100 --ranks 2 --search --top 2 --json
-is "JSON of the best two" "$(grep -o '"bound_seconds"' "$tmp/.ok" | wc -l | tr -d ' ')" 2
+ok "plan --search --json is accepted" heddle plan tiny.ini --machine dgx-a100 --ranks 2 --search --top 2 --json
+is "... and prints the best two" "$(grep -o '"bound_seconds"' "$tmp/.ok" | wc -l | tr -d ' ')" 2
 
 # Keys
 no '^heddle: --set log\.machine: nowhere: there is no such file, and no such name' check tiny.ini --set log.machine=nowhere
@@ -21,9 +21,10 @@ for set in every=2 gradients=yes async=yes; do
 	is "... with a warning" "$(grep 'does nothing' "$tmp/.ok")" \
 		"heddle: checkpoint.${set%=*} does nothing without checkpoint.dir: nothing is saved"
 done
-ok "what is off may be said" heddle train tiny.ini --set train.steps=1 --set checkpoint.every=0 --set checkpoint.async=no
-is "... without a word" "$(grep -c 'does nothing' "$tmp/.ok")" 0
-idle() { # SECTION.KEY=VALUE WHY [--set ...]: named in a warning by check and by train
+ok "keys may be given as off" \
+	heddle train tiny.ini --set train.steps=1 --set checkpoint.every=0 --set checkpoint.async=no
+is "... without a warning" "$(grep -c 'does nothing' "$tmp/.ok")" 0
+idle() { # SECTION.KEY=VALUE WHY [--set ...]: check and train name the key in a warning
 	set_=$1 why=$2
 	shift 2
 	for verb in check train; do
@@ -35,14 +36,15 @@ idle train.beta1=0.8 'with train.optimizer = sgd' --set train.optimizer=sgd
 idle train.min_lr=1e-6 'with train.schedule = constant' --set train.schedule=constant
 idle train.min_lr=1e-6 'with train.warmup = 2: no step comes after it' --set train.warmup=2
 idle train.schedule=linear 'with train.warmup = 300: no step comes after it' --set train.warmup=300 --set train.schedule_unit=tokens
-ok "a warm-up that does not end" heddle check tiny.ini --set train.warmup=9
+ok "check with a warm-up that does not end" heddle check tiny.ini --set train.warmup=9
 is "... is named with both numbers" "$(grep 'train.warmup' "$tmp/.ok")" \
 	"heddle: train.warmup = 9 steps is beyond the end of the run at 3: no step has train.lr = 0.003"
-ok "... in tokens" heddle check tiny.ini --set train.warmup=769 --set train.schedule_unit=tokens
-is "... too" "$(grep 'train.warmup' "$tmp/.ok")" \
+ok "check with a warm-up in tokens that does not end" \
+	heddle check tiny.ini --set train.warmup=769 --set train.schedule_unit=tokens
+is "... is named with both numbers too" "$(grep 'train.warmup' "$tmp/.ok")" \
 	"heddle: train.warmup = 769 tokens is beyond the end of the run at 768: no step has train.lr = 0.003"
-ok "one that ends with the run" heddle check tiny.ini --set train.warmup=3
-is "... is none of that" "$(grep -c 'beyond the end' "$tmp/.ok")" 0
+ok "check with a warm-up that ends with the run" heddle check tiny.ini --set train.warmup=3
+is "... has no such message" "$(grep -c 'beyond the end' "$tmp/.ok")" 0
 idle train.decay=9 'with train.warmup = 1: no step comes after it' --set train.warmup=1
 idle train.min_lr=1e-6 'with train.warmup = 1: no step comes after it' --set train.warmup=1
 idle train.schedule_unit=tokens 'without train.warmup, train.decay and train.global_batch_ramp'
@@ -69,7 +71,8 @@ idle model.mlp=64 'with model.expert_mlp and experts in every layer' --set model
 idle model.window_layers=wf 'without model.window' --set model.family=llama
 idle model.window=4 'with model.window_layers that has only f' --set model.family=llama --set model.window_layers=f
 late='with model.layers = 2: the first w of model.window_layers is for layer 4'
-ok "a window that comes behind the last layer" heddle check tiny.ini --set model.family=llama --set model.window=4 --set model.window_layers=fffw
+ok "check with a window only for layers after the last" \
+	heddle check tiny.ini --set model.family=llama --set model.window=4 --set model.window_layers=fffw
 is "... is named with its layers" "$(grep 'does nothing' "$tmp/.ok")" "heddle: model.window does nothing $late
 heddle: model.window_layers does nothing $late"
 idle model.window=32 'with model.max_seq = 32: a window of 32 holds all positions. Checkpoints keep it' --set model.family=llama
@@ -79,7 +82,8 @@ idle checkpoint.keep=5 'without checkpoint.dir: nothing is saved'
 idle log.sample_prompt=x 'without log.sample or log.sample_every'
 idle log.sample_every=2 'with log.sample = 0' --set log.sample=0
 idle log.trace_steps=1 'without log.trace or log.machine'
-ok "evaluations of no data" heddle train tiny.ini --set train.steps=1 --set data.valid_fraction=0 --set train.eval_every=1
+ok "train with evaluations but without data for them" \
+	heddle train tiny.ini --set train.steps=1 --set data.valid_fraction=0 --set train.eval_every=1
 like "... with a warning" "$(cat "$tmp/.ok")" 'heddle: train\.eval_every does nothing with data\.valid_fraction = 0'
 for what in "train.min_lr=0 --set train.warmup=2" "train.schedule_unit=tokens --set train.warmup=256" "train.schedule_unit=tokens --set train.decay=512" \
 	"log.trace_steps=1 --set log.machine=dgx-a100" "model.mlp=64 --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32 --set model.moe_every=2" \
@@ -88,18 +92,19 @@ for what in "train.min_lr=0 --set train.warmup=2" "train.schedule_unit=tokens --
 	"model.window=32 --set model.family=llama --set model.rope_theta_window=500" \
 	"model.rope_theta=500 --set model.family=llama --set model.rope_theta_window=600 --set model.window=4 --set model.window_layers=wf"; do
 	ok "check with $what" heddle check tiny.ini --set $what
-	is "... which does something" "$(grep -c 'does nothing' "$tmp/.ok")" 0
+	is "... has no warning" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 done
 
-# The layout of an INI whose run is there already: printed, and then the reason why train would refuse it.
+# check of an INI whose run exists already prints the layout, and then the reason why train would refuse it.
 heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=there >/dev/null 2>&1
-fails "check of an INI whose run is there" heddle check tiny.ini --set train.steps=1 --set checkpoint.dir=there
+fails "check of an INI whose run exists already fails" \
+	heddle check tiny.ini --set train.steps=1 --set checkpoint.dir=there
 is "... prints the layout, and last the reason" "$(sed -n '1p;$p' "$tmp/.ok" | sed 's/already contains.*/already contains/')" \
 	"1 rank = dp 1 (1 apart)
 heddle: --set checkpoint.dir: there already contains"
 
-# Keys of strategies, named by their plugins in check, and not for each layout of a search.
-layout() { # WHY, or nothing; RANKS SETS...
+# Keys of strategies that have no effect: their plugins name them in check, but not for each layout of a search.
+layout() { # WHY RANKS SETS...: check warns with WHY, or not at all if it is empty
 	why=$1 ranks=$2
 	shift 2
 	ok "$ranks ranks, $*" heddle check tiny.ini --ranks "$ranks" "$@"
@@ -132,20 +137,23 @@ layout "$whole" 2 $pp=2
 layout "" 4 $pp=2 --set tp.plugin=tp --set tp.size=2
 layout "$whole" 4 $pp=2 --set tp.plugin=tp --set tp.size=2 --set tp.sequence_parallel=yes
 layout "$whole" 8 $pp=2 --set tp.plugin=tp --set tp.size=4 --set tp.form=2d
-is "a search of such layouts says nothing" "$(heddle plan tiny.ini --ranks 4 --machine dgx-a100 --search --top 1 2>&1 | grep -c 'does nothing')" 0
-ok "where they do something" heddle train tiny.ini --set train.steps=1 --set model.experts=2 --set model.capacity_factor=1 --set train.beta1=0.8 \
+is "a search of such layouts prints no warning" \
+	"$(heddle plan tiny.ini --ranks 4 --machine dgx-a100 --search --top 1 2>&1 | grep -c 'does nothing')" 0
+ok "train with keys that have an effect" \
+	heddle train tiny.ini --set train.steps=1 --set model.experts=2 --set model.capacity_factor=1 --set train.beta1=0.8 \
 	--set train.min_lr=1e-6 --set log.sample=3 --set log.sample_prompt=x --set log.trace=t.json --set log.trace_steps=1
-is "... without a word" "$(grep -c 'does nothing' "$tmp/.ok")" 0
+is "... without a warning" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 no '^heddle: --set train\.loss_parts: 7: a rank.s micro-batch has 2 x 32 tokens' check tiny.ini --set train.loss_parts=7
 sed 's/^steps/loss_parts = 7\n&/' tiny.ini >parts.ini
 no '^heddle: parts\.ini:[0-9]+: \[train\] loss_parts: 7: ' check parts.ini
 
-# Standard output that takes nothing
+# Standard output that cannot be written
 if [ -w /dev/full ]; then
 	for verb in --help --version 'check tiny.ini' 'explain tiny.ini' 'keys' 'train tiny.ini --set train.steps=1'; do
 		# shellcheck disable=SC2086
 		said=$(heddle $verb 2>&1 >/dev/full)
-		is "$verb to a full disk: not 0, and why" "$? $(printf '%s\n' "$said" | grep -c 'standard output could not be written completely')" "1 1"
+		is "$verb to a full disk: status 1 and the reason" \
+			"$? $(printf '%s\n' "$said" | grep -c 'standard output could not be written completely')" "1 1"
 	done
 fi
 
@@ -153,14 +161,16 @@ fi
 if command -v python3 >/dev/null; then
 	heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=c >log 2>&1 || tap_comment <log
 	hf=c/$(cat c/latest)
-	ok "all tensors have a place" heddle train tiny.ini --set train.steps=1 --set model.load="$hf"
-	is "... so nothing is said" "$(grep -c 'stay unread\|does nothing' "$tmp/.ok")" 0
-	ok "weights are drawn no more" heddle check tiny.ini --set model.load="$hf" --set model.init_std=0.5
+	ok "a model whose tensors all have a place loads" \
+		heddle train tiny.ini --set train.steps=1 --set model.load="$hf"
+	is "... without a warning" "$(grep -c 'stay unread\|does nothing' "$tmp/.ok")" 0
+	ok "check with init_std and a loaded model" \
+		heddle check tiny.ini --set model.load="$hf" --set model.init_std=0.5
 	is "... with a warning" "$(grep 'does nothing' "$tmp/.ok")" "heddle: model.init_std does nothing with model.load, whose weights are read"
 	llama="--set model.family=llama --set train.steps=1"
 	heddle train tiny.ini $llama --set model.rope_scaling=linear --set checkpoint.dir=l >log 2>&1 || tap_comment <log
-	ok "what the loaded model says is not the user's" heddle check tiny.ini $llama --set model.load=l
-	is "... so nothing is said of it" "$(grep -c 'does nothing' "$tmp/.ok")" 0
+	ok "keys of the loaded model are not given by the user" heddle check tiny.ini $llama --set model.load=l
+	is "... so there is no warning about them" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 	cat >more.py <<'END'
 import json, struct, sys
 raw = open(sys.argv[1], 'rb').read()
@@ -177,21 +187,23 @@ END
 	python3 more.py "$hf/model.safetensors" h.0.attn.bias vision.0.attn.q_norm.weight h.9.ln_1.weight
 	for verb in check train; do
 		ok "$verb: a model with more tensors loads" heddle $verb tiny.ini --set train.steps=1 --set model.load="$hf"
-		is "... with one warning, that names them, and not what is no weight" "$(grep 'stay unread' "$tmp/.ok")" \
+		is "... with one warning that names them, but not what is not a weight" \
+			"$(grep 'stay unread' "$tmp/.ok")" \
 			"heddle: $hf: this model has no place for 2 of its tensors, which stay unread: vision.0.attn.q_norm.weight, h.9.ln_1.weight"
 	done
 	python3 more.py more/model.safetensors transformer.h.0.attn.q_norm.weight transformer.h.1.mlp.c_fc.lora_A.weight \
 		base_model.model.transformer.h.0.attn.c_attn.lora_B.weight transformer.ln_f.scale h.9.ln_1.weight
-	fails "tensors in the model's own parts, which have no such parameter" heddle check tiny.ini --set model.load=more
+	fails "tensors in parts of the model that have no such parameter" heddle check tiny.ini --set model.load=more
 	like "... are refused by name" "$(cat "$tmp/.ok")" 'more: 4 of its tensors belong to parts of this model that have no such parameter: .*, \.\.\.'
 fi
-# A ring's attention is not made again: each verb that shows memory says so.
+# A ring's attention is not recomputed; each verb that prints memory says so.
 { sed '/^\[strategy/,$d' tiny.ini; printf '[strategy cp]\nplugin = cp\nsize = 2\nform = ring\n'; } >ring.ini
 for verb in 'check ring.ini' 'explain ring.ini --saved' 'plan ring.ini --machine dgx-h100'; do
 	like "recompute = selective with a ring and no gelu: $verb" \
 		"$(heddle $verb --ranks 2 --set model.family=llama --set train.recompute=selective 2>&1)" \
 		'^heddle: train.recompute = selective does nothing in this layout: it has no gelu, and no attention that is one node$'
 done
-unlike "a ring of one is none" "$(heddle check ring.ini --ranks 1 --set cp.size=1 --set model.family=llama --set train.recompute=selective 2>&1)" \
+unlike "a ring of one rank gives no warning" \
+	"$(heddle check ring.ini --ranks 1 --set cp.size=1 --set model.family=llama --set train.recompute=selective 2>&1)" \
 	'does nothing'
 done_testing

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A plugin brings a model family: examples/vaultgemma, built by its own Makefile from an installed prefix and nothing else.  A
-# model that transformers has written is loaded, has its logits, makes its step, is saved as its class has it and is generated
-# from, in layouts too; and each wrong table is refused in one line that names section, plugin, family, entry and value.
+# A plugin with a model family: examples/vaultgemma, which its own Makefile builds from an installed prefix alone.  A
+# model that transformers has written must load, have the same logits, and take the same step.  It must be saved as its
+# class, and generate text, also in layouts.  Each wrong table is refused in one line that names section, plugin,
+# family, entry and value.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
@@ -23,42 +24,50 @@ logits() { dir=$1; shift; "$heddle" generate "$dir" --ids --prompt "$prompt" --l
 kept=$(sed -n 's/^logits //p' $model/numbers.txt)
 with="--set vg.file=./vaultgemma.so"
 
-fails "without the plugin it is not known" "$heddle" generate $model --ids --prompt "$prompt" --logits
-like "and how to have it is said" "$(cat "$tmp/.ok")" 'model_type is vaultgemma; known: gpt2, .*--set NAME.file=X.so'
-near "its logits" "$(apart "$kept" "$(logits $model $with)")" 0 1.5e-5
+fails "without the plugin the model is refused" "$heddle" generate $model --ids --prompt "$prompt" --logits
+like "... and the message says how to give the plugin" \
+	"$(cat "$tmp/.ok")" 'model_type is vaultgemma; known: gpt2, .*--set NAME.file=X.so'
+near "the logits are those of transformers" "$(apart "$kept" "$(logits $model $with)")" 0 1.5e-5
 mkdir five && cp $model/model.safetensors five && cp $model/config-5.json five/config.json
-near "as transformers 5 says it" "$(apart "$kept" "$(logits five $with)")" 0 1.5e-5
+near "... also with the config of transformers 5" "$(apart "$kept" "$(logits five $with)")" 0 1.5e-5
 { cat ../families/one.ini; printf '\n[plugin vg]\nfile = ./vaultgemma.so\n'; } >one.ini
 cp ../families/ids-llmc.bin .
-ok "a step of it" "$heddle" train one.ini --set model.load=$model --set log.metrics=one.jsonl --set checkpoint.dir=stepped
-near "has its loss" "$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' one.jsonl)" "$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' $model/one.jsonl)" 2e-6
-near "and its norm" "$(sed -n 's/.*"grad_norm": *\([0-9.]*\).*/\1/p' one.jsonl)" \
+ok "the model takes a step" \
+	"$heddle" train one.ini --set model.load=$model --set log.metrics=one.jsonl --set checkpoint.dir=stepped
+near "... with the kept loss" \
+	"$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' one.jsonl)" "$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' $model/one.jsonl)" 2e-6
+near "... and the kept norm" "$(sed -n 's/.*"grad_norm": *\([0-9.]*\).*/\1/p' one.jsonl)" \
 	"$(sed -n 's/.*"grad_norm": *\([0-9.]*\).*/\1/p' $model/one.jsonl)" 2e-5
-ok "is saved" "$heddle" train one.ini --set model.load=$model --set train.steps=0 --set checkpoint.dir=saved
+ok "the model is saved" "$heddle" train one.ini --set model.load=$model --set train.steps=0 --set checkpoint.dir=saved
 mkdir alone && cp saved/step-00000000/config.json saved/step-00000000/model.safetensors alone
-near "what is saved, alone" "$(apart "$kept" "$(logits alone $with)")" 0 1.5e-5
-near "the checkpoint itself" "$(apart "$kept" "$(logits saved $with)")" 0 1.5e-5
-like "which runs no file that nobody asked for" "$("$heddle" generate saved --ids --prompt "$prompt" --logits 2>&1)" \
+near "... what is saved has the same logits, without Heddle's own files" \
+	"$(apart "$kept" "$(logits alone $with)")" 0 1.5e-5
+near "... and so has the checkpoint itself" "$(apart "$kept" "$(logits saved $with)")" 0 1.5e-5
+like "the checkpoint does not load a plugin that the user did not give" \
+	"$("$heddle" generate saved --ids --prompt "$prompt" --logits 2>&1)" \
 	'\[plugin vg\] file: .*vaultgemma.so is a path, .*--set vg.file='
-like "is of its class" "$(cat alone/config.json)" '"VaultGemmaForCausalLM"'
-like "in its names" "$(strings -n 8 alone/model.safetensors | head -c 4000)" 'model.layers.1.pre_feedforward_layernorm.weight'
-is "in tp 2 x pp 2 the same text" \
+like "what is saved is of the right class" "$(cat alone/config.json)" '"VaultGemmaForCausalLM"'
+like "... with the names of that class" \
+	"$(strings -n 8 alone/model.safetensors | head -c 4000)" 'model.layers.1.pre_feedforward_layernorm.weight'
+is "tp 2 x pp 2 generates the same text" \
 	"$(mpi 4 "$heddle" generate saved --ids --prompt "$prompt" --tokens 4 --temperature 0 $with --set t.plugin=tp --set t.size=2 --set p.plugin=pp --set p.size=2)" \
 	"$("$heddle" generate saved --ids --prompt "$prompt" --tokens 4 --temperature 0 $with)"
 sed -e 's/^embed = .*/embed = 32/' -e 's/^seq = .*/seq = 32/' -e 's/^steps = .*/steps = 3/' -e "s|^train = .*|train = $tmp/text.txt|" \
 	"$src/examples/vaultgemma/vaultgemma.ini" >small.ini
 ok "its INI trains" "$heddle" train small.ini
-like "plugins shows it" "$("$heddle" plugins ./vaultgemma.so)" 'model family: vaultgemma'
-like "conform judges it" "$("$heddle" conform ./vaultgemma.so --layouts 1 --no-runs | tail -1)" '^# vaultgemma .* [1-9][0-9]* passed, 0 failed'
+like "heddle plugins prints the family" "$("$heddle" plugins ./vaultgemma.so)" 'model family: vaultgemma'
+like "heddle conform passes the plugin" \
+	"$("$heddle" conform ./vaultgemma.so --layouts 1 --no-runs | tail -1)" '^# vaultgemma .* [1-9][0-9]* passed, 0 failed'
 
-# With both norms a layer has the one whose name the class of transformers gives to another: each keeps its own.
+# With both norms, a layer has a norm whose name the class of transformers gives to another.  Each must keep its own.
 both() { "$heddle" "$@" small.ini --set model.norm=both --set train.steps=1 --set checkpoint.dir=both; }
-ok "norms before and behind pass check" both check
-ok "are trained and saved" both train
-like "under the decoder's names" "$(strings -n 8 both/step-00000001/model.safetensors | head -c 4000)" \
+ok "norms before and after pass check" both check
+ok "... are trained and saved" both train
+like "... under the decoder's names" "$(strings -n 8 both/step-00000001/model.safetensors | head -c 4000)" \
 	'model.layers.1.post_attention_layernorm.weight.*model.layers.1.pre_feedforward_layernorm.weight'
-like "as no class of transformers" "$(cat both/step-00000001/config.json)" '"model_type": *"heddle"'
-ok "and read again" "$heddle" train small.ini --set model.norm=both --set checkpoint.dir=both --set checkpoint.resume=auto --set train.steps=2
+like "... as no class of transformers" "$(cat both/step-00000001/config.json)" '"model_type": *"heddle"'
+ok "... and read again" \
+	"$heddle" train small.ini --set model.norm=both --set checkpoint.dir=both --set checkpoint.resume=auto --set train.steps=2
 
 # -- wrong tables
 wrong() { # NAME SED PATTERN
@@ -68,75 +77,96 @@ wrong() { # NAME SED PATTERN
 	"$heddle" check small.ini >out 2>&1
 	like "$1" "$(grep ^heddle: out)" "^heddle: small.ini:[0-9]*: \[plugin vaultgemma\] file: plugin vaultgemma, family [a-z0-9]*: $3\$"
 }
-wrong "an unknown knob" 's/{ "norm", "before" }/{ "nrom", "before" }/' 'default nrom = before: no adjustable key of \[model\] has this name'
-wrong "a value that is none" 's/{ "norm", "before" }/{ "norm", "behind" }/' "default norm = behind: 'behind' is not a choice; .*before, after.*"
-wrong "a yes that is none" 's/{ "norm_offset", "yes" }/{ "norm_offset", "on" }/' 'default norm_offset = on: it must be yes or no'
-wrong "a size" 's/{ "norm_offset", "yes" }/{ "layers", "4" }/' "default layers = 4: each model sets it itself"
-wrong "twice" 's/{ "norm_offset", "yes" }/{ "norm", "after" }/' 'default norm = after: it is already before'
+wrong "an unknown key of a default" \
+	's/{ "norm", "before" }/{ "nrom", "before" }/' 'default nrom = before: no adjustable key of \[model\] has this name'
+wrong "a value that is not a choice" \
+	's/{ "norm", "before" }/{ "norm", "behind" }/' "default norm = behind: 'behind' is not a choice; .*before, after.*"
+wrong "a value that is neither yes nor no" \
+	's/{ "norm_offset", "yes" }/{ "norm_offset", "on" }/' 'default norm_offset = on: it must be yes or no'
+wrong "a default of a size" \
+	's/{ "norm_offset", "yes" }/{ "layers", "4" }/' "default layers = 4: each model sets it itself"
+wrong "a default given twice" \
+	's/{ "norm_offset", "yes" }/{ "norm", "after" }/' 'default norm = after: it is already before'
 wrong "a number in words" 's/{ "norm_offset", "yes" }/{ "window", "2k" }/' 'default window = 2k: it must be a whole number in digits'
-wrong "letters that are none" 's/"window_layers", "wf"/"window_layers", "wx"/' 'default window_layers = wx: it must be letters w and f'
-wrong "no value" 's/{ "norm_offset", "yes" }/{ "norm_offset", 0 }/' 'default norm_offset has no value'
-wrong "no model_type" '/\.model_type/d' 'model_type is missing'
-wrong "a window of less than nothing" 's/4096/-1/' 'window_absent is -1, it must be 0 or more'
-wrong "a key of no name" 's/"attention_bias", "out_bias"/"", "out_bias"/' "keys: an entry's name is empty"
-wrong "words of what is no choice" 's/"query_scale", NULL/"query_scale", "a=b"/' 'key query_pre_attn_scalar: values "a=b", but model.query_scale is not a choice'
+wrong "letters other than w and f" \
+	's/"window_layers", "wf"/"window_layers", "wx"/' 'default window_layers = wx: it must be letters w and f'
+wrong "a default without a value" 's/{ "norm_offset", "yes" }/{ "norm_offset", 0 }/' 'default norm_offset has no value'
+wrong "a missing model_type" '/\.model_type/d' 'model_type is missing'
+wrong "a negative window" 's/4096/-1/' 'window_absent is -1, it must be 0 or more'
+wrong "a key without a name" 's/"attention_bias", "out_bias"/"", "out_bias"/' "keys: an entry's name is empty"
+wrong "words for a key that is not a choice" \
+	's/"query_scale", NULL/"query_scale", "a=b"/' 'key query_pre_attn_scalar: values "a=b", but model.query_scale is not a choice'
 wrong "a choice without words" 's/HD_FAMILY_ACTIVATIONS/NULL/' 'key hidden_activation: values are missing, but model.activation is a choice'
-wrong "a word without ours" 's/HD_FAMILY_ACTIVATIONS/"silu"/' 'key hidden_activation: values "silu": it must be "theirs=ours"'
-wrong "a value of no key" 's/"out_bias", NULL, "no"/NULL, NULL, "no"/' 'key attention_bias: absent "no", but it is not a key of \[model\]'
-wrong "an absent value that is none" 's/NULL, "256"/NULL, "much"/' 'absent query_scale = much: .*much.*'
-wrong "a weight of no name" 's/"model.layers.\*.pre_feedforward_layernorm"/""/' 'weight model.layers.\*.post_attention_layernorm has no name'
-wrong "a weight of two names" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.post_attention_layernorm", "model.layers.*.b" },/' \
+wrong "a word without its equivalent" \
+	's/HD_FAMILY_ACTIVATIONS/"silu"/' 'key hidden_activation: values "silu": it must be "theirs=ours"'
+wrong "an absent value without a key" \
+	's/"out_bias", NULL, "no"/NULL, NULL, "no"/' 'key attention_bias: absent "no", but it is not a key of \[model\]'
+wrong "an absent value that is not valid" 's/NULL, "256"/NULL, "much"/' 'absent query_scale = much: .*much.*'
+wrong "a weight without a name" \
+	's/"model.layers.\*.pre_feedforward_layernorm"/""/' 'weight model.layers.\*.post_attention_layernorm has no name'
+wrong "a weight with two names" \
+	's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.post_attention_layernorm", "model.layers.*.b" },/' \
 	'weight .*post_attention_layernorm is model.layers.\*.b, but it is already .*pre_feedforward_layernorm'
-wrong "two weights of one name" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.input_layernorm", "model.layers.*.pre_feedforward_layernorm" },/' \
+wrong "two weights with one name" \
+	's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.input_layernorm", "model.layers.*.pre_feedforward_layernorm" },/' \
 	'weights .*post_attention_layernorm and .*input_layernorm are both .*pre_feedforward_layernorm'
-wrong "a family of Heddle's" 's/\.name = "vaultgemma"/.name = "gemma2"/' 'there is already a family gemma2'
-wrong "another's model_type" 's/\.model_type = "vaultgemma"/.model_type = "gemma2"/' "model_type gemma2 already belongs to another family"
-wrong "no class" '/\.class_name/d' 'class_name is missing'
-wrong "a class of no name" 's/\(\.class_name = \)"[^"]*"/\1""/' 'class_name is missing'
-wrong "no keys" '/\.keys = keys/d' 'keys are missing'
-wrong "a key without a size" 's/HD_FAMILY_KEYS_LLAMA(.*),/{ "n_layers", "layers", 0, "!", 0 },/' 'keys: no key gives model.embed'
-wrong "a key of nothing" 's/"query_scale", NULL/"query_size", NULL/' 'key query_pre_attn_scalar: no adjustable key of \[model\] has the name query_size'
-wrong "words that the choice does not have" 's/HD_FAMILY_ACTIVATIONS/"silu=relu"/' "hidden_activation activation = relu: 'relu' is not a choice; .*"
-wrong "a flag" 's/"50", HD_FAMILY_KEY_NULL/"50", 2/' 'key attn_logit_softcapping: flags are 0x2, this engine knows 0x1'
-wrong "a weight that is none" 's/"model.layers.\*.post_attention_layernorm"/"model.layers.*.norm"/' \
+wrong "the name of a family of Heddle" 's/\.name = "vaultgemma"/.name = "gemma2"/' 'there is already a family gemma2'
+wrong "the model_type of another family" \
+	's/\.model_type = "vaultgemma"/.model_type = "gemma2"/' "model_type gemma2 already belongs to another family"
+wrong "a missing class" '/\.class_name/d' 'class_name is missing'
+wrong "a class with an empty name" 's/\(\.class_name = \)"[^"]*"/\1""/' 'class_name is missing'
+wrong "missing keys" '/\.keys = keys/d' 'keys are missing'
+wrong "keys without a size" \
+	's/HD_FAMILY_KEYS_LLAMA(.*),/{ "n_layers", "layers", 0, "!", 0 },/' 'keys: no key gives model.embed'
+wrong "a key for something unknown" \
+	's/"query_scale", NULL/"query_size", NULL/' 'key query_pre_attn_scalar: no adjustable key of \[model\] has the name query_size'
+wrong "words that the choice does not contain" \
+	's/HD_FAMILY_ACTIVATIONS/"silu=relu"/' "hidden_activation activation = relu: 'relu' is not a choice; .*"
+wrong "an unknown flag" \
+	's/"50", HD_FAMILY_KEY_NULL/"50", 2/' 'key attn_logit_softcapping: flags are 0x2, this engine knows 0x1'
+wrong "a weight that the decoder does not have" 's/"model.layers.\*.post_attention_layernorm"/"model.layers.*.norm"/' \
 	'weight model.layers.\*.norm is model.layers.\*.pre_feedforward_layernorm: the decoder has no weight model.layers.\*.norm'
-wrong "a star too few" 's/"model.layers.\*.pre_/"model.layers.pre_/' 'weight .* is model.layers.pre_feedforward_layernorm: it must have the same number of \*.*'
-wrong "two weights in one" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.norm", "model.layers.*.pre_feedforward_layernorm" },/' \
+wrong "a name with a missing star" \
+	's/"model.layers.\*.pre_/"model.layers.pre_/' 'weight .* is model.layers.pre_feedforward_layernorm: it must have the same number of \*.*'
+wrong "one weight with the name of several" \
+	's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.norm", "model.layers.*.pre_feedforward_layernorm" },/' \
 	'weight model.norm is .*: it must have the same number of \*.*'
-wrong "a window that nobody knows" 's/HD_FAMILY_WINDOW_TYPES/9/' 'window is 9, this engine knows 0..4'
+wrong "an unknown kind of window" 's/HD_FAMILY_WINDOW_TYPES/9/' 'window is 9, this engine knows 0..4'
 sed 's/\.name = "vaultgemma"/.name = "a b"/' "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
 "$heddle" check small.ini >out 2>&1
-like "a name of two words" "$(grep ^heddle: out)" 'family 0: name is "a b", it must be one word'
+like "a family's name of two words" "$(grep ^heddle: out)" 'family 0: name is "a b", it must be one word'
 sed 's/{ &vaultgemma, NULL }/{ \&vaultgemma, \&vaultgemma, NULL }/' "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
 "$heddle" check small.ini >out 2>&1
-like "one family twice" "$(grep ^heddle: out)" 'families 0 and 1 are both vaultgemma'
+like "the same family twice" "$(grep ^heddle: out)" 'families 0 and 1 are both vaultgemma'
 
 sed 's/"model.layers.\*.post_att[a-z_]*", "model.layers.\*.pre_[a-z_]*"/"model.layers.*.mlp.down_proj", "model.layers.*.self_attn.o_proj"/' \
 	"$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
 "$heddle" check small.ini --set checkpoint.dir=none >out 2>&1
-like "a weight with the name of one that stays" "$(grep ^heddle: out)" \
+like "a weight with the name of one that is not renamed" "$(grep ^heddle: out)" \
 	'layers.0.self_attn.o_proj.weight and layers.0.mlp.down_proj.weight are both model.layers.0.self_attn.o_proj.weight in a checkpoint of'
 
-# Rows of one tensor, in the order of the list, and conform where a value cannot be said.
+# Weights that are rows of one tensor, in the order of the list, and conform where no key gives a value.
 rows='{ "model.layers.*.self_attn.k_proj", "model.layers.*.a" }, { "model.layers.*.self_attn.q_proj", "model.layers.*.a" },'
 sed "s/^static const struct hd_family_name names\[\] = {/& $rows/" "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
 "$heddle" train small.ini --set train.steps=0 --set checkpoint.dir=rows >out 2>&1 || tap_comment <out
 like "keys and queries in one tensor" "$(strings -n 8 rows/step-00000000/model.safetensors | head -c 4000)" '"model.layers.0.a.weight":\{"dtype":"F32","shape":\[192,32\]'
-like "which has room for each" "$("$heddle" conform ./vaultgemma.so --only 'each weight')" '^ok'
+like "... with room for each" "$("$heddle" conform ./vaultgemma.so --only 'each weight')" '^ok'
 before=$(logits rows --set vaultgemma.file=./vaultgemma.so)
-near "is read again" "$(apart "$before" "$(mkdir bare; cp rows/step-00000000/[cm]*.* bare; logits bare $with)")" 0 1.5e-5
+near "... which can be read again" \
+	"$(apart "$before" "$(mkdir bare; cp rows/step-00000000/[cm]*.* bare; logits bare $with)")" 0 1.5e-5
 sed '/"query_pre_attn_scalar"/d; s/{ "norm", "before" }/&, { "query_scale", "10" }/; /"logit_softcap", NULL/d; s/{ "logit_softcap", "30" }/{ "rotary_fraction", "0.5" }/' \
 	"$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
 sed -i '/"attention_softcap", NULL/d; s/{ "attention_softcap", "50" }/{ "attention_softcap", "50.0" }/' vaultgemma.c
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
-like "defaults that no key says" "$("$heddle" conform ./vaultgemma.so --only 'config.json')" '^ok'
+like "conform passes defaults that no key gives" "$("$heddle" conform ./vaultgemma.so --only 'config.json')" '^ok'
 sed -i 's/"attention_bias", "qkv_bias"/"bias", "qkv_bias"/; s/"attention_bias", "out_bias", NULL, "no"/"bias", "norm_offset", NULL, "no"/' vaultgemma.c
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
-like "a key that says two things" "$("$heddle" conform ./vaultgemma.so --only 'config.json')" 'not ok.* config.json'
+like "conform refuses a key with two meanings" \
+	"$("$heddle" conform ./vaultgemma.so --only 'config.json')" 'not ok.* config.json'
 cp "$tmp/made/vaultgemma.so" .
 with_torch
 
@@ -152,7 +182,7 @@ cat >check.py <<-'EOT2'
 	print(float((a - b).abs().max()), sum(len(v) for v in unknown.values()), type(ours).__name__)
 EOT2
 "$python" -c 'from transformers import VaultGemmaForCausalLM' 2>/dev/null || { skip "transformers without it"; done_testing; exit; }
-ok "transformers reads what is saved" "$python" check.py "$prompt"
-near "the same logits" "$(cut -d' ' -f1 "$tmp/.ok")" 0 1e-5
-is "its class, and every tensor is known" "$(cut -d' ' -f2- "$tmp/.ok")" "0 VaultGemmaForCausalLM"
+ok "transformers reads the saved model" "$python" check.py "$prompt"
+near "... with the same logits" "$(cut -d' ' -f1 "$tmp/.ok")" 0 1e-5
+is "... as the right class, and knows every tensor" "$(cut -d' ' -f2- "$tmp/.ok")" "0 VaultGemmaForCausalLM"
 done_testing

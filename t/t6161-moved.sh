@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# An installation that is copied elsewhere is whole there: the program finds its plugins, layouts and machines beside its bin/.  If
-# this broke, every package that is unpacked in a home directory would look for its plugins in /usr/local and find none.
+# An installation that is copied elsewhere must work there: the program finds its plugins, layouts and machines next to
+# its bin/.  Otherwise every package that is unpacked in a home directory would look for its plugins in /usr/local and
+# find none.
 . "${0%/*}/lib/tap.sh"
 [ -x "$build/heddle" ] || skip_all 'heddle is not built'
 value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
@@ -16,7 +17,7 @@ cp "$build"/plugins/tp/.libs/tp.so "$build"/plugins/dp/.libs/dp.so "$there/$plug
 cp -R "$src/conf" "$there/share/heddle/conf"
 listed=$(cd "$tmp" && "$there/bin/heddle" plugins 2>&1)
 like "its plugins are found" "$listed" '^tp '
-is "and those alone" "$(echo "$listed" | sed 1d | grep -vc " $there/$plugins/[dt]p\.so\$")" 0
+is "... and no others" "$(echo "$listed" | sed 1d | grep -vc " $there/$plugins/[dt]p\.so\$")" 0
 ok "a layout is planned with them" "$there/bin/heddle" check "$src/conf/megatron-tp.ini" --ranks 4 --set model.vocab=256
 like "a machine is found by name" "$("$there/bin/heddle" plan "$src/conf/megatron-tp.ini" --ranks 4 --machine dgx-a100 --set model.vocab=256 2>&1)" \
 	'tokens'
@@ -24,15 +25,16 @@ rm -r "$there/$plugins"
 like "without them, the place where they were installed is named" \
 	"$("$there/bin/heddle" check "$src/conf/megatron-tp.ini" --ranks 4 --set model.vocab=256 2>&1)" "no plugin \"tp\".* in $prefix/$plugins"
 
-# What compiles a plugin finds the headers there too.
+# The build of a plugin must find the headers there too.
 if command -v pkg-config >/dev/null; then
 	mkdir -p "$there/lib/pkgconfig" && cp "$build/heddle.pc" "$there/lib/pkgconfig"
 	ln -s "$src/include" "$there/include"
 	of() { PKG_CONFIG_PATH=$there/lib/pkgconfig pkg-config "$@" heddle; }
 	include=$(of --cflags-only-I | sed 's/^-I//; s/ *$//')
 	is "heddle.pc names the headers that were copied" "$(cd "$include" 2>/dev/null && pwd -P)" "$(cd "$src/include" && pwd -P)"
-	like "by their new place" "$include" "^$there/"
-	is "and the folder of plugins" "$(cd "$there" && mkdir -p $plugins && cd "$(of --variable=plugindir)" && pwd -P)" \
+	like "... by their new path" "$include" "^$there/"
+	is "... and the folder of plugins" \
+		"$(cd "$there" && mkdir -p $plugins && cd "$(of --variable=plugindir)" && pwd -P)" \
 		"$(cd "$there/$plugins" && pwd -P)"
 	ok "a plugin is compiled with them" sh -c "printf '#include <heddle/strategy.h>\n' | cc -fsyntax-only -x c \$1 -" _ "-I$include"
 else

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# heddle new-plugin writes a folder that builds, runs and passes its own test as it stands, with the installed headers alone;
-# and check --against-one-rank tells a layout that trains another model.  If either broke, an author's first day would end here.
+# heddle new-plugin writes a folder that builds, runs and passes its own test as it is, with only the installed headers.
+# check --against-one-rank detects a layout that trains a different model.  If either broke, an author's first day would
+# end here.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -23,44 +24,45 @@ for kind in sharding sync schedule op lowering; do
 	ok "... it builds without a warning" make -s -C my_$kind CFLAGS='-Wall -Wextra -Werror'
 	cd my_$kind || exit 1
 	ranks=$(sed -n 's/.*check .* --ranks \([0-9]\)$/\1/p' test.sh)
-	ok "... its INI is a layout" heddle check my_$kind.ini --ranks "$ranks"
+	ok "... check accepts its INI" heddle check my_$kind.ini --ranks "$ranks"
 	cd ..
 	[ $kind = op ] || whole_sweep || continue
 	ok "... and it conforms" heddle conform my_$kind/my_$kind.so --layouts 0 --no-runs
 done
-ok "all of that, and a run against one rank, is make test" make -C my_lowering test
+ok "make test does all that, and compares a run with one rank" make -C my_lowering test
 like "... which compares gradients" "$(cat "$tmp/.ok")" '^worst of [0-9]+ gradients: .*0\.[0-9]+ times what rounding in fp32'
 
-fails "a folder that is there is left alone" heddle new-plugin my_sync --kind sync
+fails "a folder that exists is left alone" heddle new-plugin my_sync --kind sync
 like "... with its name" "$(cat "$tmp/.ok")" 'folder my_sync: File exists'
-fails "a kind that is none" heddle new-plugin other --kind shard
-like "... with those there are" "$(cat "$tmp/.ok")" 'sharding, sync, schedule, op or lowering, not shard$'
-fails "a name that no plugin can have" heddle new-plugin a-b --kind sync
-fails "a name that a section has" heddle new-plugin model --kind op
-fails "... or none at all" heddle new-plugin other
-like "... is missing" "$(cat "$tmp/.ok")" '--kind is missing: sharding'
-fails "a name of 32 letters" heddle new-plugin abcdefghijklmnopqrstuvwxyz_and_6 --kind sync
-like "... which a table has no room for" "$(cat "$tmp/.ok")" 'a name has at most 31 letters, this one 32$'
+fails "an unknown kind is refused" heddle new-plugin other --kind shard
+like "... with the known kinds" "$(cat "$tmp/.ok")" 'sharding, sync, schedule, op or lowering, not shard$'
+fails "a name that no plugin can have is refused" heddle new-plugin a-b --kind sync
+fails "the name of a section is refused" heddle new-plugin model --kind op
+fails "a missing kind is refused" heddle new-plugin other
+like "... with the reason" "$(cat "$tmp/.ok")" '--kind is missing: sharding'
+fails "a name of 32 letters is refused" heddle new-plugin abcdefghijklmnopqrstuvwxyz_and_6 --kind sync
+like "... since a table has no room for it" "$(cat "$tmp/.ok")" 'a name has at most 31 letters, this one 32$'
 for name in 1st libfast heddle_fast; do
-	fails "a name that begins so: $name" heddle new-plugin $name --kind sync
-	like "... is not that of its file" "$(cat "$tmp/.ok")" "$name: a name begins with a letter, and not with lib or heddle_"
+	fails "a name with such a beginning is refused: $name" heddle new-plugin $name --kind sync
+	like "... since its file could not have it" \
+		"$(cat "$tmp/.ok")" "$name: a name begins with a letter, and not with lib or heddle_"
 done
 [ ! -e a-b ] && [ ! -e other ] && [ ! -e 1st ] && [ ! -e libfast ]
-tap_result $? "nothing was written for these"
+tap_result $? "no folder was written for these names"
 
-# A layout that trains another model: sums are maxima.
+# A layout that trains a different model, since its sums are maxima.
 ${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -DW_MAX -o replicas.so "$src/t/plugins/replicas.c"
 {
 	sed '/^\[strategy/,$d' tiny.ini
 	printf '[strategy r]\nplugin = ./replicas.so\nsize = 2\n'
 } >wrong.ini
 ok "a wrong plugin passes check" heddle check wrong.ini --ranks 2
-fails "and not beside one rank" heddle check wrong.ini --ranks 2 --against-one-rank
+fails "... but not the comparison with one rank" heddle check wrong.ini --ranks 2 --against-one-rank
 like "... with the tensor, by how much, and what rounding explains" "$(cat "$tmp/.ok")" \
 	'^heddle: the layout does not train the same model as one rank: (gradient|loss).* differs by .* times what rounding in fp32 explains'
-like "... once more beside what rounding makes of one rank" "$(cat "$tmp/.ok")" \
+like "... and with the effect of rounding on one rank" "$(cat "$tmp/.ok")" \
 	'^for comparison, rounding alone, in one rank whose initial weights differ in their last bits:'
-# Norms of four elements, near nothing: rounding makes of their gradients up to 40 times what it makes of others.
+# Norms of four elements near zero: rounding changes their gradients up to 40 times as much as others.
 cat >cancel.ini <<'E2'
 [model]
 family = gemma2
@@ -85,11 +87,14 @@ plugin = pp
 size = 2
 E2
 head -c 3000 "$src/README.md" >ids.txt
-ok "a model that rounding changes more is no other model" heddle check cancel.ini --against-one-rank --set model.vocab=256
+ok "a model that rounding changes more is still the same model" \
+	heddle check cancel.ini --against-one-rank --set model.vocab=256
 mkdir -p saved/step-00000009
-ok "bf16 has its own tolerance; steps that a run has saved are not in its way" \
+ok "bf16 has its own tolerance, and saved steps of a run do not matter" \
 	heddle check tiny.ini --ranks 2 --set train.precision=bf16 --set checkpoint.dir=saved --against-one-rank
 like "... and is within it" "$(cat "$tmp/.ok")" '0\.[0-9]+ times what rounding in bf16'
-is "nothing is left behind" "$(find /tmp -maxdepth 1 -name 'heddle-against.*' -newer wrong.ini -user "$(id -un)" | wc -l)" 0
-fails "what does not train is said" heddle check tiny.ini --ranks 2 --against-one-rank --set data.train=/dev/null --set model.vocab=256
+is "no temporary folder is left" \
+	"$(find /tmp -maxdepth 1 -name 'heddle-against.*' -newer wrong.ini -user "$(id -un)" | wc -l)" 0
+fails "a layout that does not train is a failure" \
+	heddle check tiny.ini --ranks 2 --against-one-rank --set data.train=/dev/null --set model.vocab=256
 done_testing

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Each folder of examples/ with a Makefile is built by that from an installed prefix and nothing else, and its own INI, made
-# small, is accepted.  A V schedule with two backwards exchanged is refused.  DiLoCo trains under mpirun: members' own weights
-# are in its checkpoints, so a resumed run goes on with them; evaluation has what was agreed; other members begin anew.
+# Each folder of examples/ with a Makefile must build from an installed prefix alone, and its own INI, made small, must
+# be accepted.  A V schedule with two backwards exchanged is refused.  DiLoCo trains under mpirun.  Its checkpoints
+# contain the members' own weights, with which a resumed run continues.  Evaluation, and another number of members,
+# start from the weights agreed last.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -36,9 +37,10 @@ rm -f exchanged/*.so
 ok "two backwards exchanged: builds" made exchanged
 out=$(heddle check exchanged/small.ini --ranks 2 2>&1)
 is "two backwards exchanged: refused" $? 1
-like "two backwards exchanged: by the schedule" "$out" '^heddle: .*stage [01] .*B[0-9]'
+like "two backwards exchanged: the message names stage and unit" "$out" '^heddle: .*stage [01] .*B[0-9]'
 
-# -- ema_server: a rank without a model, of a plugin ---------------------------------------------------------------------------------
+# -- ema_server: a plugin with a rank without a model
+# ---------------------------------------------------------------------------------
 {
 	sed '/^\[strategy/,$d' tiny.ini
 	printf '[strategy replicas]\nplugin = ema-server/ema_server.so\nkeep = 0\n'
@@ -69,28 +71,31 @@ ok "ema_server: two replicas and a server train" heddle_mpi 3 train ema.ini --se
 ok "ema_server: two replicas of dp" heddle_mpi 2 train tiny.ini --set log.metrics=two.jsonl --set checkpoint.dir=two
 digits() { losses "$1" | cut -c1-7; }
 losses() { sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([0-9.]*\).*/\1 \2/p' "$1"; }
-is "ema_server: have the losses of those" "$(digits ema.jsonl)" "$(digits two.jsonl)"
+is "ema_server: the losses are those of dp" "$(digits ema.jsonl)" "$(digits two.jsonl)"
 if command -v perl >/dev/null; then
 	like "ema_server: with keep = 0 the mean is the weights that the step began with" "$(perl means.pl ema/step-00000002 ema/step-00000003 replicas.mean.)" '^([1-9][0-9]*) of \1$'
-	ok "ema_server: goes on" heddle_mpi 3 train ema.ini --set replicas.size=3 --set checkpoint.dir=ema --set checkpoint.resume=auto \
+	ok "ema_server: a run resumes" \
+		heddle_mpi 3 train ema.ini --set replicas.size=3 --set checkpoint.dir=ema --set checkpoint.resume=auto \
 		--set train.steps=4 --set replicas.keep=0.5
 	like "ema_server: with keep = 0.5 it is not" "$(perl means.pl ema/step-00000003 ema/step-00000004 replicas.mean.)" '^0 of [1-9]'
 fi
 
-ok "ema_server: conforms" heddle conform ema-server/ema_server.so --only 'one rank, gpt2: ema_server 3' --no-runs
-like "ema_server: and is not refused there" "$(cat .ok)" '1 passed, 0 failed, 0 skipped'
+ok "ema_server: conform runs it" heddle conform ema-server/ema_server.so --only 'one rank, gpt2: ema_server 3' --no-runs
+like "ema_server: conform neither fails nor skips it" "$(cat .ok)" '1 passed, 0 failed, 0 skipped'
 
-# Of the weights that workers have updated: the server gets them in its own update, and does not wait for them in front of the norm.
+# A variant that pushes the weights that workers have updated.  The server gets them in its own update, and must not
+# wait for them before the norm.
 cp -r ema-server behind
 sed -i -e '/struct hd_node \*sync/d; s/hd_cursor(s->g, p, sync, all)/hd_cursor(s->g, p, update, all)/' \
 	-e 's/push\.x = update->ins\[0\];/push.x = s->g->updated(p, update->ins[0]);/; s/"mean"/update->ins[0]->name/' behind/ema_server.c
 rm -f behind/*.so
-ok "ema_server: of the weights behind the update: builds" made behind
-ok "ema_server: its server begins its update there" heddle conform behind/ema_server.so --only 'one rank, gpt2: ema_server 3' --no-runs
-like "ema_server: and is not refused either" "$(cat .ok)" '1 passed, 0 failed, 0 skipped'
+ok "ema_server: the variant with updated weights builds" made behind
+ok "ema_server: conform runs the variant" \
+	heddle conform behind/ema_server.so --only 'one rank, gpt2: ema_server 3' --no-runs
+like "ema_server: conform neither fails nor skips the variant" "$(cat .ok)" '1 passed, 0 failed, 0 skipped'
 
 # -- diloco ------------------------------------------------------------------------------------------------------------------
-diloco() { # RANKS args...: weights of members that agree every 2 steps
+diloco() { # RANKS args...: trains members that agree on their weights every 2 steps
 	ranks=$1
 	shift
 	heddle_mpi "$ranks" train diloco.ini --set "replicas.size=$ranks" "$@"
@@ -101,23 +106,29 @@ evaluated() { json "$(heddle eval "$1" --data text.txt --json)" loss; }
 	sed '/^\[strategy/,$d; s/^steps = .*/steps = 5/' tiny.ini
 	printf '[strategy replicas]\nplugin = diloco/diloco.so\nevery = 2\n'
 } >diloco.ini
-ok "diloco: trains" diloco 2 --set log.metrics=whole.jsonl --set checkpoint.dir=whole --set checkpoint.every=1 --set checkpoint.keep=9
-ok "diloco: goes on from between two agreements" diloco 2 --set log.metrics=resumed.jsonl --set checkpoint.dir=rest \
+ok "diloco: two members train" \
+	diloco 2 --set log.metrics=whole.jsonl --set checkpoint.dir=whole --set checkpoint.every=1 --set checkpoint.keep=9
+ok "diloco: a run resumes between two agreements" diloco 2 --set log.metrics=resumed.jsonl --set checkpoint.dir=rest \
 	--set checkpoint.resume=whole/step-00000003
-is "diloco: as the run that was not stopped" "$(losses resumed.jsonl)" "$(losses whole.jsonl | grep '^[45]')"
-is "diloco: evaluation has what was agreed last" "$(evaluated whole/step-00000003)" "$(evaluated whole/step-00000002)"
+is "diloco: it has the losses of the run that was not stopped" \
+	"$(losses resumed.jsonl)" "$(losses whole.jsonl | grep '^[45]')"
+is "diloco: evaluation uses the weights agreed last" \
+	"$(evaluated whole/step-00000003)" "$(evaluated whole/step-00000002)"
 [ "$(evaluated whole/step-00000004)" != "$(evaluated whole/step-00000002)" ]
-tap_result $? "diloco: which changes when members agree"
-ok "diloco: four members go on" diloco 4 --set log.metrics=four.jsonl --set checkpoint.dir=no --set checkpoint.resume=whole/step-00000003
-ok "replicas of dp go on" heddle_mpi 2 train tiny.ini --set train.steps=4 --set log.metrics=dp.jsonl --set checkpoint.dir=dp \
+tap_result $? "diloco: these change when members agree"
+ok "diloco: four members resume from two" \
+	diloco 4 --set log.metrics=four.jsonl --set checkpoint.dir=no --set checkpoint.resume=whole/step-00000003
+ok "diloco: replicas of dp resume from its checkpoint" \
+	heddle_mpi 2 train tiny.ini --set train.steps=4 --set log.metrics=dp.jsonl --set checkpoint.dir=dp \
 	--set checkpoint.resume=whole/step-00000003
-is "diloco: four members begin where two agreed" "$(losses four.jsonl | sed -n 's/^4 //p' | cut -c1-6)" \
+is "diloco: four members start where two agreed" "$(losses four.jsonl | sed -n 's/^4 //p' | cut -c1-6)" \
 	"$(losses dp.jsonl | sed -n 's/^4 //p' | cut -c1-6)"
 [ "$(losses whole.jsonl | sed -n 's/^4 //p' | cut -c1-6)" != "$(losses dp.jsonl | sed -n 's/^4 //p' | cut -c1-6)" ]
-tap_result $? "diloco: which is not where the two were"
+tap_result $? "diloco: that is not where the two were"
 
-# Member 1's gradients overflow and its loss does not: of its own weights one layer gives 0, between others of 1e25.
-# Its norm is its own, so it alone sees it: all leave with its message, and nobody waits for who has left.
+# Member 1's gradients overflow, but its loss does not: of its own weights, one layer gives 0 between others of 1e25.
+# Its norm is its own, so only it sees the overflow.  All must end with its message, and none may wait for one that
+# ended.
 cat >overflow.pl <<'EOT'
 my ($path) = @ARGV;
 open(my $f, '+<:raw', $path) or die "$path: $!";
@@ -139,7 +150,8 @@ if command -v perl >/dev/null; then
 	perl overflow.pl spoilt/heddle/optimizer.safetensors || echo "# perl failed"
 	rm spoilt/heddle/sums.json
 	diloco 2 --set checkpoint.dir=after --set checkpoint.resume=spoilt --set train.watchdog=20 >said 2>&1
-	is "diloco: a norm that is not finite on one member ends all" "$? $(failures <said | wc -l | tr -d ' ')" "1 1"
+	is "diloco: a norm that is not finite on one member ends all members" \
+		"$? $(failures <said | wc -l | tr -d ' ')" "1 1"
 	like "diloco: with its message" "$(failures <said)" 'step 4: loss [0-9.]+, gradient norm (inf|nan); first on rank 1 .*layer 1 \(backward\) computed a value .* not finite'
 fi
 done_testing
