@@ -126,7 +126,7 @@ static void graphs(void)
 	n->period = 3;
 	said(hd_check_periods(p), "every: ", "a node of some steps must not be read in all steps");
 	n->outs[0]->users[0]->period = 4;
-	said(hd_check_periods(p), "runs every 1 steps, but reads einsum of (", "... nor in different steps");
+	said(hd_check_periods(p), "runs every 4 steps, but reads einsum of (", "... nor in different steps");
 	n->outs[0]->users[0]->period = n->period = 0;
 	is_int(hd_check_periods(p), HD_OK, "nodes of all steps may read each other");
 	*at = (struct hd_place){ .kind = HD_PLACE_PINNED, .index = 1 - (int)p->blocks[n->block].coord };

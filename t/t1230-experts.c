@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs layers of experts in many layouts: loss, auxiliary loss, norm, every gradient and all routing decisions are
- * those of one rank, with the all-to-alls of GShard (Lepikhin et al. 2020).  The classic bug, which most systems have
- * had, scales the experts' gradients by the number of ranks that hold experts.  Such a model still trains, with Adam
- * even well.
+ * those of one rank, with the all-to-alls of GShard (Lepikhin et al. 2020).  The classic bug scales the experts'
+ * gradients by the number of ranks that hold experts.  Such a model still trains, with Adam even well.
  *
  * All ranks in this process, in double on the reference device.  Decisions are discontinuous: a layout that rounds its
  * sums differently may choose differently.  So the margins of all decisions are measured before layouts are compared.
@@ -15,10 +14,7 @@
 #include "t/lib/tap.h"
 #include <float.h>
 
-#define SEQ 8
-#define BATCH 8
-#define EMBED 16
-#define LAYERS 2
+enum { SEQ = 8, BATCH = 8, EMBED = 16, LAYERS = 2 };
 
 struct layout {
 	const char *name, *axes, *rules, *more;
@@ -97,8 +93,7 @@ static double gap(double *x, int64_t count, int64_t n)
 	return n < count ? x[n - 1] - x[n] : INFINITY;
 }
 
-/* Returns the smallest margin of a token's decisions.  These are the choice of groups, by the sum of their two best
- * experts, and the choice of experts within those groups. */
+/* Returns the smallest margin: of the choice of groups, by their two best experts, and of experts within them. */
 static double sigmoid_margin(const struct hd_model *m, const double *z, const double *bias)
 {
 	double t[64], sums[64], least;
@@ -195,8 +190,7 @@ static double compare(struct gt_run *r, const struct tensor *g, const struct ten
 	return worst;
 }
 
-/* Returns the worst difference of gradients relative to their largest entry, for parameters whose name contains
- * `only`, or for all. */
+/* Returns the worst relative difference of gradients, of parameters whose name contains `only`, or of all. */
 static double gradients(struct gt_run *r, const char *only, const char **where)
 {
 	double worst = 0, scale = 0;
@@ -228,8 +222,7 @@ static double largest(double a, double b)
 	return b > a || b != b ? b : a;
 }
 
-/* Compares the loss, the norm and the statistics on every rank.  *decisions: whether the counts, which are integers,
- * agree. */
+/* Compares the loss, the norm and the statistics on every rank.  *decisions: whether the (integer) counts agree. */
 static double numbers(struct gt_run *r, int *decisions)
 {
 	double worst = r->plan->nmoe_stats == nstats ? 0 : NAN;
@@ -325,8 +318,7 @@ static double objective(struct gt_run *r)
 	return sum;
 }
 
-/* Compares gradients with central differences of some entries of every parameter; the tolerance is that of
- * gt_differences. */
+/* Compares gradients with central differences of some entries; the tolerance is that of gt_differences. */
 static double differences(struct gt_run *r, const char **where)
 {
 	double loss = objective(r), h = cbrt(DBL_EPSILON), worst = loss == loss ? 0 : NAN;
@@ -420,7 +412,7 @@ static void micro_batches(int64_t group)
 }
 
 /* -- experts without tokens ---------------------------------------------------------------------------------------- */
-/* A router of zeros scores all experts equally, and ties go to the lowest, so all tokens choose experts 0 and 1. 
+/* A router of zeros scores all experts equally, and ties go to the lowest, so all tokens choose experts 0 and 1.
  * Ranks without tokens still take part in every movement, and their gradients are zero rather than stale memory. */
 static void blank_routers(struct gt_run *r)
 {

@@ -167,7 +167,7 @@ printf '{\n"text": "a"\n}\n' >tall.json
 like "an object in several lines" "$(refusal --out v tall.json)" 'tall.json:1: is not JSON: .*; each line must be an object$'
 { cat long.jsonl; echo '[1]'; } >late.jsonl
 like "... after more lines than are read at once" \
-	"$(refusal --out late late.jsonl)" '^heddle: late.jsonl:60001: is no object'
+	"$(refusal --out late late.jsonl)" '^heddle: late.jsonl:60001: is an array, not an object'
 printf '{"a": 1, "b": 2}\n' >two.jsonl
 like "an object without the field" "$(refusal --out v two.jsonl)" 'two.jsonl:1: has no field text; it has: a, b'
 mkdir none && : >nothing.txt

@@ -128,7 +128,7 @@ ok "a family that stores k in the place of q is built" compile wrong/heddle wron
 	"$build/engine/cli/heddle-main.o"
 like "... and a message says so instead of saving half" \
 	"$(wrong/heddle train family.ini --set t.size=1 --set checkpoint.dir=wrong.out 2>&1)" \
-	'self_attn\.q_proj\.weight and layers\.0\.self_attn\.k_proj\.weight are both .* 512 elements, of which 0 are left'
+	'self_attn\.q_proj\.weight and layers\.0\.self_attn\.k_proj\.weight are both .* 512 elements, of which 0 remain for the second'
 cat >theirs.py <<-'EOT'
 	import torch
 	from transformers import AutoModelForCausalLM

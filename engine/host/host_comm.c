@@ -48,8 +48,8 @@ static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
 		hd_plan_fail(p, HD_EINVAL,
 			     "comm: %s in slot %s, where nothing is placed yet: only a permutation is possible there",
 			     hd_comm_kind_name(a->kind), p->slot.name);
-	else if ((hd_comm_is_all_gather(a->kind) || a->kind == HD_COMM_GATHER) && a->dim && !hd_has_dim(T(a->x), a->dim) &&
-		 a->dim->n != n)
+	else if ((hd_comm_is_all_gather(a->kind) || a->kind == HD_COMM_GATHER) && a->dim &&
+		 !hd_has_dim(T(a->x), a->dim) && a->dim->n != n)
 		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, but there are %lld members",
 			     a->dim->name, (long long)a->dim->n, (long long)n);
 	else if (a->x->ndim == HD_MAX_DIMS && (hd_comm_is_all_gather(a->kind) || a->kind == HD_COMM_GATHER ||
