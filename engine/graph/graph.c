@@ -11,7 +11,7 @@
 
 /* -- the list ------------------------------------------------------------------------------------------------------------ */
 /* Numbers increase in program order.  They are assigned lazily: hd_node_precedes renumbers all nodes if some were
- * inserted since. */
+ * inserted or moved since. */
 static void number_nodes(struct hd_plan *p)
 {
 	int64_t at = 0;

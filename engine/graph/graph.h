@@ -53,7 +53,8 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
  * name. */
 struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std);
 struct tensor *hd_param_find(struct hd_plan *p, const char *name);
-/* Copies to y what is the same when x is only moved or stored differently: everything except placement and shape. */
+/* Copies to y what stays the same when x is only moved or stored differently: what it is and of which tensor, its name,
+ * its row counts, and the dims summed over.  It copies no placement, shape, dtype or step. */
 void hd_tensor_inherit(struct tensor *y, const struct tensor *x);
 int hd_dtype_known(uint32_t dtype);
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d);

@@ -28,7 +28,8 @@ const char *hd_inst_section(const struct inst *in)
 }
 
 /* Returns the key that a text is about.  That is KEY, if the text begins with "KEY: " and KEY is a key of the
- * instance's section; *rest is then the text after it. */
+ * instance's section; *rest is then the text after it.  Otherwise it is the key that names the plugin, and *rest is all
+ * of the text. */
 static const char *key_of(const struct inst *in, char *text, char **rest)
 {
 	const struct hd_strategy_ops *o = in->plugin->ops;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/graph/op.h - the engine's own properties of an op, beyond struct hd_op.  Passes, memory plan and executor
- * check these, and never a name.  An op declares them next to its struct hd_op (engine/ops/); a plugin's op cannot.
+ * check these, and never a name.  An op declares them next to its struct hd_op (engine/ops/).  A plugin's op cannot:
+ * hd_op_traits gives it the few that its kind and flags imply.
  */
 #ifndef HD_ENGINE_OP_H
 #define HD_ENGINE_OP_H
@@ -67,7 +68,7 @@ struct op_traits {
 
 struct op_signature {
 	uint32_t least, most; /* minimum and maximum number of inputs */
-	const char *dims;     /* one letter per leading input: its number of dims; +: one or more, .: any */
+	const char *dims;     /* one character per leading input: its number of dims; +: one or more, .: any */
 };
 
 struct op {

@@ -154,8 +154,8 @@ static int64_t local_of(const struct tensor *t, const struct hd_dim *d)
 	return 1;
 }
 
-/* Returns the number of (sample, slot) pairs on the rank, each of which has rows of several experts.  Sets *expert to
- * the dim of the experts. */
+/* Returns the number of (sample, slot) pairs on the rank, each of which may have rows of several experts.  Sets *expert
+ * to the dim of the experts. */
 static int64_t places(const struct tensor *t, const struct hd_dim **expert)
 {
 	const struct hd_dim *batch = t->ragged_counts->dims[1], *slot = hd_dim_get(t->plan, "slot", 0);

@@ -50,7 +50,7 @@ struct hd_model {
 struct dim {
 	struct hd_dim v;
 	int64_t padded; /* extent in memory: at least v.n, divisible by all axes that shard the dim */
-	int id, inst;   /* inst: the instance that created it, whose name for it is local; -1: the engine */
+	int id, inst;   /* inst: the instance that created it, and within which its name is known; -1: the engine */
 };
 struct axis {
 	struct hd_axis v;
@@ -160,8 +160,8 @@ struct node {
 	uint32_t computes_for;
 };
 
-/* Where new nodes are inserted, and what they are for.  A plain value: code that moves a plan's cursor saves it, sets
- * all fields (graph.h), and restores it afterwards. */
+/* Where new nodes are inserted, and what they are for.  A plain value: code that moves a plan's cursor sets all fields
+ * (graph.h).  Helpers such as hd_reshard_to restore it themselves; after a pass, plan.c does so. */
 struct cursor {
 	struct node *before; /* new nodes are inserted before it; NULL: at the end */
 	uint32_t phase;
@@ -220,7 +220,7 @@ struct hd_plan_options;
 struct held_message;
 struct plan_index;
 struct hd_plan {
-	/* Set while the plan is built; NULL: a test built the graph by hand. */
+	/* Set only while hd_plan_create builds the plan; NULL afterwards, and in a graph built by hand. */
 	const struct hd_plan_options *options;
 	/* The plan only finds out which batch its rules ask for, and is then discarded. */
 	int asking;
