@@ -3,7 +3,7 @@
  * combine adds up the experts' results (GShard 2006.16668; Switch 2101.03961; Mixtral 2401.04088).
  *
  *   route (logits[, bias] -> gates, slots, sums)   slots: expert * capacity + index, or -1 - expert if none was free
- *   route_bias (bias, sums -> bias)          once a step: increases it for experts that were chosen less than the mean
+ *   route_bias (bias, sums -> bias)          once a step: up for experts chosen less than the mean, else down
  *   dispatch (x, slots[, gates] -> d)        d (expert, batch, slot, embed): slots without a token are zero
  *   combine (y, slots[, gates] -> x)         the sum of a token's slots, times its gates
  *   combine_dg (dx, y, slots -> dgates)

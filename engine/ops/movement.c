@@ -230,7 +230,8 @@ struct tensor *hd_build_either(struct hd_plan *p, const struct hd_members *who, 
 	return y;
 }
 
-/* Returns whether all dims from `from` up to i have one entry.  Pieces along dim i are then contiguous. */
+/* Returns whether all dims from `from` up to the one before i have one entry.  Pieces along dim i are then
+ * contiguous. */
 static int leads(const struct tensor *x, int from, int i)
 {
 	while (from < i && x->local[from] == 1)

@@ -33,7 +33,8 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has a different dtype from input 0", i), NULL;
 		total += packed(xs[i]);
 	}
-	/* A whole number of 64-byte lines, so that pieces stay aligned in copies that follow each other. */
+	/* Like each piece, it ends at a multiple of 64 bytes.  With multiple 1 or 0, it ends where its last piece does:
+	 * so unpack finds the pieces of several copies that were gathered one after the other. */
 	unit *= aligned(xs[0]->v.dtype);
 	total = (total + unit - 1) / unit * unit;
 	snprintf(name, sizeof(name), "flat%lld", (long long)total);

@@ -25,8 +25,8 @@ static int total_record(struct hd_strategy *self, struct hd_record *r, const str
 }
 
 /* Sum of squares of all gradients.  The result is partial on an axis along which a gradient is sharded or pinned.  It
- * is also partial on an axis with spare coordinates, over all coordinates.  There, only coordinate 0 counts a gradient
- * that is replicated (engine/run/record.c). */
+ * is also partial on an axis with spare coordinates, over all coordinates.  On all these axes, only coordinate 0 counts
+ * a gradient that is replicated there (engine/run/record.c). */
 static int norm2_shape(HD_SHAPE_ARGS)
 {
 	(void)self;

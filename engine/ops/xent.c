@@ -33,7 +33,8 @@ static int both_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* m and s of a shard are read unreduced; the rest is the general rule's. */
+/* (m, M, s): if m is partial on the axis, m and s of a shard are read unreduced, and M is replicated.  Otherwise the
+ * general rule decides. */
 static int combine_place(HD_PLACE_ARGS)
 {
 	(void)self;
