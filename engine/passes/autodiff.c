@@ -370,7 +370,7 @@ static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleav
 }
 
 /* Returns the tensor with which backward begins.  It is the loss that a step reports, which a slot rewrite may have
- * changed.  If that is a sum, all its terms have the same gradient.  So backward begins with the terms, and need not
+ * changed.  But if that is a sum, it is the operand of the sum: all terms have the same gradient, so backward need not
  * wait for the sum. */
 static struct tensor *summed(const struct hd_plan *p)
 {

@@ -3,10 +3,10 @@
  * of products becomes a chain of products, each of which adds to the one before, in place.  The pass runs after
  * placement, so it never fuses across a reduction: the product's only reader would be the reshard.
  *
- * It also merges nodes that read the same data.  The column sums of a gradient (the gradient of a bias) are computed
- * together with the gradient.  The gradient of a norm adds that of the residual stream, and computes those of the
- * norm's weights.  If the device has such products (hd_plan_options.gelu), a gelu becomes part of the product before
- * it.  The gradient of a gelu becomes part of the product that computes what it reads.
+ * It also merges nodes that would read the same data twice.  The column sums of a gradient (the gradient of a bias) are
+ * computed together with the gradient.  The gradient of a norm adds that of the residual stream, and computes those of
+ * the norm's weights.  If the device has such products (hd_plan_options.gelu), a gelu becomes part of the product
+ * before it.  The gradient of a gelu becomes part of the product that computes what it reads.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -321,7 +321,7 @@ static int computed_between(const struct tensor *x, const struct node *from, con
 }
 
 /* Replaces add = x + norm_d by norm_d_add, which adds x as it computes.  It is where norm_d was, or where add was if x
- * is not there earlier.  Returns 0 if add is no such sum. */
+ * is computed after norm_d.  Returns 0 if add is no such sum. */
 static int fuse_norm_d(struct hd_plan *p, struct node *add, const uint32_t *reads)
 {
 	for (int i = 0; i < 2 && add->v.nin == 2; i++) {

@@ -49,7 +49,7 @@ static uint32_t terms(const struct node *n)
 	return n->v.nin - (is_sum(n) && n->outs[0]->ragged_counts ? 1 : 0);
 }
 
-/* Returns whether n has one result, and is linear in x, which is one of its inputs. */
+/* Returns whether n has one result, reads x exactly once, and is linear in it.  Sums do not count here. */
 static int is_linear_in(const struct node *n, const struct tensor *x)
 {
 	uint32_t k = 0, which = 0;
@@ -62,7 +62,7 @@ static int is_linear_in(const struct node *n, const struct tensor *x)
 
 /* Predicts whether x is a partial sum on this axis.  Returns 2 if a contraction makes it one, or if it is placed as one
  * and not reduced for any reader yet.  Returns 1 if it only inherits this from an operand, and 0 if it is not partial.
- * A sum is partial if all its terms are. */
+ * A sum is partial if all its terms are; the result is then the maximum over them. */
 static int comes_partial(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
@@ -114,8 +114,8 @@ static int reads(const struct node *n, const struct tensor *x)
 /* Decides whether x should stay partial, although each of its readers' results is no smaller.  It should if all readers
  * add their results to another partial sum, which must be reduced anyway.  Example: LoRA, with sharded heads.
  *
- *   einsum x, w -> y      partial: the contraction is over heads
- *   einsum x, a -> u      partial, and small
+ *   einsum h, w -> y      partial: the contraction is over heads
+ *   einsum h, a -> u      partial, and small: this is x
  *   einsum u, b -> v      larger than u, but linear in it
  *   add y, v -> z         an all-reduce of z serves y and v, so u needs none
  *

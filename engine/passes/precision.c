@@ -6,8 +6,8 @@
  *
  *   - Each op works in the precision of its first operand, and the others are cast to it.  An op that reads only
  *     parameters (the embedding) is where low precision begins.
- *   - Some operands stay in full precision (`fp32_inputs` of the op): weights of norms, gates and logits of routers,
- *     and the statistics of the loss.  So do all operands of a node with the attribute fp32=1.
+ *   - Some operands are read in full precision (`fp32_inputs` of the op): weights of norms, gates and logits of
+ *     routers, and the statistics of the loss.  A node with the attribute fp32=1 reads all its operands so.
  *   - A parameter has the precision of its first reader.  If that is low, it has a master, the leaf that the optimizer
  *     updates and checkpoints hold.  The update writes the rounded copy to the parameter (engine/passes/autodiff.c).
  *   - The gradient of an activation has its precision; that of a parameter is in full precision.  Products of two

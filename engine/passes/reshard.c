@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Moves a tensor from one placement to another, one axis at a time.  All communication of distributed training is in
- * this table:
+ * Moves a tensor from one placement to another, one axis at a time.  Nearly all communication of distributed training
+ * is in this table (role_step adds that of servers):
  *
  *   partial -> replicated   all-reduce        sharded -> replicated    all-gather      stage i -> stage j      send, receive
  *   partial -> sharded      reduce-scatter    shard of a -> shard of b all-to-all      replicated -> sharded   slice, free

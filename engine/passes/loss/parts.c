@@ -206,8 +206,8 @@ static const struct node *product_of(const struct logit_parts *s)
 	return n;
 }
 
-/* Returns whether a rule shards a dim over which the product of the logits sums.  Then it has several terms, on members
- * of that axis. */
+/* Returns whether a rule shards a dim over which the product of the logits sums.  Then the members of that axis have
+ * different terms of the logits. */
 static int is_made_of_terms(const struct logit_parts *s)
 {
 	const struct node *n = product_of(s);
