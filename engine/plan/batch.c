@@ -33,7 +33,8 @@ static int fits(const struct hd_ramp *ramp, int64_t n)
 }
 
 /* Returns the largest micro-batch up to 8 that divides the batch and is a multiple of `unit`, the product of the axes
- * that shard it.  A larger `unit` is tried too.  If neither divides, the micro-batch need not be a multiple. */
+ * that shard it.  Of a `unit` above 8, only `unit` itself is tried.  If none divides, the micro-batch need not be a
+ * multiple.  If that does not help, returns 0, or 1 with a ramp. */
 static int64_t default_micro_batch(const struct hd_ramp *ramp, int64_t replicas, int64_t unit)
 {
 	for (int64_t k = unit > 8 ? unit : 8 / unit * unit; k >= unit; k -= unit)
@@ -98,8 +99,8 @@ int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 	return HD_OK;
 }
 
-/* Returns whether micro-batches of k sequences are enough of them that no stage is idle.  in_rounds: a multiple of the
- * stages, too. */
+/* Returns whether a micro-batch may have k sequences, and there are then so many micro-batches that no stage is idle.
+ * in_rounds: their number must also be a multiple of the stages. */
 static int fills_stages(const struct hd_plan *p, int64_t k, int in_rounds)
 {
 	int64_t stages = p->stages->v.n, inside = cuts_of_batch(p, 1),

@@ -35,7 +35,7 @@ struct hd_plan_options {
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
 /* Returns a hint with the key and the value at which no stage is idle for lack of micro-batches; the caller frees it.
- * NULL:  the stages have enough. */
+ * NULL: the stages have enough, or the plan is forward only. */
 char *hd_plan_batch_hint(const struct hd_plan *p);
 void hd_plan_destroy(struct hd_plan *p);
 /* Mixes what the node computes into *h. */

@@ -176,8 +176,8 @@ int hd_is_idle_axis(const struct hd_plan *p, int a)
 	return !used;
 }
 
-/* Such a layout is correct, but wasteful, which cannot be intended.  A rule for a dim that the model does not have is a
- * usual cause. */
+/* Warns of axes along which nothing is sharded.  Such a layout is correct, but wasteful, which cannot be intended.  A
+ * rule for a dim that the model does not have is a usual cause. */
 static void warn_of_idle_axes(const struct hd_plan *p)
 {
 	for (int a = 0; a < p->naxes; a++)
@@ -371,7 +371,7 @@ static int is_refused(const struct hd_plan *p, const struct rule *r)
 	return refused;
 }
 
-/* A rule that can never apply does nothing.  The layout still works, but not as intended. */
+/* Warns of rules that can never apply, and so do nothing.  The layout still works, but not as intended. */
 static void warn_of_idle_rules(const struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->nrules; i++) {

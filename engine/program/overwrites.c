@@ -113,7 +113,7 @@ void hd_later_overwriters(const struct hd_program *g, struct node_list *by_node)
 }
 
 /* -- movements of sync, on the timeline -------------------------------------------------------------------------- */
-/* Makes a movement wait before the first entry that overwrites what it sends. */
+/* Makes the run wait for movement e before the first entry that overwrites what it sends, if not earlier. */
 static void wait_before(const struct hd_program *g, const struct overwriters *x, int64_t e)
 {
 	struct entry *m = &g->entries[e];

@@ -335,7 +335,7 @@ static void mark_on_demand(struct timeline_build *b)
 
 /* -- readiness of sync ------------------------------------------------------------------------------------------- */
 /* Finds the sync that runs only at the end, among the nodes of this rank. Results of other ranks arrive through a
- * movement between stages, which is held itself. */
+ * movement between stages, which itself runs at the end. */
 static void mark_at_end(struct timeline_build *b)
 {
 	for (size_t k = 0; k < b->g->nwalked; k++) {
