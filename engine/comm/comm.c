@@ -68,9 +68,9 @@ void hd_comm_leave(int status)
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
-/* Chooses the first usable transport: the device, shared memory, or the network. All ranks choose the same one, except
- * that ranks of a host that cannot share memory choose the network. Attaching to the network is collective over the
- * world, so then all ranks attach. */
+/* Chooses the first usable transport: the device, shared memory, or the network. All members of a group choose the same
+ * one. Without a device, that is shared memory if they are all on one host whose ranks can share it, else the network.
+ * Attaching to the network is collective over the world, so if any group needs it, all ranks attach. */
 static void choose(struct hd_communicator *m)
 {
 	int local;

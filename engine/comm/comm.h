@@ -29,8 +29,8 @@ void hd_comm_leave(int status) __attribute__((noreturn));
 
 /* -- data ---------------------------------------------------------------------------------------------------------- */
 /* Allocates the arena: zeroed memory that the local ranks read in place. Collective; call it once per process before
- * groups are used. If ranks of a host cannot share memory, it warns once; the arena is then private, and these ranks
- * communicate over MPI. */
+ * groups are used. If ranks of a host cannot share memory, the arena is private there, and these ranks communicate over
+ * MPI. Rank 0 warns if it is one of them. */
 void *hd_comm_arena(size_t bytes, struct hd_err *err);
 /* Returns how many bytes of this rank's part of the arena are resident, whichever rank wrote them; 0 if it is
  * private. */

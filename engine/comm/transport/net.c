@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Movement between hosts: one progress thread per process issues the calls in the order of their start, and drives
  * them by tests with backoff. So communication overlaps with the compute threads' matrix products. The thread is
- * created with the first group that uses the network.
+ * created when the first group is attached to the network.
  *
  * Most kinds of calls are one non-blocking MPI collective (net_issue.c). Sums of 16-bit types, and all sums for which
  * the call asks for a fixed order, are computed by the members themselves (net_members.c).
@@ -21,7 +21,7 @@
 
 static struct {
 	struct inflight inflight[HD_NET_INFLIGHT]; /* a ring buffer; the thread uses those from completed to issued */
-	uint64_t queued, issued, completed;        /* how many calls were */
+	uint64_t queued, issued, completed;        /* numbers of calls so far that were queued, issued and completed */
 	pthread_mutex_t lock;                      /* protects these numbers, stop and busy */
 	pthread_cond_t more;
 	pthread_t thread;

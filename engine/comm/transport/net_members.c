@@ -213,7 +213,7 @@ static void pull_begin(struct inflight *f, int tag)
 }
 
 /* -- rings ------------------------------------------------------------------------------------- */
-/* Each turn sends one piece to the right, and gets one from the left. For a sum, the sum so far is sent, and what
+/* Each round sends one piece to the right, and gets one from the left. For a sum, the sum so far is sent, and what
  * arrives is added to this member's own term. The staging buffer contains what arrives, followed by a rounded
  * copy of what is sent. */
 static char *ring_piece(const struct hd_communicator *m, const struct hd_call *c, const void *of, int64_t k)
@@ -269,7 +269,7 @@ static void ring_begin(struct inflight *f)
 	ring_round(f);
 }
 
-/* Completes a turn. Returns 1 if it was the last one; otherwise begins the next. */
+/* Completes a round. Returns 1 if it was the last one; otherwise begins the next. */
 static int ring_next(struct inflight *f)
 {
 	f->round++;

@@ -208,8 +208,8 @@ static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *o
 		m->ins[j] -= from;
 }
 
-/* Computes a piece of the sum. It is this member's own, or in a ring the next member's, added in the order of the ring
- * from that member on. */
+/* Computes a piece of the sum: this member's own, or in a ring the next member's. A ring adds it in the order of the
+ * ring, from that member on, unless the order is fixed. */
 static void pull_piece(struct hd_communicator *m, const struct hd_call *c, char *out)
 {
 	int round = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = round ? hd_comm_mod(m->me + 1, m->n) : m->me;
@@ -225,7 +225,7 @@ static void pull_piece(struct hd_communicator *m, const struct hd_call *c, char 
 		hd_sum_sent(out, m->outs, m->n, m->me, 0, c->count, c->wire);
 }
 
-/* HD_COMM_PUSH: a spare member sums its piece over the workers, or everything if it is the only one that serves. */
+/* HD_COMM_PUSH: a server sums its piece over the workers, or everything if it is the only one that serves. */
 static void pull_push(struct hd_communicator *m, const struct hd_call *c, char *out)
 {
 	int64_t from = c->index < 0 ? (m->me - c->workers) * hd_comm_size(c->dtype, c->count) : 0;

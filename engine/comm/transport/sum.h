@@ -19,7 +19,7 @@ void hd_sum_ring(void *out, char *const *ins, int nin, int64_t count, uint32_t w
 /* Adds the ins in their order, as their owner does, to whom all terms but its own are sent. own: the index of its own
  * term, or -1; packed: the others have the wire's dtype already. */
 void hd_sum_sent(void *out, char *const *ins, int nin, int own, int packed, int64_t count, uint32_t wire);
-/* Copies, with all threads if it is much; out may be in. */
+/* Copies memory, with all threads if it is large; out may be in. */
 void hd_move(void *out, const void *in, int64_t bytes);
 
 #endif

@@ -5,8 +5,7 @@
 #define HD_ENGINE_COMM_WAIT_CONTROL_H
 #include "engine/base/err.h"
 
-/* The exit status of a run that has lost a rank or a host, or one of them does not answer. The remaining
- * ranks could go on. */
+/* The exit status of a run in which a rank or a host is gone or does not answer. The remaining ranks could go on. */
 #define HD_STATUS_LOST 3
 
 /* -- control: blocking, all ranks ---------------------------------------------------------------------------------- */

@@ -20,9 +20,9 @@ struct hd_backoff {
 	int turns;
 };
 void hd_backoff_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what);
-/* Begins a wait that a thread of another rank of this host ends. It spins for milliseconds, if each thread
- * of these ranks has a core. (A wait that the progress thread of this process ends must not: that thread
- * would need the core.) */
+/* Begins a wait that a thread of another rank of this host ends. It spins for milliseconds, if each thread of these
+ * ranks has a core and all ranks are on one host. (A wait that the progress thread of this process ends must not: that
+ * thread would need the core.) */
 void hd_backoff_begin_here(struct hd_backoff *p, const struct hd_communicator *m, const char *what);
 /* Waits once in a waiting loop. late: the member that it waits for, or -1 if unknown. Ends the run if a peer is dead
  * or the watchdog's limit is exceeded. */

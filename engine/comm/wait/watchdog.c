@@ -170,8 +170,8 @@ static void stand_by(void)
 	hd_comm_abort(HD_STATUS_LOST);
 }
 
-/* Returns a rank of the circle that contains a local rank if that rank does not run, for example since SIGSTOP, or -1.
- * A rank that waits moves its counter every few milliseconds. */
+/* Follows the circle of waiting ranks from a local rank. Returns a rank of it that does not run, for example since
+ * SIGSTOP, or -1 if all run. A rank that waits moves its counter every few milliseconds. */
 static int stopped_in_circle(int local)
 {
 	int n = hd_here.w.local_size, at = local, stopped = -1;

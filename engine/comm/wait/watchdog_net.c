@@ -39,7 +39,7 @@ static struct { /* protected by hd_mpi_lock */
 	struct notice incoming, mine, *answers; /* answers: by world rank */
 	char *askers;                           /* by world rank: 1 if it has asked */
 	double asked, began;                    /* when this rank asked; when its wait began; 0: it did not */
-	int reported;                           /* a rank of another host prints the run's message */
+	int reported;                           /* another rank prints the run's message */
 } ask = { .comm = MPI_COMM_NULL };
 
 void hd_watchdog_net_open(void)

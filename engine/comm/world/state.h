@@ -30,7 +30,7 @@ enum { HD_RANK_RUNS, HD_RANK_ENDS, HD_RANK_LEFT };
 struct hd_control_rank {
 	_Atomic int32_t pid, state;
 	_Atomic int32_t waits_for; /* once it has waited for long: local rank + 1, or -1 if unknown; else 0 */
-	_Atomic uint32_t naps;     /* counts while it waits for long, so a rank that is stopped meanwhile can be told */
+	_Atomic uint32_t naps;     /* counts up while it waits for long, so that others notice if it is stopped */
 	char doing[180];           /* the call in which it waits; valid while waits_for is not 0 */
 } HD_ALIGNED;
 

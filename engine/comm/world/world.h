@@ -13,7 +13,7 @@ struct hd_communicator; /* the ranks of one group: engine/comm/comm.h */
 
 void hd_comm_abort(int status) __attribute__((noreturn)); /* ends all ranks at once */
 /* Sets a function that tells messages where a rank is. It returns "(x 1, y 0)", malloc'ed, or NULL.
- * describe may be NULL. */
+ * describe NULL: messages do not tell. */
 void hd_comm_describe(char *(*describe)(const void *ctx, int rank), const void *ctx);
 /* Returns "rank 3 (x 1, y 0)", or with several hosts "rank 3 (x 1, y 0) on NAME"; the caller frees it. */
 char *hd_rank_text(int rank);
