@@ -259,8 +259,8 @@ static int write_to(const char *path, int flags, const char *text)
 	return failed ? -1 : 0;
 }
 
-/* Returns the file that a link leads to, which is created if it does not exist yet. Another path is returned
- * unchanged. */
+/* Returns the absolute path of a file with all links resolved; the caller frees it. If path is a link to a file that
+ * does not exist yet, creates that file. A path that cannot be resolved, such as a new file's, is copied unchanged. */
 static char *resolve_links(const char *path)
 {
 	struct stat st;

@@ -14,7 +14,8 @@
 
 #define MOST_NAMES 64
 
-/* Returns conf/FOLDER next to the program if that is a build folder, else in the installation; the caller frees it. */
+/* Returns conf/FOLDER in the program's folder if that is a build folder, else in the installation; the
+ * caller frees it. */
 static char *folder_of(const char *folder)
 {
 	struct hd_err ignored = { 0 };
