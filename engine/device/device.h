@@ -121,8 +121,8 @@ struct hd_device_ops {
 	double (*peak)(uint32_t dtype); /* returns the FLOP/s that the manufacturer states; NULL: unknown */
 	/* Returns a sentence to warn with if dtype is slow on this device, else NULL. The slot may be NULL. */
 	const char *(*slow)(uint32_t dtype);
-	/* Called after all prepares. Returns the memory that the kernels' slots `scratch` and `kept`
-	 * account for. NULL: none. */
+	/* Called after all prepares. Returns the bytes that the kernels' slots `scratch` and `kept` account for.
+	 * NULL: none. */
 	int64_t (*scratch)(void);
 
 	/* Called after a step. Returns a new message for the user, which the caller frees, or NULL. The
@@ -137,7 +137,8 @@ struct hd_device_ops {
 	char *(*describe)(void);          /* returns a text for the start of a run; the caller frees it */
 	void *(*alloc)(size_t bytes, struct hd_err *err); /* returns zeroed memory, 256-byte aligned */
 	void (*free)(void *p);
-	void *(*alloc_host)(size_t bytes, struct hd_err *err); /* returns zeroed host memory that copies fastest */
+	/* Returns zeroed host memory, from which and to which copies are fastest. */
+	void *(*alloc_host)(size_t bytes, struct hd_err *err);
 	void (*free_host)(void *p);
 	/* Makes existing host memory as fast to copy, if possible, until close. */
 	void (*pin)(void *host, size_t bytes);

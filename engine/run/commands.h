@@ -69,8 +69,8 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 /* -- staging.c --------------------------------------------------------------------------------------------------- */
 /* Makes a call on device memory use staging memory from `at` on. Returns where the next call's begins. */
 char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *n, char *at);
-/* Lets the host read the row counts of a call, which are in device memory. at: NULL if nothing else goes through staging
- * memory. Returns where the next call's staging memory begins. */
+/* Lets the host read the row counts of a call, which are in device memory. at: NULL if nothing else goes through
+ * staging memory. Returns where the next staging memory begins, or NULL. */
 char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t ncounts,
 		    char *at);
 int hd_stage_loads(struct hd_program *g, struct hd_err *err); /* gives the loads host memory */

@@ -236,7 +236,7 @@ static void split_at_dim(const struct tensor *t, const struct hd_dim *d, int64_t
 		*inner *= t->local[i];
 }
 
-/* The two halves of member m's piece in zigzag order, in elements. `run` is the piece's length. */
+/* The two halves of member m's piece in zigzag order, in elements. run: a half's length; the others: its beginnings. */
 struct halves {
 	int64_t run, first, second;
 };
@@ -406,7 +406,7 @@ static int block_zigzag(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* Blocks or unblocks (…, n k, …). Plain, a member's piece is `outer` runs; blocked, one run. Padding is last. */
+/* Blocks or unblocks (…, n k, …). Plain, a member's piece is `outer` runs; blocked, one. Padding ends each run. */
 static int block_or_unblock(struct recorder *r, struct node *n)
 {
 	int blocks = n->is->role == OP_ROLE_BLOCK;
