@@ -51,7 +51,7 @@ int hd_saver_poll(struct hd_saver *s, struct hd_err *err);   /* s may be NULL he
 int hd_saver_wait(struct hd_saver *s, struct hd_err *err);
 int hd_saver_done(struct hd_saver *s, struct hd_saved *out); /* returns 1 once for each complete save */
 void hd_saver_close(struct hd_saver *s);
-/* Returns path, if it is a checkpoint, or the newest one in it; NULL: neither. */
+/* Returns path, if it is a checkpoint, or the newest one in it; malloc'ed. NULL, with err: neither. */
 char *hd_checkpoint_find(const char *path, struct hd_err *err);
 int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *at, struct hd_err *err);
 /* Finds what [checkpoint] resume means, before anything is read. Sets *path to a step directory, malloc'ed, or
@@ -64,7 +64,7 @@ int hd_outputs_check(struct hd_conf *c, struct hd_err *err);
 /* Returns what a run uses path for, malloc'ed: "is read as data.train", "is a file of model.load". NULL: it uses
  * no such file. */
 char *hd_conf_file_use(struct hd_conf *c, const char *path);
-/* Returns the choices recorded in it, malloc'ed, or NULL. */
+/* Returns the choices of timing that a checkpoint records, malloc'ed, or NULL. */
 char *hd_checkpoint_picks(const char *path, struct hd_err *err);
 /* Reads the INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);

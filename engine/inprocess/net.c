@@ -168,9 +168,8 @@ static double sent(double v, uint32_t wire)
 }
 
 /* Reduces one piece, adding from the left in the dtype of the operands, as transports do. In a ring, piece p begins at
- * member p and the running sum is sent around, so it is rounded at each hop. Otherwise the other
- * members send their terms,
- * rounded, to the owner of the piece, who adds them in member order. */
+ * member p and the running sum is sent around, so it is rounded at each hop. Otherwise the
+ * other members send their terms, rounded, to the owner of the piece, which adds them in member order. */
 static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int me)
 {
 	int round = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = round ? hd_comm_mod(me + 1, r->n) : me;
@@ -193,8 +192,7 @@ static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int
 	}
 }
 
-/* HD_COMM_PUSH: sums the terms of the first `workers` members on the spare members. HD_COMM_PULL copies from those
- * to the first ones. */
+/* HD_COMM_PUSH: sums the workers' terms on a server, in member order. (pull copies from the servers to the workers.) */
 static void push(const struct meeting *r, const struct hd_call *c, int me)
 {
 	int64_t from = c->index < 0 ? (me - c->workers) * c->count : 0;

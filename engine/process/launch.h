@@ -50,14 +50,15 @@ char *hd_launch_command_to(int64_t ranks, int64_t seconds, int argc, char **argv
 /* Returns this process's environment without the variables of a launcher, for a command that starts a job of its own.
  * The caller frees the array, but not the strings. */
 char **hd_launch_environ(void);
-/* Runs that command in that environment. Returns its status as from waitpid, so 0 if it succeeded, or -1 if it was not started. */
+/* Runs that command in that environment. Returns its status as from waitpid, so 0 if it succeeded, or -1 if it was
+ * not started. */
 int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
 
 /* After hd_launch_hold_signals, SIGTERM, SIGINT and SIGHUP do not end this process. The first one is passed on to the
  * command that hd_launch_run is running; after it, hd_launch_run starts no command. */
 void hd_launch_hold_signals(void);
 void hd_launch_pass_on(pid_t to); /* passes the signal on to another process that this one waits for; 0: to none */
-/* Undoes hd_launch_hold_signals. Ends the process if a signal came meanwhile, else returns. */
+/* Undoes hd_launch_hold_signals. If a signal came meanwhile, ends the process by it. */
 void hd_launch_release_signals(void);
 /* Makes the kernel send SIGTERM to this process if its parent ends before it. For children. */
 void hd_launch_die_with_parent(void);
