@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/index.h - checks of largest, take and put (top-k, gather and scatter); shared by all devices.
  *
- * All operands are (outer, n, inner). x has n entries along one dim, where the other operands have k entries.
+ * All operands are (outer, entries, inner). x of largest and take, and y of put, have n entries along that dim; the
+ * other operands have k.
  */
 #ifndef HD_KERNELS_PREPARE_INDEX_H
 #define HD_KERNELS_PREPARE_INDEX_H

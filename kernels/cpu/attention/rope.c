@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rope: rotary position embedding, which rotates the two halves of each head (see the reference).
+ * rope: rotary position embedding of halves: it rotates the pairs (i, i + half) of each head (see the reference).
  *
  * The tables of angles are those of kernels/prepare/rope.h.
  */

@@ -45,7 +45,7 @@ static inline int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Reads 16 vectors of k (at most 32) elements along k, padded with zeros. */
+/* Reads the first 32 of the k elements along k of each of 16 rows. Zeros stand for missing elements and rows. */
 static inline void read_along_k(__m512i r[16], const uint16_t *from, int64_t step, int64_t rows, int64_t k)
 {
 	__mmask32 mask = k >= SIDE ? 0xffffffffu : (1u << k) - 1;

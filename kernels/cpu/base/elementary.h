@@ -25,10 +25,10 @@ static inline float hd_exp_reduced(float r)
 	return p * (r * r) + r + 1;
 }
 
-/* Returns e^x within about 1 ulp; 0 where it would be denormal, inf from 88.4 on; NaN stays NaN. x = n ln 2 + r with
- * |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n. Adding 127 as well leaves the exponent of 2^n in the low bits. A
- * shift turns them into 2^n (0 for n = -127, inf for 128). */
-static inline float hd_expf_within(float x) /* for |x| <= 87 only */
+/* Returns e^x within about 1 ulp, for |x| <= 87 only; NaN stays NaN. x = n ln 2 + r with |r| <= ln(2)/2: adding
+ * 1.5 * 2^23 rounds to n. Adding 127 as well leaves the exponent of 2^n in the low bits. A shift turns them into 2^n
+ * (0 for n = -127, inf for 128). */
+static inline float hd_expf_within(float x)
 {
 	const float magic = 0x1.8p23f + 127;
 	float t = x * 1.44269504f + magic, n = t - magic, r;
@@ -38,6 +38,7 @@ static inline float hd_expf_within(float x) /* for |x| <= 87 only */
 	return hd_exp_reduced(r) * hd_float_of(hd_bits_of(t) << 23);
 }
 
+/* The same for any x: 0 below -87.5, inf above 88.3. */
 static inline float hd_expf(float x)
 {
 	float p = hd_expf_within(x);

@@ -188,8 +188,8 @@ ROWS(rows_low, 1, 0)
 ROWS(rows_lowest, 1, 1)
 ROWS(rows_odd, 0, 1)
 
-/* Processes two rows at a time, unless they are long. L1 keeps one long row, whose sums take longer than the latency
- * to hide. */
+/* Returns how many rows are processed at a time: two, unless they are long. L1 keeps one long row, whose sums take
+ * longer than the latency to hide. */
 static int64_t rows_at_a_time(const struct hd_prep *p)
 {
 	return p->n[1] * (p->n[14] == HD_DTYPE_BF16 ? 2 : 4) <= 8192 ? MOST_ROWS : 1;

@@ -36,8 +36,8 @@ int64_t hd_amx_block_bytes(const struct hd_amx_blocks *b)
 	return b->cols * b->deep * 2;
 }
 
-/* Returns the bytes of sums, which are of a block of c if k is cut. Otherwise they are of a group of panels that is
- * used in parts. */
+/* Returns the bytes of sums. They are those of a block of c if k is cut. Otherwise they are those of a group of panels
+ * that is used in parts, or 0. */
 int64_t hd_amx_sums_bytes(const struct hd_amx_blocks *b)
 {
 	if (b->chunks > 1)

@@ -58,7 +58,7 @@ HD_DEV void from_float(i8 *y, float x) /* rounds to the nearest of -128 to 127; 
 	y->v = (int8_t)(int)rintf(v < 127 ? v : 127);
 }
 
-/* The formats of engine/base/float8.h: mantissa bits, bias, largest value. */
+/* The formats of engine/base/float8.h: mantissa bits, bias, bits of the largest value. */
 template <int M, int BIAS, int LARGEST> struct float8 {
 	uint8_t bits;
 };

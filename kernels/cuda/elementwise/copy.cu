@@ -11,7 +11,7 @@ HD_CUDA_PREPARE(prepare, "copy", hd_prepare_copy(c, p))
 
 struct pieces {
 	int64_t count, run, src_step, dst_step;
-}; /* in bytes, then in units */
+}; /* run and steps are in bytes, then in units */
 
 template <class T> struct move_runs {
 	T *y;

@@ -13,8 +13,8 @@ struct product {
 	int bias_inside, add_matches;
 };
 
-/* Counts of products: those prepared so far, those among them for which the library has no code, and those with a
- * gelu inside. refused_at_run counts those that the library refused at run time, for their operands' addresses, and
+/* Counts of products: those prepared so far, those among them that run in loops, and those with a gelu inside.
+ * refused_at_run counts those that the library refused at run time, for their operands' addresses, and
  * that loops computed. Loops are hundreds of times slower, so benchmarks read these counts. */
 static int64_t prepared, in_loops, with_gelus, refused_at_run,
 	grouped; /* grouped: those that run in a batch with others */

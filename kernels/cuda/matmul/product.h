@@ -63,9 +63,9 @@ int64_t hd_chain_picked(void); /* products that run in one launch with others th
  * GPU. */
 void hd_product_fixed(int yes);
 char *hd_product_tune(const char *known, const struct hd_exchange *x, cudaStream_t queue, const char *gpu);
-/* einsum.cu: returns counts of products, such as those that the library computes, as lines "key value". */
+/* einsum.cu: returns counts of products, such as those that run in loops, as lines "key value"; the caller frees it. */
 char *hd_einsum_choices(void);
-/* Returns a sentence on the products that the library has refused since the last call, or NULL. */
+/* Returns a sentence on the products that the library has refused since the last call, or NULL; the caller frees it. */
 char *hd_einsum_refusals(void);
 
 #endif

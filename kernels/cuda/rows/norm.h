@@ -46,7 +46,7 @@ template <int K, int ROW, class T> HD_DEV void fetch_row(vec<FOUR, T> *v, const 
 			v[k] = fetch<FOUR>(x + first + k * ROW * FOUR);
 }
 
-/* Calls l.go<K, ROW>() with the fewest registers that hold a row.  Returns 0 if none do. */
+/* Calls l.launch<K, ROW>() with the fewest registers that hold a row.  Returns 0 if none do. */
 template <class L> static int hold_row(int64_t cols, const L &l)
 {
 	if (cols <= 4 * HD_WARP * FOUR)

@@ -274,7 +274,7 @@ static void launch_d(const struct hd_prep *p, void *const *out, void *const *in,
 			  (const float *)in[2], (const float *)in[3], (const float *)in[4], p->n[1], p->n[2], p->n[3]);
 }
 
-/* Sets p->n[5], the number of columns to hold: 0 on a device whose blocks have less shared memory. */
+/* Sets p->n[5], the number of columns to hold: 0 on a device whose blocks cannot have that much memory. */
 template <class T> static void hold(struct hd_prep *p)
 {
 	const int V = 16 / sizeof(T);

@@ -14,7 +14,7 @@
 struct noted {
 	size_t word;
 	uint32_t was, is;        /* before the launch; after the first order */
-	uint8_t written, atomic; /* bytes that the present order has written */
+	uint8_t written, atomic; /* bytes that the present order has written; whether atomics did */
 };
 static struct noted *noted;
 static size_t nnoted, room_noted;
