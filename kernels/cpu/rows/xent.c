@@ -178,8 +178,8 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 		gradient(p, out[0], in[0], i, targets[i], NULL, max[i], sum[i], dnll[i]);
 }
 
-/* -- xent_both: exponentials of bf16 are kept in scratch, a row per thread, others in the gradient's place
- * ---------------- */
+/* -- xent_both ------------------------------------------------------------------------------------------- */
+/* Exponentials of bf16 are kept in scratch, a row per thread, others in the gradient's place. */
 static int64_t floats_of_row(const struct hd_prep *p)
 {
 	return is_low(p) ? (p->n[1] + 15) / 16 * 16 : 0;

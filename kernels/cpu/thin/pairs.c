@@ -233,8 +233,7 @@ static void along_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 	}
 }
 
-/* -- at most HD_THIN_ROWS rows: b is read once, in the order of memory (stream.h)
- * ---------------------------------------- */
+/* -- at most HD_THIN_ROWS rows: b is read once, in the order of memory (stream.h) ------------------------- */
 /* Distance of prefetches in bytes, as measured on one processor. One row takes so little work that hardware
  * prefetching does as well. */
 #define AHEAD(rows) ((rows) == 1 ? 1024 : 8192)

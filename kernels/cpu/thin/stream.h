@@ -99,8 +99,7 @@ INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 		add_row(j, y, y_step, k, from, n, ahead, rows, low);
 }
 
-/* -- b along k: y are dot products with columns of b, one column after the other; BAND of them are finished together
- * ----------- */
+/* -- b along k: y is dot products with columns of b, in order; BAND of them are finished together ---------- */
 INLINE vec row_at(const struct hd_thin_job *j, int64_t row, int64_t k)
 {
 	return *(const vec *)(j->rows + row * j->row_step + k);

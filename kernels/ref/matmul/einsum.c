@@ -124,8 +124,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 const struct hd_kernel hd_ref_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
 
-/* -- with gelu: y = gelu(product + bias), and perhaps gelu's argument; or the product times gelu's slope at x
- * ------------ */
+/* -- with gelu ------------------------------------------------------------------------------------------- */
+/* y = gelu(product + bias), and perhaps gelu's argument; or the product times gelu's slope at x. */
 struct with_gelu {
 	struct hd_prep product, gelu;
 	int64_t n;
