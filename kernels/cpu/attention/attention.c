@@ -26,8 +26,8 @@ struct attention {
 #define TILES_SEQ 16 /* with fewer queries, a block of 32 would be mostly zeros */
 
 /* Returns the kernels on tiles of bf16, or NULL if they do not apply. For tests, attributes amx and pairs set the
- * minimum number of queries for matrix units and for products of pairs in vectors; 0: never. They take the largest
- * score before scaling, so scale must be positive. */
+ * minimum number of queries for matrix units and for products of pairs in vectors; 0: never. These kernels take the
+ * largest score before scaling, so scale must be positive. */
 static const struct hd_att_isa *tiles_isa(const struct hd_attention *t, const char *attr)
 {
 #if HD_AMX

@@ -219,8 +219,8 @@ static int keys_seen(const struct cached *c, void *const *in, const struct queri
 	return position < 0 ? 0 : keys_of(c, in, a->b, a->s, a->kv, position, keys);
 }
 
-/* Computes the queries `a`. next: the queries after `a`, whose keys are prefetched; NULL if there are none, or if
- * their keys are in a cache by then. */
+/* Computes the queries `a`. next: the queries after `a`, whose keys are prefetched; NULL if there are none, or if the
+ * processor's cache has their keys already. */
 static void compute_queries(const struct cached *c, float *own, void *const *out, void *const *in,
 			    const struct queries *a, const struct queries *next)
 {

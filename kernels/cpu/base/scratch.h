@@ -23,7 +23,7 @@ void hd_scratch_table(int64_t bytes);
 /* Ends a prepare: joins, and sets p's release, which frees its state and leaves. Without memory, it frees the state
  * and fails. */
 int hd_scratch_take(struct hd_prep *p, int64_t bytes, const char *kernel, struct hd_err *err);
-/* Returns the scratch of a launch: `prepare` writes its shapes to p->n, and bytes_of reads them. 0: prepare would
+/* Returns a launch's bytes of scratch: `prepare` writes its shapes to p->n, and bytes_of reads them. 0: prepare would
  * refuse it. */
 int64_t hd_scratch_of_shape(const struct hd_kernel_desc *d,
 			    int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err),

@@ -28,7 +28,7 @@ static int bind_calls(void *library, struct hd_err *err)
 	return HD_OK;
 }
 
-/* Returns the folder nccl/ next to the module, where a bundle has NCCL. */
+/* Returns the folder nccl/ next to the module, where a bundle has NCCL, or NULL. The caller frees it. */
 static char *beside_module(void)
 {
 	Dl_info info;
