@@ -3,8 +3,9 @@
  * includes it. It uses the calls of heddle/graph.h and is compiled into the plugin.
  *
  * A single gradient is often a short message, and each message costs a latency. So gradients that are neighbours in
- * program order are packed into one flat tensor, a bucket, of at least `bytes` bytes. Backward completes the gradients
- * in that order, so the sum of one bucket runs while backward computes the next.
+ * program order are packed into one flat tensor, a bucket, until it has at least `bytes` bytes. A bucket is smaller if
+ * the next gradient differs in stage, unit or dtype, or if there is none. Backward completes the gradients in that
+ * order, so the sum of one bucket runs while backward computes the next.
  */
 #ifndef HEDDLE_BUCKET_H
 #define HEDDLE_BUCKET_H

@@ -152,7 +152,8 @@ enum {                       /* how a state begins */
        HD_INITIAL_NORMAL,    /* normal with standard deviation `value`; determined by name and global index */
        HD_INITIAL_PARAMETER, /* a copy of its parameter, which has the same dims */
 };
-enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE }; /* how a plugin's state is read into another layout */
+/* How a state that is stored per member is read by a different number of members. */
+enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE };
 
 struct hd_storage_args {
 	size_t size;
@@ -259,9 +260,9 @@ struct hd_graph_api {
 	 *
 	 * The checkpoint stores it as section.name.parameter. If `like` belongs to no parameter (a constant), the name
 	 * alone must be unique. So put a parameter's name into it: x->of->name for a gradient x. Names consist of
-	 * letters, digits, ".", "_" and "-". A replicated or sharded state is stored once, and a partial one per
-	 * member. If the state is read into another layout, HD_RESHARD_SUM keeps the sum over the members.
-	 * HD_RESHARD_ZERO starts again from the initial value, and HD_RESHARD_REFUSE refuses the checkpoint. */
+	 * letters, digits, ".", "_" and "-". A replicated or sharded state is stored once, and any layout reads it. A
+	 * partial one is stored per member. With a different number of members, HD_RESHARD_SUM keeps the sum over them.
+	 * HD_RESHARD_ZERO then starts again from the initial value, and HD_RESHARD_REFUSE refuses the checkpoint. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
 	/* Sets the value that the state takes at the end of the step. Until then every node reads the old value, even
 	 * nodes built later. A replicated state must not get a term of a sum: sum it first. A value that each
@@ -271,9 +272,9 @@ struct hd_graph_api {
 	/* -- nodes that some members run (since 0.4) --------------------------------------------------------------- */
 	/* Slot lower, units F, B and W: nodes built from now on run on these members only. NULL, or a new cursor: on
 	 * all members again. Their results exist only there. Nodes of these members, or of fewer, may read them, and so
-	 * may `either`. The group must not contain the axis of the stages. All members of a group take part in
-	 * communication, so the group of a comm node must not contain an axis of these members. Ranks still share one
-	 * plan: the engine selects the nodes of a rank when it creates the rank's program. */
+	 * may `either`. The group must not contain the axis of the stages, nor have HD_ROLE_SPARE. All members of a
+	 * group take part in communication, so the group of a comm node must not contain an axis of these members.
+	 * Ranks still share one plan: the engine selects the nodes of a rank when it creates the rank's program. */
 	int (*only)(struct hd_plan *p, const struct hd_members *who);
 	/* Returns `yes` on these members and `no` on the others. Both have equal dims, local sizes and dtype. No bytes
 	 * move. */

@@ -65,8 +65,8 @@ enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 #define HD_DTYPE_I32 HD_DTYPE(1, 32, 0)
 #define HD_DTYPE_I64 HD_DTYPE(1, 64, 0)
 #define HD_DTYPE_U8 HD_DTYPE(2, 8, 0)
-/* Only casts use these dtypes. They round to nearest and saturate at the ends of the range, so scale with map before
- * the cast. */
+/* Only casts compute with these dtypes; other nodes only move them. Casts round to nearest and saturate at the ends of
+ * the range, so scale with map first. */
 #define HD_DTYPE_I8 HD_DTYPE(1, 8, 0)
 #define HD_DTYPE_E4M3 HD_DTYPE(3, 8, 0) /* largest value 448 */
 #define HD_DTYPE_E5M2 HD_DTYPE(3, 8, 1) /* largest value 57344 */
@@ -176,7 +176,7 @@ struct hd_axis_args {
 	size_t size;
 	/* NULL: the axis has the section's name. Two axes of one instance need different suffixes */
 	const char *suffix;
-	int64_t n, spare; /* spare: since 0.12. The argument `left` of slot mesh counts n + spare */
+	int64_t n, spare; /* spare: since 0.12. With size = auto, argument `left` of slot mesh is n + spare */
 };
 struct hd_group_args {
 	size_t size;
@@ -214,11 +214,11 @@ struct hd_host {
 	int (*fail)(struct hd_plan *p, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
 	/* Returns HD_OK, or the code of the plan's first failure. */
 	int (*status)(struct hd_plan *p);
-	/* Returns zeroed host memory that is freed with the plan, or NULL after a failure. An instance without other
-	 * memory does not need close. */
+	/* Returns zeroed host memory that is freed with the plan. Returns NULL with an error only for too many bytes.
+	 * An instance without other memory does not need close. */
 	void *(*alloc)(struct hd_plan *p, size_t bytes);
-	/* Returns the value of a feature "vendor.name", or NULL if this engine lacks it. "heddle.node_size" is an
-	 * int64_t: the ranks per node, 0 if unknown. */
+	/* Returns a pointer to the value of a feature "vendor.name", or NULL if this engine lacks it. The value of
+	 * "heddle.node_size" is an int64_t: the ranks per node, 0 if unknown. */
 	const void *(*query)(struct hd_plan *p, const char *feature);
 	/* -- the INI; defaults and ranges are applied already. A key that `options` lacks, or declares with the type of
 	 * a different call, fails and reads as 0 or "". So test the value before you divide by it. */
@@ -226,7 +226,8 @@ struct hd_host {
 	double (*opt_num)(struct hd_plan *p, const char *key);
 	const char *(*opt_str)(struct hd_plan *p, const char *key); /* str, choice */
 	/* Returns the content of the file that the key names, zero-terminated and owned by the plan. A relative path
-	 * may also be relative to the INI. Returns NULL if the file cannot be read. */
+	 * may also be relative to the INI. Returns NULL without an error if the file cannot be read. Returns NULL with
+	 * an error if it contains a zero byte. */
 	const char *(*opt_text)(struct hd_plan *p, const char *key);
 	/* -- names and mesh ---------------------------------------------------------------------------------------- */
 	/* Returns a dim of the model, or NULL without an error if the model has no such dim. */

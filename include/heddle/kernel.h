@@ -45,9 +45,9 @@ struct hd_kernel_prepare { /* the engine fills all fields except `state` */
 	const struct hd_operand *const *ins, *const *outs;
 	uint32_t nin, nout;
 	int32_t threads, zero;
-	/* Returns zeroed host memory that lives as long as the launch, or NULL. The plan counts this memory. To measure
-	 * it on cpu and ref, the engine also calls prepare and release once, before the prepare whose state it
-	 * keeps. */
+	/* Returns zeroed host memory that lives as long as the launch, or NULL if memory is short. The plan counts this
+	 * memory. To measure it on cpu and ref, the engine also calls prepare and then release, before the prepare
+	 * whose state it keeps. */
 	void *(*alloc)(struct hd_kernel_prepare *a, size_t bytes);
 	/* Refuses the launch with one sentence that names the operand and both values. Returns code. */
 	int (*fail)(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);

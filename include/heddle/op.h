@@ -74,7 +74,8 @@ struct hd_op { /* static const data */
 		   uint64_t want, struct hd_tensor **din);
 	/* Decides placements along one axis. It reads the placements of the inputs (have), and sets those that the op
 	 * needs (need) and those of the outputs (out). need and out start as HD_PLACE_REPLICATED. If the slot is NULL
-	 * or returns HD_DEFAULT, the rules decide. Return HD_DEFAULT for axes that are not the plugin's own. */
+	 * or returns HD_DEFAULT, the rules decide. For axes of other sections, return HD_DEFAULT, or what the rules of
+	 * their section ask for. */
 	int (*place)(struct hd_strategy *self, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
 		     const struct hd_place *have, struct hd_place *need, struct hd_place *out);
 	/* NULL: no FLOPs; each input is read once and each output written once. The engine prices communication

@@ -34,7 +34,7 @@ struct hd_serial { /* view: one parameter in one step, on all members of the plu
 	 * batch. */
 	const double *const *gradients;
 	/* Returns the n numbers of the state with this name, which are kept from step to step and are 0 at first.
-	 * Returns NULL if an earlier call named a different n. */
+	 * Returns NULL if an earlier call named a different n, if n is not positive, or if memory is short. */
 	double *(*state)(const struct hd_serial *s, const char *name, int64_t n);
 	/* Copies to `to` the n initial values that the plugin's state of this name has on member 0. Returns 0, or
 	 * HD_EINVAL if no such state with n elements exists. */

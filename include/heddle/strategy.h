@@ -53,10 +53,10 @@ struct hd_strategy_ops { /* a NULL slot does nothing, unless its comment says ot
 	 * NULL, self is a struct hd_basic. */
 	int (*open)(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self);
 	void (*close)(struct hd_strategy *self); /* frees only what does not come from h->alloc */
-	/* Claims the section's axes with h->axis. size is the number in the INI, or 0 for auto; left is the number of
-	 * ranks that the other sections leave over. If size is not 0, the product of all axes of the section must equal
-	 * it, with or without the spare coordinates. If the slot is NULL, the engine claims one axis with as many
-	 * members as the INI says. */
+	/* Claims the section's axes with h->axis. size is the number in the INI, or 0 for auto. For auto, left is the
+	 * number of ranks that the other sections leave over; otherwise it equals size. If size is not 0, the product
+	 * of all axes of the section must equal it, with or without the spare coordinates. If the slot is NULL, the
+	 * engine claims one axis with as many members as the INI says. */
 	int (*mesh)(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left);
 	int (*rewrite)(struct hd_strategy *self, struct hd_plan *p);
 	int (*rules)(struct hd_strategy *self, struct hd_plan *p);
