@@ -286,7 +286,8 @@ static void report_nothing_accepted(struct judge *j, FILE *out)
 	free(o.why);
 }
 
-/* Runs the checks from `from` on in one child. Returns the index of the first check that this child did not finish. */
+/* Runs the checks from `from` on in one child. Returns the index of the check with which the next child begins: it is
+ * after the one that ended this child, if any. */
 static size_t run_child(struct judge *j, FILE *out, size_t from)
 {
 	struct outcome o;

@@ -46,7 +46,7 @@ struct judge {
 	json_t *results;
 	json_t *warnings; /* the engine's warnings, each once */
 	json_t *refusals; /* number of refused layouts per reason */
-	int accepted;     /* number of checks whose plan was accepted */
+	int accepted;     /* number of checks that ran a layout, since it was not refused */
 	int printed, failed, skipped, stuck, warned;
 	int *tried, *compared;               /* per family, the layouts to compare with one rank and those compared */
 	int *tried_beside, *compared_beside; /* the same per other plugin */
@@ -56,7 +56,7 @@ struct judge_task {
 	char *name;
 	void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o);
 	struct layout *layout; /* or NULL */
-	int64_t number;        /* number of a random layout; < 0: the check trains nothing */
+	int64_t number;        /* of a random layout, or a variant of the check; < 0: the check trains nothing */
 };
 void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o),
 	       struct layout *layout, int64_t number, const char *fmt, ...) HD_PRINTF(5, 6);

@@ -16,7 +16,7 @@ static const char *const models[FAMILIES] = {
 	"family = llama\n",
 	"family = mixtral\nz_loss = 0.001\n",
 };
-/* For layouts that have a section with 3 or 6 members. */
+/* For layouts that have a section whose number of members is a multiple of 3. */
 #define THIRDS "embed = 24\nheads = 6\nmlp = 24\nvocab = 33\n"
 /* For all others: sizes that 2, 4 and mostly 8 divide. The vocabulary is odd. */
 #define EVEN "embed = 16\nheads = 8\nmlp = 32\nvocab = 33\n"

@@ -249,7 +249,7 @@ static void mark_noise(const struct hd_inprocess *one, char **noise)
  * that rounding may add to that. */
 struct comparing {
 	double tolerance, unit;
-	/* the middle of the message "NAME behind step N ... by %.3g, and the largest change is %.3g" */
+	/* the middle of the message "NAME after step N ... by %.3g; the largest change is %.3g" */
 	const char *off;
 };
 
