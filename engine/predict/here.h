@@ -11,12 +11,13 @@
 /* Reads a machine file, with the rates if it has any. hd_machine_close releases these. */
 int hd_machine_open(const char *name, struct hd_machine *m, struct hd_err *err);
 void hd_machine_close(struct hd_machine *m);
-/* Returns the ranks of a node for hd_cli_plan_options. -1, on a measured machine of one host: all ranks. */
+/* Returns the ranks of a node for hd_cli_plan_options. -1, for one measured host whose ranks compute on its cores: all
+ * ranks. */
 int64_t hd_machine_node_size(const struct hd_machine *m);
 /* Returns the bytes that each of so many ranks has. */
 double hd_machine_memory(const struct hd_machine *m, int64_t ranks);
-/* Shares out cores and memory to the ranks of a plan. Does nothing if the machine was not measured, or if it has
- * already been shared out. */
+/* Shares out the cores and the memory of measured hosts to the ranks of a plan. Does nothing for other machines (not
+ * measured, or GPUs), or if they have already been shared out. */
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p);
 /* Lengthens a step whose ranks share cores: it takes at least all their work on these cores. A rank that waits leaves
  * its core to others. For a part of a job it only sets r->crowd. */

@@ -289,7 +289,7 @@ static struct hd_movement_price to_next(const struct hd_pricing *x, struct hd_sp
 }
 
 /* Returns the price of sending from each member to each, or from all to one. Bytes for other nodes pass through the
- * card. incast: all send to one, and so slow each other down. */
+ * card. incast: several send to one member at once, and so slow each other down. */
 static struct hd_movement_price to_all(const struct hd_pricing *x, struct hd_spread s, double members, double sent,
 				       double moved, int incast)
 {

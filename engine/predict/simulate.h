@@ -49,7 +49,7 @@ struct hd_prediction {
 	double crowd;
 	struct hd_stage_price *stages;
 	int64_t nstages;
-	int want_spans;                 /* set by the caller, who wants spans, too */
+	int want_spans;                 /* set by the caller to get spans, too */
 	struct hd_unit_spans *spans;    /* by stage, or NULL */
 	struct hd_server_price servers; /* n 0: there are none */
 };

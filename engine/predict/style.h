@@ -9,8 +9,8 @@
 enum { HD_ATTENTION_FUSED, HD_ATTENTION_SCORES };
 struct hd_style {
 	char name[80];
-	/* At most one of kernels, pass and step is fitted to runs. kernels: how many times as long the style's own
-	 * kernels take as the bytes that they move. */
+	/* At most one of kernels, pass and step is fitted to the style's own runs. kernels: how many times as long as
+	 * moving their bytes the style's own kernels take. */
 	double kernels;
 	double pass;   /* additional seconds of each pass over a layer: forward, recomputation, backward */
 	double step;   /* additional seconds of each step whose forward and backward have collectives between nodes */

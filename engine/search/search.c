@@ -27,7 +27,7 @@
 #define ROUND 16
 #define ROUND_MOST 256 /* for kinds that need no plan, or many small ones at once */
 #define EAGER \
-	0.93 /* factor of the key of a layout that is likely the best: it precedes optimistic guesses above this */
+	0.93 /* factor of the key of a layout that is likely the best, so that it precedes slightly better guesses */
 #define LONGEST_PERIOD 6  /* most layers of a period in a small plan */
 #define CLOSE 1.01        /* times the best: its neighbours with a longer guess are not planned */
 #define MUCH_PATIENCE 1.3 /* in place of PATIENCE while few layouts have been planned whole */
