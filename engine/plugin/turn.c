@@ -17,7 +17,7 @@
 static struct hd_turn own, *turn = &own;
 static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;  /* held while *turn changes or another thread reads it */
 static const char *_Atomic kernel, *_Atomic kernel_section; /* set in every step, so no text is copied */
-static _Atomic uint64_t kernels;                            /* number of kernel runs so far */
+static _Atomic uint64_t kernels;                            /* number of kernel calls (run, release) so far */
 
 void hd_turn_share(struct hd_turn *to)
 {

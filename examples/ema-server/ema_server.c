@@ -33,7 +33,7 @@ static int ema_open(struct hd_plan *p, const struct hd_host *h, struct hd_strate
 	return h->status(p);
 }
 
-/* Claims all remaining ranks; one of them is the server. */
+/* Claims all ranks of the section; one of them is the server. */
 static int ema_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
 	struct hd_axis_args x = { .size = sizeof(x), .n = (size ? size : left) - 1, .spare = 1 };

@@ -106,8 +106,8 @@ static int64_t lowest_zero(const struct hd_tensor *t)
 }
 
 /* Cuts t along one axis, or along two that cut the same dim. In the latter case the inner axis makes the outer pieces.
- * An axis enters a dim last, and leaves it first, where its pieces are the smallest. So large tensors move along that
- * axis alone. */
+ * A gather leaves the axis with the smallest pieces first, and a scatter enters it last. So large tensors move along
+ * the inner axis only. */
 static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *w)
 {
 	const struct hd_axis *axes[2];
