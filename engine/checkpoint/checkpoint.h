@@ -71,8 +71,8 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 /* Adds the sizes of the model in model.load to [model]. The conf has been read, but not checked yet. */
 int hd_model_load_conf(struct hd_conf *c, struct hd_err *err);
 void hd_conf_tokenizer(struct hd_conf *c, const char *dir); /* sets data.tokenizer = dir */
-char *hd_checkpoint_own_tokenizer(
-	const char *path); /* returns the directory of its tokenizer.json, malloc'ed; NULL: it has none */
+/* Returns the directory of the checkpoint's tokenizer.json, malloc'ed; NULL: it has none. */
+char *hd_checkpoint_own_tokenizer(const char *path);
 /* Adds the ids that end a text of this model: eos_token_id of generation_config.json, else of config.json, else the
  * tokenizer's (t may be NULL). Adds none if none of these gives an id. */
 void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct hd_ids *out);

@@ -18,9 +18,9 @@ struct hd_flag {
 struct hd_cli;
 struct hd_verb {
 	const char *name;
-	const char *
-		positional; /* "CONF", "CKPT"; "[NAME]": optional; "A [B]": two; "[FILE...]": many; NULL: not allowed */
-	const char *help;   /* one line */
+	/* "CONF", "CKPT"; "[NAME]": optional; "A [B]": two; "[FILE...]": many; NULL: not allowed */
+	const char *positional;
+	const char *help; /* one line */
 	const struct hd_flag *flags;
 	int nflags;
 	int (*run)(struct hd_cli *cli);

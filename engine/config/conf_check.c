@@ -141,8 +141,8 @@ static int outside(const struct hd_option *o, const struct hd_entry *e, const ch
 	return (!hd_word_int(hi, &i) || !hd_word_bytes(hi, &i)) && e->integer > i;
 }
 
-#define FAR \
-	10 /* digits of an upper end that only keeps products of sizes within 64 bits; no message names such an end */
+/* Digits of an upper end that only keeps products of sizes within 64 bits. No message names such an end. */
+#define FAR 10
 
 static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, const struct hd_entry *e,
 		       struct hd_err *err)

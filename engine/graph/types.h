@@ -144,9 +144,9 @@ struct node {
 	struct hd_members chooses;
 	int64_t parts;
 	const struct hd_dim *along;
-	const struct hd_dim *
-		*alongs; /* pack, unpack of members' pieces: the dim along which each tensor is divided; NULL: none */
-	int order;       /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
+	/* pack, unpack of members' pieces: the dim along which each tensor is divided; NULL: none */
+	const struct hd_dim **alongs;
+	int order;           /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
 	struct group *queue; /* NULL: the compute queue */
 	int64_t period;      /* it runs in the steps that are multiples of this; 0: in all */
 	/* A view that makes a term of a sum the member's own value (struct hd_graph_api, local). */

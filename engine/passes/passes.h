@@ -52,8 +52,8 @@ int64_t hd_plan_parts(const struct hd_plan *p); /* number of chunks that hold bl
 /* Draws the units of each stage over time.  t: measured times, or NULL: a unit's time is proportional to its number of
  * layers. */
 void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f);
-double hd_plan_bubble(
-	const struct hd_plan *p); /* idle over busy time of the busiest stage; a unit takes as long as its layers */
+/* Returns idle over busy time of the busiest stage. A unit takes as long as its layers. */
+double hd_plan_bubble(const struct hd_plan *p);
 
 /* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */
 /* Checks that each node reads only what its members hold; sets unlike_axes. */

@@ -21,9 +21,8 @@ struct hd_step_batch {
 	int64_t replicas, micro_batch; /* micro_batch: of one replica */
 };
 int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b);
-int hd_plan_batch(
-	struct hd_plan
-		*p); /* micro-batches of a step; refuses rules that ask for a different batch than the graph has */
+/* Decides the micro-batches of a step. Refuses rules that ask for a different batch than the graph has. */
+int hd_plan_batch(struct hd_plan *p);
 
 /* -- plan_check.c: errors that only the resulting plan shows ----------------------------------------------------------------- */
 int hd_check_placed(struct hd_plan *p);

@@ -93,8 +93,8 @@ struct hd_program {
 	char *here;         /* by node id: whether it runs on this rank */
 	struct node **mine;
 	size_t nmine; /* the nodes that run here, in program order */
-	struct node *
-		*walked; /* `mine` and, where some ranks hold no model, nodes that only others run: all use one order */
+	/* `mine` and, where some ranks hold no model, nodes that only others run: all use one order */
+	struct node **walked;
 	size_t nwalked;
 	const int64_t *position; /* by node id: position in program order */
 	struct node ***readers;  /* by tensor id: NULL-terminated */

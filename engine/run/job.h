@@ -57,13 +57,14 @@ struct hd_job {
  * NEXT. known_picks: those of a checkpoint, or NULL. */
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
 void hd_job_close(struct hd_job *j);
+/* Returns the dtype of products. */
 static inline uint32_t hd_job_dtype(const struct hd_job *j)
 {
 	return j->compute_dtype ? j->compute_dtype : HD_DTYPE_F32;
-} /* dtype of products */
+}
 const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
-const struct hd_program *hd_job_first_program(
-	const struct hd_job *j); /* the program that places the leaves that all share */
+/* Returns the program that places the leaves that all share. */
+const struct hd_program *hd_job_first_program(const struct hd_job *j);
 
 /* init.c: computes initial weights of this rank's slices, and the hash of all weights (the same for every layout). */
 /* For a plugin's state that does not begin as 0; hd_init_states does this for all of them. */

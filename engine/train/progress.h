@@ -10,8 +10,8 @@
 struct hd_numbers {                         /* the numbers of one step */
 	int64_t step, tokens, total_tokens; /* total: of all steps up to this one, including those before a resume */
 	double loss, norm, lr, seconds, tokens_per_second, share;
-	double memory, elapsed,
-		left; /* bytes that this process has now; seconds since its start, and to the last step */
+	double memory;        /* bytes that this process has now */
+	double elapsed, left; /* seconds since its start, and to the last step */
 };
 enum { HD_PACE_EVALUATION, HD_PACE_SAVE, HD_PACE_SAMPLE, HD_PACE_KINDS }; /* what a run does between steps */
 struct hd_pace {                                                          /* of a run, as measured so far */

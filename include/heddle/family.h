@@ -35,9 +35,9 @@ struct hd_family_key {
 	const char *ours; /* NULL: Heddle has no such key, so theirs must have one of `values` */
 	/* without ours: the JSON values allowed, "a|b"; NULL: any. For a choice: "theirs=ours|...". Else NULL */
 	const char *values;
-	const char *
-		absent; /* the value if a config lacks the key, as written in an INI; NULL: the default; "!": mandatory;
-			 * "-": the key is written and not read */
+	/* the value if a config lacks the key, as written in an INI; NULL: the default; "!": mandatory; "-": the key is
+	 * written and not read */
+	const char *absent;
 	uint64_t flags; /* HD_FAMILY_KEY_NULL */
 };
 enum { HD_FAMILY_KEY_NULL = 1 }; /* a value of 0 in ours corresponds to null in theirs */

@@ -96,8 +96,8 @@ struct hd_plugin { /* the fields up to `size` are frozen; later minors append ta
 	const struct hd_kernel_ops *const *kernels;  /* NULL-terminated; NULL: none.  Since 0.4 */
 	const struct hd_optimizer_ops *optimizer;    /* NULL: none.  Since 0.4 */
 	const struct hd_family_ops *const *families; /* NULL-terminated; NULL: none.  Since 0.11 */
-	const struct hd_serial_ops
-		*serial; /* what an approximate plugin computes instead; NULL: not stated. Since 1.1 */
+	/* what an approximate plugin computes instead; NULL: not stated. Since 1.1 */
+	const struct hd_serial_ops *serial;
 };
 
 /* The only exported symbol. It is a pure function, and its name contains the ABI major. */
