@@ -13,9 +13,9 @@ for f in README.md CHANGELOG.md doc/*.md man/*.[1-8] kernels/README.md conf/*/RE
 done
 
 # The messages and comments of the program.
-for folder in engine/* plugins include; do
+for folder in engine/* kernels/* plugins include examples; do
 	[ -d "$folder" ] || continue
-	find "$folder" -name '*.[ch]' -exec perl t/lib/english.pl {} + >"$tmp/found"
+	find "$folder" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) -exec perl t/lib/english.pl {} + >"$tmp/found"
 	[ ! -s "$tmp/found" ]
 	tap_result $? "comments and messages of $folder" || tap_comment <"$tmp/found"
 done

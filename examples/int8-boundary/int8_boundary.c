@@ -22,8 +22,7 @@ struct hd_strategy {
 
 static const struct hd_option options[] = {
 	{ "bits", HD_OPT_INT, 0, "8", "8..32", "8, or 32: as they are" },
-	{ "at", HD_OPT_STR, 0, "none", NULL,
-	  "number of a layer: what it reads is rounded on the spot, without stages" },
+	{ "at", HD_OPT_STR, 0, "none", NULL, "without stages: the number of a layer whose input is rounded in place" },
 };
 
 static int int8_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)

@@ -20,6 +20,7 @@ my @turns = (
 	[qr/\bas many as there are (?:of )?(?:them)\b/i, 'say the number'],
 	[qr/\b(?:behind|before) it, or not\b/i, 'say which'],
 	[qr/\bis said\b(?! to)/i, 'is printed, or follows'],
+	[qr/(?:^|[.;] )-> /, 'Returns'],
 );
 
 # In a source, a sentence may begin with an identifier, which is in lower case.
@@ -148,7 +149,7 @@ sub source {
 
 for my $file (@ARGV) {
 	open my $in, '<', $file or die "$file: $!\n";
-	$file =~ /\.[ch]$/ ? source($file, $in) : $file =~ /\.md$/ ? page($file, $in) : $file =~ /\.\d$/ ? manual($file, $in) : lines($file, $in);
+	$file =~ /\.(?:[ch]|cu|cc)$/ ? source($file, $in) : $file =~ /\.md$/ ? page($file, $in) : $file =~ /\.\d$/ ? manual($file, $in) : lines($file, $in);
 	close $in;
 }
 exit($bad ? 1 : 0);

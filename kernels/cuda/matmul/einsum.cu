@@ -13,11 +13,12 @@ struct product {
 	int bias_inside, add_matches;
 };
 
-/* Counts of products: those prepared so far, those among them that run in loops, and those with a gelu inside.
- * refused_at_run counts those that the library refused at run time, for their operands' addresses, and
- * that loops computed. Loops are hundreds of times slower, so benchmarks read these counts. */
-static int64_t prepared, in_loops, with_gelus, refused_at_run,
-	grouped; /* grouped: those that run in a batch with others */
+/* Counts of products. Loops are hundreds of times slower than the library, so benchmarks read these counts. */
+static int64_t prepared;       /* so far */
+static int64_t in_loops;       /* of these, those that run in loops */
+static int64_t with_gelus;     /* those with a gelu inside */
+static int64_t refused_at_run; /* those that loops computed because of their operands' addresses */
+static int64_t grouped;        /* those that run in a batch with others */
 
 char *hd_einsum_choices(void)
 {
