@@ -263,7 +263,7 @@ while IFS='|' read -r pattern command; do
 	# shellcheck disable=SC2086 # words
 	wrong "$command" "^heddle: $pattern" $command
 done <<'END'
---set dp.zero: 1, but servers = 1 have|check tiny.ini --ranks 3 --set dp.sync=server --set dp.servers=1 --set dp.zero=1
+--set dp.zero: 1, but servers = 1 already have|check tiny.ini --ranks 3 --set dp.sync=server --set dp.servers=1 --set dp.zero=1
 --set dp.zero_size: 3 does not divide 4 replicas|check tiny.ini --ranks 4 --set train.micro_batch=1 --set dp.zero=1 --set dp.zero_size=3
 --set dp.zero_size: 8 does not divide 4 replicas|check tiny.ini --ranks 4 --set train.micro_batch=1 --set dp.zero=1 --set dp.zero_size=8
 --set dp.servers: 2, but there are 2 ranks|check tiny.ini --ranks 2 --set dp.sync=server --set dp.servers=2

@@ -126,7 +126,7 @@ for async in yes no; do
 	said=$(heddle train tiny.ini --set train.steps=3 --set checkpoint.dir=other --set checkpoint.resume=broken/step-00000001 \
 		--set checkpoint.async=$async 2>&1 | failures)
 	like "resumed with weights that are not finite, async = $async: the message names the step that finds them" \
-		"$said" '^heddle: step 2: loss .*nan.* made a value'
+		"$said" '^heddle: step 2: loss .*nan.* computed a value'
 done
 printf '{"prompt": "and ", "choices": ["god", "x"], "answer": 0}\n' >q.jsonl
 no 'eval: the loss is not a number: weights are not finite' eval broken --data text.txt --json
