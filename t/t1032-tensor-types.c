@@ -120,7 +120,7 @@ static void refused(void)
 	     "stored as I32, cannot be given as F32", "writing a different type is refused");
 	said(hd_tensorfile_write(f, "t", HD_DTYPE_I32, x, (const int64_t[]){ 0, 2 }, (const int64_t[]){ 2, 2 }, NULL,
 				 &err),
-	     "tensor t: dim 1: 2 elements from 2 on, it has 3", "writing beyond the tensor is refused");
+	     "tensor t: dim 1: 2 elements from 2 on, but it has 3", "writing beyond the tensor is refused");
 	said(hd_tensorfile_open(other, "t.safetensors", &err), "this rank's plan",
 	     "opening a file of another rank's plan is refused");
 	is_int(hd_tensorfile_read("t.safetensors", &r, &err), 0, "the file is read");

@@ -226,7 +226,7 @@ static void check_missing(void)
 	refused("schedule: stage 1 has a unit B0 of chunk -1, which it does not hold");
 	gpipe(2, 3, 1);
 	list[1][5].micro = -1;
-	refused("schedule: stage 1 has a unit B-1, there are 3 micro-batches");
+	refused("schedule: stage 1 has a unit B-1, but there are 3 micro-batches");
 	gpipe(2, 3, 1);
 	list[1][5].kind = HD_UNIT_U;
 	refused("schedule: stage 1 has a unit of kind 8, but only F, B and W are ordered");

@@ -100,7 +100,7 @@ static void reading(void)
 	BAD(g->attr_dims(p, NULL, "outs", dims), "attr_dims: the attributes are NULL");
 	BAD(g->attr_dims(p, "outs=embed", NULL, dims), "attr_dims: the key is NULL");
 	BAD(g->attr_dims(p, "outs=embed", "outs", NULL), "attr_dims: the array is NULL");
-	BAD(g->attr_dims(p, "outs=nothing", "outs", dims), "there is no dim nothing, in (nothing)");
+	BAD(g->attr_dims(p, "outs=nothing", "outs", dims), "there is no dim nothing in (nothing)");
 	BAD(g->attr_dims(p, "outs=embed,embed,embed,embed,embed,embed,embed,embed,embed", "outs", dims),
 	    "more than 8 dims");
 	clear();
@@ -155,7 +155,7 @@ static void layout(void)
 	BAD(GROUP(&none, 1), "group: the axis is not an axis");
 	BAD(GROUP(&pp, 1, HD_ROLE_SPARE),
 	    "group: role 1 needs one axis with spare coordinates, but pp is one of 1 and has 0");
-	BAD(GROUP(((const struct hd_axis *[]){ dp, pp }), 2, HD_ROLE_ALL), "and dp is one of 2 and has 1");
+	BAD(GROUP(((const struct hd_axis *[]){ dp, pp }), 2, HD_ROLE_ALL), ", but dp is one of 2 and has 1");
 	BAD(h->dim_new(p, "d", (int64_t)1 << 40), "dim_new: d has 1099511627776 elements, not 1 to");
 	BAD(h->dim_new(p, NULL, 1), "dim_new: the name is NULL");
 	BAD(hd_rule(h, p, "batch", dp, NULL, 0), "rule may be called in slot rules only, not in lower");
@@ -201,7 +201,7 @@ static void storage(void)
 	BAD(STORAGE(.leaf = w, .axis = (void *)far, .place = &whole), "storage: the axis is not an axis");
 	BAD(STORAGE(.leaf = w, .axis = dp), "storage: the place is NULL");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &low), "storage: place.index is -1, but axis dp has 2 coordinates");
-	BAD(STORAGE(.leaf = w, .axis = dp, .place = &high), "storage: place.index is 2, axis dp has 2 coordinates");
+	BAD(STORAGE(.leaf = w, .axis = dp, .place = &high), "storage: place.index is 2, but axis dp has 2 coordinates");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &nowhere), "storage: place.dim is NULL");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &strange), "storage: place.dim is not a dim of this plan");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &other), "storage: sharded along batch, which (");
@@ -285,7 +285,7 @@ static void building(void)
 	BAD(g->pack_pieces(p, &w, w->dims, 1, 1 << 21), "pack_pieces: 2097152 pieces, not 1 to");
 	BAD(g->unpack_pieces(p, far, &w, w->dims, 1, 1, out), "unpack_pieces: the flat tensor is not a tensor");
 	BAD(g->unpack_pieces(p, w, &far, w->dims, 1, 1, out), "unpack_pieces: the input 0 is not a tensor");
-	BAD(g->unpack_pieces(p, w, &w, w->dims, 1, 1, out), "elements, and 1 pieces have");
+	BAD(g->unpack_pieces(p, w, &w, w->dims, 1, 1, out), "elements, but 1 pieces have");
 }
 
 static void building_in_a_step(void)

@@ -273,7 +273,8 @@ static void wrong(const char *want, const char *what)
 
 static void test_values(void)
 {
-	WRONG((family.v.defaults = defaults, defaults[0].key = "nothing"), "default nothing = : no key of [model]");
+	WRONG((family.v.defaults = defaults, defaults[0].key = "nothing"),
+	      "default nothing = : no adjustable key of [model]");
 	WRONG((family.v.defaults = defaults, defaults[0].key = "norm"), "default norm has no value");
 	WRONG((family.v.defaults = defaults, defaults[0] = (struct hd_family_value){ "layers", "4" }),
 	      "default layers = 4: each model sets it itself");

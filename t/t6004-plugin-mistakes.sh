@@ -357,7 +357,7 @@ says "pieces along a dim that the tensor does not have" \
 says "pieces of two dtypes" 'm\]: pack_pieces: input 1 has a different dtype from input 0' 1 \
 	"$(pieces 'xs[1] = g->cast(p, x, HD_DTYPE_F64); g->pack_pieces(p, xs, ds, 2, 1)')"
 says "pieces of a tensor with too few elements" \
-	'm\]: unpack_pieces: \(.*\) has [0-9]+ elements, and 4 pieces have [0-9]+' 1 \
+	'm\]: unpack_pieces: \(.*\) has [0-9]+ elements, but 4 pieces have [0-9]+' 1 \
 	"$(pieces 'y = g->pack_pieces(p, xs, ds, 1, 1); g->unpack_pieces(p, y, xs, ds, 2, 4, xs)')"
 says "pieces without an array for the results" 'm\]: unpack_pieces: the array for the results is NULL' 1 \
 	"$(pieces 'y = g->pack_pieces(p, xs, ds, 1, 1); g->unpack_pieces(p, y, xs, ds, 1, 1, NULL)')"

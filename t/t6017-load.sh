@@ -143,7 +143,7 @@ like "other sizes are refused, with both numbers" "$(said train load.ini --set m
 like "check refuses other sizes too" \
 	"$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, but the model in hf has 32'
 like "more positions are refused by their shape" \
-	"$(said check load.ini --set model.max_seq=64)" 'transformer.wpe.weight is \[32, 32\] there, and \[64, 32\]'
+	"$(said check load.ini --set model.max_seq=64)" 'transformer.wpe.weight is \[32, 32\] there, but \[64, 32\]'
 like "a directory that does not exist is refused" \
 	"$(said check load.ini --set model.load=nowhere)" 'model\.load: nowhere: no such directory$'
 like "the name of a model of the Hub is refused, with the command that downloads it" \

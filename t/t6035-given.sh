@@ -144,7 +144,7 @@ rm one/model.safetensors.index.json
 mv one/part one/model.safetensors
 damaged "sizes of another model" config.json "$(printf '%s' "$config" | sed 's/"n_embd": *32/"n_embd": 64/')" ' is .* there, but .* in this model'
 damaged "one layer more than the file has" \
-	config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 3/')" 'has no tensor .*, which the model.s .* is in'
+	config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 3/')" 'has no tensor .*, which should contain the model.s '
 damaged "far more layers than the file has" \
 	config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 30000/')" 'claims 30000 layers, but its files have [0-9]+ tensors'
 for ours in '"a\u0001b": "1"' '"x": "[y"' '"x": "a\nb"' '"x": 7' '"": ";"'; do

@@ -114,16 +114,16 @@ is "a long prompt: its end counts" "$(heddle generate four --prompt $long --toke
 is "... with a warning" "$(grep -c 'generate: the prompt has 18 tokens, but the model reads only the last train\.seq = 16' long.err)" 1
 printf 'x\n%s\n' $long >long.txt
 heddle generate four --prompts long.txt --tokens 1 >out 2>long.err || tap_comment <long.err
-is "one long prompt of two: the warning counts it" "$(grep 'reads the last' long.err)" \
+is "one long prompt of two: the warning counts it" "$(grep 'reads only the last' long.err)" \
 	"heddle: generate: prompts have up to 18 tokens, but the model reads only the last train.seq = 16; cut: 1 of 2"
 heddle generate four --prompt abcdabcdabcdabcd --tokens 3 >out 2>long.err || tap_comment <long.err
-is "a prompt that fits gives no warning" "$(grep -c 'reads the last' long.err)" 0
+is "a prompt that fits gives no warning" "$(grep -c 'reads only the last' long.err)" 0
 printf '{"prompt": "%s", "choices": ["a", "bc"], "answer": 0}\n' abcdabcdabcdabc >long.jsonl
 heddle eval four --choices long.jsonl >out 2>long.err || tap_comment <long.err
-is "questions that fit give no warning" "$(grep -c 'reads the last' long.err)" 0
+is "questions that fit give no warning" "$(grep -c 'reads only the last' long.err)" 0
 printf '{"prompt": "%s", "choices": ["a", "bc"], "answer": 0}\n' abcdabcdabcdabcd >long.jsonl
 heddle eval four --choices long.jsonl >out 2>long.err || tap_comment <long.err
-is "a question that does not fit gives a warning" "$(grep 'reads the last' long.err)" \
+is "a question that does not fit gives a warning" "$(grep 'reads only the last' long.err)" \
 	"heddle: long.jsonl: prompts and answers have up to 18 tokens, but the model reads only the last train.seq + 1 = 17; cut: 1 of 2"
 
 # -- options and prompts that are refused
@@ -136,7 +136,7 @@ refused() {
 refused "--prompt and --prompts" "generate: --prompt and --prompts" --prompt x --prompts prompts.txt
 refused "--ids with a tokenizer" "generate: --tokenizer does nothing with --ids" --ids --prompt 1 --tokenizer byte
 refused "--logits with --tokens" "generate: --tokens does nothing with --logits" --prompt x --logits --tokens 3
-refused "--logits with --top-p" "generate: --top-p: with --logits" --prompt x --logits --top-p 0.5
+refused "--logits with --top-p" "generate: --top-p does nothing with --logits" --prompt x --logits --top-p 0.5
 refused "top-p 0" "generate: --top-p: 0 leaves no token" --prompt x --top-p 0
 refused "top-p 1.5" "generate: --top-p" --prompt x --top-p 1.5
 printf 'x\n\n' >empty.txt

@@ -115,7 +115,7 @@ layout "dp: sync = allreduce: with zero = 1: $cut" 2 --set dp.sync=allreduce --s
 layout "dp: sync = hierarchical: with zero = 3: $cut" 4 --set dp.sync=hierarchical --set dp.zero=3
 layout "" 4 --set dp.sync=hierarchical --set dp.zero=3 --set dp.node_size=2
 layout "" 4 --set dp.sync=allreduce --set dp.zero=1 --set dp.zero_size=2
-layout "dp: sync = hierarchical: with 4 ranks a node: the 4 replicas do not form two levels, so one all-reduce sums over all" \
+layout "dp: sync = hierarchical: with 4 ranks a node: the 4 replicas do not form two levels, so one all-reduce sums over all of them" \
 	4 --set dp.sync=hierarchical --set dp.node_size=4
 layout "" 4 --set dp.sync=hierarchical
 layout "" 4 --set dp.sync=allreduce
