@@ -61,7 +61,7 @@ void outcome_constant(const struct judge *j, const struct hd_plan *p, struct out
 		const struct tensor *t = p->inst[i].plugin == j->plugin ? hd_constant_state(p, i, &n) : NULL;
 
 		if (t)
-			outcome_set(o, JUDGED_WRONG, "state %s is read and never assigned, so it is always 0%s",
+			outcome_set(o, JUDGED_WRONG, "state %s is read but never assigned, so it is always 0%s",
 				    t->v.name, n > 1 ? "; there are others" : "");
 	}
 }
