@@ -260,11 +260,13 @@ static void not_lines(void)
 	     "a file with only a header and comments is refused");
 	file(GOOD "2,F,0,0\n", "schedule: line 9 of x.csv: rank 2; there are 2, counted from 0",
 	     "a rank beyond the last is refused");
-	file(GOOD "-1,F,0,0\n", "schedule: line 9 of x.csv: rank -1; there are 2, counted from 0", "a rank below 0 is refused");
+	file(GOOD "-1,F,0,0\n", "schedule: line 9 of x.csv: rank -1; there are 2, counted from 0",
+	     "a rank below 0 is refused");
 	file(GOOD "0,F,1,0\n", "schedule: line 9 of x.csv: chunk 1; there are 1, counted from 0",
 	     "a chunk beyond the last is refused");
 	file(GOOD "0,F,0,4294967296\n",
-	     "schedule: line 9 of x.csv: micro-batch 4294967296; there are 2, counted from 0", "a micro-batch beyond the last is refused");
+	     "schedule: line 9 of x.csv: micro-batch 4294967296; there are 2, counted from 0",
+	     "a micro-batch beyond the last is refused");
 }
 
 int main(void)
