@@ -1,7 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 Recomputation of activations.  If a recomputed value differed by one bit (another
-# dropout mask, a sum in another order), recomputing to save memory would train a different model.  If recomputing saved
-# no memory, that job would not start at all.
+# SPDX-License-Identifier: Apache-2.0
+# Recomputation of activations.  If a recomputed value differed by one bit (another dropout mask, a sum in another
+# order), recomputing to save memory would train a different model.  If recomputing saved no memory, that job would
+# not start at all.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 train.precision = bf16 as users see it.  Checkpoints do not depend on it, a
-# resumed run has the same bits, and the loss is that of fp32.  Messages and memory take half the bytes where they
-# should, and processors without bf16 instructions train too.  If this broke, users would pay for bf16 with wrong models
-# or gain nothing.
+# SPDX-License-Identifier: Apache-2.0
+# train.precision = bf16 as users see it.  Checkpoints do not depend on it, a resumed run has the same bits, and the
+# loss is that of fp32.  Messages and memory take half the bytes where they should, and processors without bf16
+# instructions train too.  If this broke, users would pay for bf16 with wrong models or gain nothing.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 . "$src/t/lib/resumed.sh"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 Ranks that read different files: a different plugin, weights or data.  Each
-# difference ends all ranks at the start, with one message that names the rank and the first tensor that differs.  If
-# this broke, a run would hang in its first collective, or train copies of a model that are not the same.  Test t6003
-# covers a different INI or build.
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that read different files: a different plugin, weights or data.  Each difference ends all ranks at the start,
+# with one message that names the rank and the first tensor that differs.  If this broke, a run would hang in its
+# first collective, or train copies of a model that are not the same.  Test t6003 covers a different INI or build.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 

@@ -1,7 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 The plans of all layouts in conf/, and of others, equal the stored ones.  Compared
-# are each node of the first and last rank, the output of check, the order of units, and the hash of the complete plan.
-# If this fails, a change that was meant to move code has changed what runs.  t/golden/make.sh stores new plans.
+# SPDX-License-Identifier: Apache-2.0
+# The plans of all layouts in conf/, and of others, equal the stored ones.  Compared are each node of the first and
+# last rank, the output of check, the order of units, and the hash of the complete plan. If this fails, a change that
+# was meant to move code has changed what runs.  t/golden/make.sh stores new plans.
 . "${0%/*}/lib/tap.sh"
 [ -x "$build/heddle" ] || skip_all 'heddle is not built'
 command -v xz >/dev/null || skip_all 'there is no xz'

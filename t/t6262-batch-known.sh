@@ -1,7 +1,7 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 The batch is known before a plugin sees it, although rules determine it.  If this
-# broke, a plugin would decide by a batch or shape that it sees in the slots mesh and rewrite, and run with other
-# numbers.
+# SPDX-License-Identifier: Apache-2.0
+# The batch is known before a plugin sees it, although rules determine it.  If this broke, a plugin would decide by a
+# batch or shape that it sees in the slots mesh and rewrite, and run with other numbers.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 

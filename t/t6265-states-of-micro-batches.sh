@@ -1,7 +1,7 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 A plugin's state takes one value a step.  A value that every micro-batch computes
-# is refused if a step has several.  The state would silently keep that of the last one, and a run would depend on how a
-# batch is divided.
+# SPDX-License-Identifier: Apache-2.0
+# A plugin's state takes one value a step.  A value that every micro-batch computes is refused if a step has several.
+# The state would silently keep that of the last one, and a run would depend on how a batch is divided.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 

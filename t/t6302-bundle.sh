@@ -1,9 +1,9 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 The bundle runs in an empty root with only glibc, a shell and coreutils.  If this
-# broke, the bundle would lack a library, a component of Open MPI or a program that only the machine that made it has.
-# HD_TEST_LONG=1 runs all parts of run-all, which takes minutes; otherwise one part and two ranks run.  HD_TEST_BUNDLE
-# and HD_TEST_PORTABLE are files of t/gpu/bundle and of make portable, with a module and NCCL, used instead of those
-# made here.
+# SPDX-License-Identifier: Apache-2.0
+# The bundle runs in an empty root with only glibc, a shell and coreutils.  If this broke, the bundle would lack a
+# library, a component of Open MPI or a program that only the machine that made it has. HD_TEST_LONG=1 runs all parts
+# of run-all, which takes minutes; otherwise one part and two ranks run.  HD_TEST_BUNDLE and HD_TEST_PORTABLE are
+# files of t/gpu/bundle and of make portable, with a module and NCCL, used instead of those made here.
 . "${0%/*}/lib/tap.sh"
 
 [ -r "$build/heddle-cuda-sim.so" ] || skip_all "no C++ compiler was there, so there is no simulated cuda device"

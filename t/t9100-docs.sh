@@ -1,7 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0 The examples of doc/architecture.md, doc/wrong-gradient.md and doc/extending.md
-# work as a reader types them.  They are nodes in the passes, a strategy, ops, a model family, and the search for a
-# wrong gradient.  If an example broke, its readers would look for a mistake of their own.
+# SPDX-License-Identifier: Apache-2.0
+# The examples of doc/architecture.md, doc/wrong-gradient.md and doc/extending.md work as a reader types them.  They
+# are nodes in the passes, a strategy, ops, a model family, and the search for a wrong gradient.  If an example broke,
+# its readers would look for a mistake of their own.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
