@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/against/compare.h - compares two runs by what they left in a directory: many.jsonl and one.jsonl, and the
- * checkpoints in many/ and one/.
+ * engine/against/compare.h - compares two runs that share a directory: their metrics in many.jsonl and one.jsonl,
+ * and their checkpoints in many/ and one/.
  *
  * Bounds. Layouts differ only in the order of sums. In fp32 (u = 2^-24) the rms error of an addition is at most u /
  * sqrt(3) times the partial sum. The square of the partial sum of k of n terms is k / n of the square of the total. So

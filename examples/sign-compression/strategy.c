@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * An axis of replicas that exchange one bit for each element of a gradient.
  *
- * Each member owes the sum its own gradient x plus what it has not sent so far, the residual e:
+ * Each member has to send its own gradient x and the residual e, the part of earlier gradients not sent yet:
  *
  *	p = x + e	sent: sign(p), one bit per element, and m = mean |p|	e = p - m sign(p)
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sparse_sums: an axis of replicas that exchange only the largest entries of each gradient, with error feedback.
  *
- * Each member owes the sum its own gradient x plus what it has not sent so far, the residual e. Along one dim of the
- * tensor:
+ * Each member has to send its own gradient x and the residual e, the part of earlier gradients not sent yet.
+ * Along one dim of the tensor:
  *
  *	p = x + e	sent: the k largest |p| of each row, with their indices	e = p - what was sent
  *
