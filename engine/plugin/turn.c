@@ -4,7 +4,6 @@
  */
 #include <config.h>
 #include "engine/plugin/turn.h"
-#include "engine/base/err.h"
 #include "engine/file/file.h"
 #include "engine/human/handler_line.h"
 #include <pthread.h>
@@ -27,14 +26,14 @@ void hd_turn_share(struct hd_turn *to)
 /* Reports what the running slot or kernel did. For signal handlers. */
 static void report(const char *what, const char *more)
 {
-	const char *of_slot[] = { "heddle: [", turn->section, "]: slot ", turn->slot, " of plugin ", turn->plugin };
-	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel };
+	const char *of_slot[] = {
+		"heddle: [", turn->section, "]: slot ", turn->slot, " of plugin ", turn->plugin, NULL
+	};
+	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel, NULL };
 	struct hd_handler_line line = { .n = 0 };
 
-	for (size_t i = 0; i < HD_LEN(of_slot) && turn->slot[0]; i++)
-		hd_handler_add(&line, of_slot[i]);
-	for (size_t i = 0; i < HD_LEN(of_kernel) && !turn->slot[0]; i++)
-		hd_handler_add(&line, of_kernel[i]);
+	for (const char **part = turn->slot[0] ? of_slot : of_kernel; *part; part++)
+		hd_handler_add(&line, *part);
 	hd_handler_add(&line, what);
 	hd_handler_add(&line, more);
 	hd_handler_write(&line);

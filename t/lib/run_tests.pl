@@ -100,7 +100,8 @@ sub processors {
 my @tests = $tier eq 'smoke' ? grep { my $t = $_; grep { basename($t) =~ /^$_-/ } @smoke } @ARGV : @ARGV;
 my $me = abs_path $0;
 # Tests of order.txt by kind, in its order.
-my (%kind, %listed);
+my %kind = map { $_ => [] } qw(alone quiet waits long);
+my %listed;
 open my $list, '<', dirname($me) . '/order.txt' or die "order.txt: $!\n";
 while (<$list>) {
 	my ($kind, $name) = /^([a-z]+)\t(t\d\S*)\t\S/ or next;
@@ -108,7 +109,6 @@ while (<$list>) {
 	push @{ $kind{$kind} }, @named;
 	$listed{$_} = 1 for @named;
 }
-my %of = map { $_ => $kind{$_} // [] } qw(alone quiet waits long);
 
 # Among the others, those that took longest in the last run start first, so that no processor works alone at the end.
 my %took;
@@ -116,7 +116,7 @@ if (open my $last, '<', 'test-times') {
 	/^\S+ (\S+) (t\S+)$/ and $took{$2} = $1 for <$last>;
 }
 my @others = sort { ($took{basename $b} // 1e9) <=> ($took{basename $a} // 1e9) } grep { !$listed{$_} } @tests;
-my @lanes = map { my $lane = $_; [ map { $of{quiet}[$_] } grep { $_ % 2 == $lane } 0 .. $#{ $of{quiet} } ] } 0, 1;
+my @lanes = map { my $lane = $_; [ map { $kind{quiet}[$_] } grep { $_ % 2 == $lane } 0 .. $#{ $kind{quiet} } ] } 0, 1;
 
 # Returns a rule of the harness to run tests one after another.
 sub in_turn { return map { +{ seq => $_ } } @_ }
@@ -128,10 +128,10 @@ $ENV{HD_TEST_TIMES} = abs_path('.') . "/test-times.$$";
 unlink $ENV{HD_TEST_TIMES};
 my $harness = TAP::Harness->new({ verbosity => $verbose, exec => [ $^X, $me, '--one' ], jobs => $ENV{HD_TEST_JOBS} || processors() + 1,
 	color => -t STDOUT ? 1 : 0, failures => 1, comments => 1,
-	rules => { seq => [ in_turn(@{ $of{alone} }), { par => [ map { +{ seq => [ in_turn(@$_) ] } } grep { @$_ } @lanes ] },
-		{ par => [ { seq => [ in_turn(@{ $of{waits} }) ] }, { par => '**' } ] } ] } });
+	rules => { seq => [ in_turn(@{ $kind{alone} }), { par => [ map { +{ seq => [ in_turn(@$_) ] } } grep { @$_ } @lanes ] },
+		{ par => [ { seq => [ in_turn(@{ $kind{waits} }) ] }, { par => '**' } ] } ] } });
 my $begun = time;
-my $all = $harness->runtests((map { @{ $of{$_} } } qw(alone quiet waits long)), @others);
+my $all = $harness->runtests((map { @{ $kind{$_} } } qw(alone quiet waits long)), @others);
 my $clock = time - $begun;
 
 my $failed = $all->failed;
