@@ -221,7 +221,7 @@ static void biases(void)
 }
 
 /* Experts 0 and 2 of 5 have no rows, and rows 23 to 29 are unused. */
-static void products(int low)
+static void products(int low, int own)
 {
 	uint32_t type = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 	static const int rows[] = { 0, 0, 3, 8, 0, 0, 1, 0, 7, 4 };
@@ -239,10 +239,12 @@ static void products(int low)
 		for (int how = 0; how < (i < 2 ? 4 : 2);
 		     how++) { /* 1: added to what is there; 2, 3: an input is added, in place */
 			static const char *const lead = "expert=1@0/5,batch=1@0/2,slot=30,";
-			struct kt *t = KT_NEW(grouped, how > 1 ? "rows=1 add=1" : "rows=1");
-			char spec[4][100];
+			struct kt *t;
+			char spec[4][100], attr[40];
 			struct kt_buf *a, *b, *add = NULL, *n, *c;
 
+			snprintf(attr, sizeof(attr), "rows=1 own=%d%s", own, how > 1 ? " add=1" : "");
+			t = KT_NEW(grouped, attr);
 			snprintf(spec[0], 100, "%s%s", lead, of[i].a);
 			snprintf(spec[1], 100, "%s%s", i < 2 ? "" : lead, of[i].b);
 			snprintf(spec[2], 100, "%s%s", i < 2 ? lead : "", of[i].c);
@@ -260,8 +262,8 @@ static void products(int low)
 				kt_set(n, e, rows[e]);
 			t->run.acc = how == 1;
 			t->leaves = i < 2;
-			KT_CHECK(t, kt_tol(i < 2 ? type : HD_DTYPE_F32, 24), "%sproducts of %s, %s", low ? "bf16 " : "",
-				 of[i].name,
+			KT_CHECK(t, kt_tol(i < 2 ? type : HD_DTYPE_F32, 24), "%sproducts of %s, by %s, %s",
+				 low ? "bf16 " : "", of[i].name, own ? "own products" : "the library",
 				 how == 0   ? "overwritten"
 				 : how == 1 ? "accumulated"
 				 : how == 2 ? "with an addend"
@@ -293,7 +295,8 @@ int main(void)
 	by_global_token();
 	for (int low = 0; low < 2; low++) {
 		movements(low);
-		products(low);
+		products(low, 0);
+		products(low, 1);
 	}
 	used_rows();
 	biases();

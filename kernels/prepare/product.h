@@ -294,6 +294,34 @@ static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsu
 	return 0;
 }
 
+/* -- what a matrix product reads and writes -------------------------------------------------------- */
+/* c = from + a b + bias. from: NULL, c, or a tensor with c's layout; bias: or NULL. */
+struct hd_mm_operands {
+	void *c;
+	const void *from, *b, *bias;
+};
+
+/* Returns whether an operand is contiguous along one of its two dims. A dim of extent 1 has stride 0, which tells
+ * nothing about the other one. */
+static inline int hd_mm_is_dense(const struct hd_mm_shape *s, int operand, int dim, int k)
+{
+	const int64_t *stride = s->stride[operand];
+
+	return s->n[dim] == 1 || stride[dim] == 1 || (s->n[k] > 1 && stride[k] == 1);
+}
+
+/* Returns the distance in elements from the start of operand o to the start of batch i. */
+static inline int64_t hd_mm_batch_at(const struct hd_mm_shape *s, int64_t i, int o)
+{
+	int64_t at = 0;
+
+	for (int d = s->ndim - 4; d >= 0; d--) {
+		at += i % s->n[d] * s->stride[o][d];
+		i /= s->n[d];
+	}
+	return at;
+}
+
 /* -- the memory of operands ------------------------------------------------------------------------ */
 struct hd_range {
 	const char *from, *to;

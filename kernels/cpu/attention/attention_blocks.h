@@ -8,17 +8,12 @@
  * of the tile can see are skipped. With a window, so are keys that are before the windows of all rows.
  */
 #include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/base/lanes.h"
 #include <math.h>
 #include <string.h>
 
-typedef float V __attribute__((vector_size(HD_VL * 4), may_alias));
-typedef float VU __attribute__((vector_size(HD_VL * 4), aligned(4), may_alias));
-typedef uint16_t HU __attribute__((vector_size(HD_VL * 2), aligned(2), may_alias));
-typedef uint32_t VI __attribute__((vector_size(HD_VL * 4)));
-typedef int32_t VS __attribute__((vector_size(HD_VL * 4)));
 #define BLOCK HD_ATT_BLOCK
 #define TILES (BLOCK / HD_MR)
-#define INLINE static inline __attribute__((always_inline))
 
 struct att_span { /* of one tile of rows: the terms k0 .. k1 - 1 that it sums and the number of columns that it needs */
 	int k0, k1, cols;
@@ -41,15 +36,6 @@ INLINE V choose(VS mask, V a, V b)
 	return (V)(((VI)a & (VI)mask) | ((VI)b & ~(VI)mask));
 }
 
-INLINE VS iota(void)
-{
-	VS x;
-
-	for (int i = 0; i < HD_VL; i++)
-		x[i] = i;
-	return x;
-}
-
 INLINE V vmax(V a, V b)
 {
 #ifdef HD_RED_MAX /* one instruction, where a comparison and a selection take four */
@@ -59,65 +45,11 @@ INLINE V vmax(V a, V b)
 #endif
 }
 
-/* Returns a vector whose lane i is lane from[i] of a and b concatenated. */
-INLINE V lanes(V a, V b, VS from)
-{
-#ifdef __clang__ /* its shuffles accept only constants */
-	V x;
-
-	for (int i = 0; i < HD_VL; i++)
-		x[i] = from[i] < HD_VL ? a[from[i]] : b[from[i] - HD_VL];
-	return x;
-#else
-	return __builtin_shuffle(a, b, from);
-#endif
-}
-
 INLINE float vsum(V x)
 {
 	for (int w = HD_VL / 2; w; w /= 2)
 		x += lanes(x, x, iota() ^ w);
 	return x[0];
-}
-
-/* low_lanes() returns the lanes of a and b whose index lacks bit w, high_lanes() the other ones. Those of a land in
- * lanes without bit w, those of b in lanes with it. */
-INLINE V low_lanes(V a, V b, int w)
-{
-	VS lane = iota(), odd = (lane & w) != 0;
-
-	return lanes(a, b, lane + (odd & (HD_VL - w)));
-}
-
-INLINE V high_lanes(V a, V b, int w)
-{
-	VS lane = iota(), odd = (lane & w) != 0;
-
-	return lanes(a, b, lane + w + (odd & (HD_VL - w)));
-}
-
-INLINE void transpose_stage(V *x, int w)
-{
-#pragma GCC unroll 16
-	for (int i = 0; i < HD_VL; i++)
-		if (!(i & w)) {
-			V a = x[i], b = x[i + w];
-
-			x[i] = low_lanes(a, b, w);
-			x[i + w] = high_lanes(a, b, w);
-		}
-}
-
-INLINE void transpose(V *x) /* HD_VL vectors */
-{
-#if HD_VL >= 16
-	transpose_stage(x, 8);
-#endif
-#if HD_VL >= 8
-	transpose_stage(x, 4);
-#endif
-	transpose_stage(x, 2);
-	transpose_stage(x, 1);
 }
 
 INLINE void max_stage(V *x, int w) /* reduces 2w vectors to w */
@@ -187,6 +119,7 @@ INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col
 	for (int i = 0; i < HD_MR; i++)
 		for (int j = 0; j < nv; j++)
 			x[i][j] = add ? load(c + i * ldc + j * HD_VL) : (V){ 0 };
+#pragma GCC unroll 4
 	for (int64_t k = k0; k < k1; k++) {
 #pragma GCC unroll 4
 		for (int j = 0; j < nv; j++)

@@ -33,6 +33,18 @@ static inline int64_t hd_min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* Returns the number of parts of at most `most` that make up n: n / most, rounded up. */
+static inline int64_t hd_parts(int64_t n, int64_t most)
+{
+	return (n + most - 1) / most;
+}
+
+/* Returns n rounded up to a multiple of unit. */
+static inline int64_t hd_up(int64_t n, int64_t unit)
+{
+	return hd_parts(n, unit) * unit;
+}
+
 /* Computes the columns of thread t of n: complete cache lines, so that no two threads write to the same one. */
 static inline void hd_columns(int64_t cols, int t, int n, int64_t *from, int64_t *to)
 {

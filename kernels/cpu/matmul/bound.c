@@ -115,15 +115,29 @@ static void try_layouts(const struct hd_mm_shape *shape, int swap, struct touche
 	}
 }
 
+/* Where oneDNN has no products of bf16, the bound is that of fp32. */
+static void use_known_dtypes(struct hd_mm_shape *s)
+{
+	struct hd_mm_offers o;
+
+	if (hd_mm_offers_begin(&o, s, 0, 0)) {
+		hd_mm_offers_end(&o);
+		return;
+	}
+	for (int i = HD_MM_A; i <= HD_MM_C; i++)
+		s->dtype[i] = HD_DTYPE_F32;
+}
+
 static void measure(struct least_time *b)
 {
 	struct hd_mm_shape s = b->shape;
 	struct touched t = { 0 };
 	double best = 1e9, by;
 
+	s.dtype[HD_MM_BIAS] = 0;
+	use_known_dtypes(&s);
 	hd_mm_shrink(&s, LONGEST * hd_mm_rate(s.dtype[HD_MM_A]));
 	by = hd_mm_flops(&b->shape) / hd_mm_flops(&s);
-	s.dtype[HD_MM_BIAS] = 0;
 	try_layout(&s, 0, &t, &best);
 	if (s.ndim == 3)
 		try_layout(&s, 1, &t, &best);

@@ -10,7 +10,6 @@
 #include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/cpu/thin/thin.h"
-#include "kernels/cpu/tiles/tiles.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -421,13 +420,13 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 
 /* ---- several products as one ----------------------------------------------------------------- */
 /* Consecutive products of one shape that read the same a, as for queries, keys and values, and the gradients of their
- * weights. On tiles, a is read and packed once for all of them. */
+ * weights. Our own implementations read and pack a once for all of them. */
 enum { MOST = 8 };
 
 struct lot {
 	size_t from, n;
-	struct hd_amx *as_one; /* NULL: they run one after the other */
-	int tried;
+	struct hd_mm_own as_one;
+	int tried, joined; /* joined 0: they run one after the other */
 };
 
 struct product_lots {
@@ -497,7 +496,7 @@ static void unjoin(void *state)
 	struct product_lots *j = state;
 
 	for (size_t i = 0; i < j->n; i++)
-		hd_amx_destroy(j->lots[i].as_one);
+		hd_mm_own_drop(&j->lots[i].as_one);
 	free(j->l);
 	free(j->lots);
 	free(j);
@@ -520,14 +519,14 @@ static void *join(const struct hd_joint *l, size_t n)
 
 static void run_as_one(const struct lot *t, const struct hd_joint *l)
 {
-	struct hd_amx_operands o[MOST];
+	struct hd_mm_operands o[MOST];
 
 	for (size_t i = 0; i < t->n; i++)
-		o[i] = (struct hd_amx_operands){ .c = l[i].out[0],
-						 .from = l[i].acc ? l[i].out[0] : NULL,
-						 .b = operand(&l[i], HD_MM_B),
-						 .bias = operand(&l[i], HD_MM_BIAS) };
-	hd_amx_run(t->as_one, hd_scratch(), operand(l, HD_MM_A), o);
+		o[i] = (struct hd_mm_operands){ .c = l[i].out[0],
+						.from = l[i].acc ? l[i].out[0] : NULL,
+						.b = operand(&l[i], HD_MM_B),
+						.bias = operand(&l[i], HD_MM_BIAS) };
+	hd_mm_several_run(&t->as_one, operand(l, HD_MM_A), o);
 }
 
 /* The choice of implementations is known only at the first run, so that is when lots are joined. */
@@ -542,9 +541,9 @@ static void run_joined(void *state, const struct hd_run *r)
 
 		if (t->n > 1 && !t->tried) {
 			t->tried = 1;
-			t->as_one = hd_mm_several(product_of(l)->mm, l->acc != 0, (int64_t)t->n);
+			t->joined = hd_mm_several(&t->as_one, product_of(l)->mm, l->acc != 0, (int64_t)t->n);
 		}
-		if (t->as_one) {
+		if (t->joined) {
 			run_as_one(t, l);
 			continue;
 		}

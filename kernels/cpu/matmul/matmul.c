@@ -5,11 +5,12 @@
  * timed once (rivals.c), and the pick is stored as text. The key of a shape contains all that the timing depends on. A
  * shape can be rebuilt from its key, so that rank 0 can time shapes that only other ranks need.
  *
- * Where bits must not depend on timings, nothing is timed. Products then run on tiles or in pieces (matmul_pieces.c),
- * by a rule that depends on the shape alone.
+ * Where bits must not depend on timings, nothing is timed. Products then run on tiles, with vectors (kernels/cpu/gemm)
+ * or in pieces (matmul_pieces.c), by a rule that depends on the shape and the processor alone.
  */
 #include <config.h>
 #include "kernels/cpu/base/scratch.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <omp.h>
 #include <stdio.h>
@@ -70,12 +71,9 @@ static int ensure_fixed(struct hd_mm *mm, int sum)
 {
 	if (hd_mm_in_tiles(&mm->shape) && make(mm, sum, 0, HD_MM_TILES))
 		return 1;
+	if (hd_mm_own_default(&mm->shape, 1) && make(mm, sum, 0, HD_MM_GEMM))
+		return 1;
 	return in_pieces(mm, sum, hd_mm_pieces_create(&mm->shape, sum));
-}
-
-static int is_own(const struct hd_mm *mm, int sum)
-{
-	return mm->own[sum].tiles || mm->own[sum].thin;
 }
 
 /* Creates what was picked, if it does not exist yet. Values of picks are "ab/NAME", or "ba/NAME" with operands
@@ -85,7 +83,7 @@ static int ensure(struct hd_mm *mm, int sum)
 	char key[HD_MM_KEY];
 	struct hd_mm_pick *k;
 
-	if (mm->made[sum].prim || mm->pieces[sum] || is_own(mm, sum))
+	if (mm->made[sum].prim || mm->pieces[sum] || hd_mm_own_exists(&mm->own[sum]))
 		return 1;
 	if (fixed)
 		return ensure_fixed(mm, sum);
@@ -93,7 +91,8 @@ static int ensure(struct hd_mm *mm, int sum)
 	k = hd_mm_pick_find(key, strlen(key));
 	if (k && strlen(k->value) > 3 && make(mm, sum, k->value[0] == 'b' && hd_mm_can_swap(&mm->shape), k->value + 3))
 		return 1;
-	return make(mm, sum, 0, NULL) || create(&mm->made[sum], &mm->shape, sum, 0, HD_MM_PLAIN_LOOPS);
+	return make(mm, sum, 0, NULL) || (hd_mm_own_default(&mm->shape, 1) && make(mm, sum, 0, HD_MM_GEMM)) ||
+	       create(&mm->made[sum], &mm->shape, sum, 0, HD_MM_PLAIN_LOOPS);
 }
 
 /* ---- called by the device -------------------------------------------------------------------- */
@@ -209,24 +208,30 @@ const struct hd_mm_shape *hd_mm_shape_of(const struct hd_mm *mm)
 	return &mm->shape;
 }
 
-struct hd_amx *hd_mm_several(struct hd_mm *mm, int sum, int64_t several)
+int hd_mm_several(struct hd_mm_own *o, struct hd_mm *mm, int sum, int64_t several)
 {
-	struct hd_amx *x = ensure(mm, sum) && mm->own[sum].tiles ? hd_amx_create(&mm->shape, several) : NULL;
+	int64_t taken = 0;
 
-	if (!x || hd_amx_taken(x) <= hd_scratch_room())
-		return x;
-	hd_amx_destroy(x);
-	return NULL;
+	*o = (struct hd_mm_own){ NULL, NULL, NULL };
+	if (!ensure(mm, sum))
+		return 0;
+	if (mm->own[sum].tiles && (o->tiles = hd_amx_create(&mm->shape, several)))
+		taken = hd_amx_taken(o->tiles);
+	else if (mm->own[sum].gemm && (o->gemm = hd_gemm_create(&mm->shape, several, hd_gemm_best())))
+		taken = hd_gemm_taken(o->gemm);
+	if (taken > hd_scratch_room())
+		hd_mm_own_drop(o);
+	return hd_mm_own_exists(o);
 }
 
 int hd_mm_adds(struct hd_mm *mm)
 {
-	return ensure(mm, 1) && mm->own[1].tiles;
+	return ensure(mm, 1) && hd_mm_own_adds(&mm->own[1]);
 }
 
 void hd_mm_add(struct hd_mm *mm, const void *from, void *c, const void *a, const void *b, const void *bias)
 {
-	hd_amx_run(mm->own[1].tiles, hd_scratch(), a, &(struct hd_amx_operands){ c, from, b, bias });
+	hd_mm_several_run(&mm->own[1], a, &(struct hd_mm_operands){ c, from, b, bias });
 }
 
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias)
@@ -238,7 +243,7 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 
 	if (!ensure(mm, sum)) /* a shape that was never timed gets the first implementation offered */
 		return HD_ENOTSUP;
-	if (is_own(mm, sum)) {
+	if (hd_mm_own_exists(&mm->own[sum])) {
 		hd_mm_own_run(&mm->own[sum], hd_scratch(), sum ? c : NULL, mem, mm->shape.dtype[HD_MM_BIAS]);
 		return 0;
 	}

@@ -25,10 +25,19 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 
 const struct hd_mm_shape *hd_mm_shape_of(const struct hd_mm *mm);
 
-/* Creates `several` products of this shape with the same a, which are computed together. Returns NULL if the chosen
- * implementation does not support that, or scratch is too small. The caller owns the result. */
-struct hd_amx;
-struct hd_amx *hd_mm_several(struct hd_mm *mm, int sum, int64_t several);
+/* A product of our own: one of these, or none. */
+struct hd_mm_own {
+	struct hd_amx *tiles;
+	struct hd_thin *thin;
+	struct hd_gemm *gemm;
+};
+enum { HD_MM_OWN = 3 };
+/* Creates `several` products of this shape with the same a, which are computed together. Returns 0 if the chosen
+ * implementation does not support that, or scratch is too small. The caller owns what *o gets. */
+int hd_mm_several(struct hd_mm_own *o, struct hd_mm *mm, int sum, int64_t several);
+/* operands: of each product; no c may overlap operands of another product. */
+void hd_mm_several_run(const struct hd_mm_own *o, const void *a, const struct hd_mm_operands *operands);
+void hd_mm_own_drop(struct hd_mm_own *o);
 
 /* Returns 1 if products that add may add to something other than c. */
 int hd_mm_adds(struct hd_mm *mm);

@@ -74,24 +74,27 @@ double hd_mm_flops(const struct hd_mm_shape *s);
 /* -- own.c: products of our own, which compete with oneDNN's, under names like theirs -- */
 #define HD_MM_TILES "own:amx"
 #define HD_MM_THIN "own:thin"
-struct hd_mm_own { /* one of the two, or neither */
-	struct hd_amx *tiles;
-	struct hd_thin *thin;
-};
+#define HD_MM_GEMM "own:gemm"
+extern const char *const hd_mm_own_names[HD_MM_OWN];
 /* Returns the bytes of scratch, or 0 if the shape is not supported. */
 int64_t hd_mm_own_bytes(const struct hd_mm_shape *s, const char *name, int threads);
 /* Returns 1, or 0 if the shape is not supported, or not on this processor. */
 int hd_mm_own_make(struct hd_mm_own *o, const struct hd_mm_shape *s, const char *name);
-/* mem: indexed by HD_MM_A, ...; from: what is added. With tiles it is any tensor with c's layout, else c; NULL:
- * nothing. */
+int hd_mm_own_exists(const struct hd_mm_own *o);
+/* mem: indexed by HD_MM_A, ...; from: what is added. If hd_mm_own_adds() returns 1, it is any tensor with c's layout,
+ * else c; NULL: nothing. */
 void hd_mm_own_run(const struct hd_mm_own *o, void *scratch, const void *from, void *const *mem, uint32_t bias_dtype);
-void hd_mm_own_drop(struct hd_mm_own *o);
+int hd_mm_own_adds(const struct hd_mm_own *o);
 
 /* -- matmul_scratch.c: the implementations that may be chosen, so that the most scratch is known in advance -- */
 /* Returns whether b' a' may be computed instead of a b, as one of them is a vector. */
 int hd_mm_can_swap(const struct hd_mm_shape *s);
 /* Returns whether tiles are used instead of pieces where timing may decide nothing. */
 int hd_mm_in_tiles(const struct hd_mm_shape *s);
+
+/* Where timing may decide nothing, or oneDNN has no implementation, products with vectors may be preferred. Returns
+ * their bytes of scratch, or 0 if they are not. */
+int64_t hd_mm_own_default(const struct hd_mm_shape *s, int threads);
 
 /* -- timing.c: shared by the timings of products -- */
 /* Shortens the longest dims of a product that takes more FLOPs than limit. The remainder that makes tails is kept. */

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/base/hash.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/tiles/tiles.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <omp.h>
@@ -43,10 +44,17 @@ int hd_mm_has(const struct hd_mm_shape *s)
 {
 	struct hd_mm_offers o;
 
-	if (hd_mm_open(NULL) < 0 || !hd_mm_offers_begin(&o, s, 1, 0))
+	if (hd_mm_open(NULL) < 0)
 		return 0;
+	if (!hd_mm_offers_begin(&o, s, 1, 0))
+		return hd_mm_own_default(s, 1) > 0;
 	hd_mm_offers_end(&o);
 	return 1;
+}
+
+int64_t hd_mm_own_default(const struct hd_mm_shape *s, int threads)
+{
+	return hd_gemm_preferred() ? hd_gemm_bytes(s, threads) : 0;
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -83,8 +91,8 @@ static int64_t timed(const struct hd_mm_shape *s, int sum, int threads)
 {
 	int64_t most = of_offers(s, sum, 0);
 
-	most = larger(most, hd_mm_own_bytes(s, HD_MM_TILES, threads));
-	most = larger(most, hd_mm_own_bytes(s, HD_MM_THIN, threads));
+	for (int i = 0; i < HD_MM_OWN; i++)
+		most = larger(most, hd_mm_own_bytes(s, hd_mm_own_names[i], threads));
 	if (hd_mm_can_swap(s))
 		most = larger(most, of_offers(s, sum, 1));
 	if (hd_mm_scratch_needed(s, sum, NULL, hd_mm_limit(s, sum)) < 0)
@@ -95,8 +103,9 @@ static int64_t timed(const struct hd_mm_shape *s, int sum, int threads)
 static int64_t fixed(const struct hd_mm_shape *s, int sum, int threads)
 {
 	int64_t tiles = hd_mm_in_tiles(s) ? hd_mm_own_bytes(s, HD_MM_TILES, threads) : 0;
+	int64_t own = tiles ? tiles : hd_mm_own_default(s, threads);
 
-	return tiles ? tiles : hd_mm_pieces_bytes(s, sum, threads);
+	return own ? own : hd_mm_pieces_bytes(s, sum, threads);
 }
 
 static void compute(struct scratch_known *k)

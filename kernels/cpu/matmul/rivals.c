@@ -62,7 +62,6 @@ struct rival {
 	double best;
 };
 #define MAX_RIVALS 12 /* most rivals of oneDNN */
-#define OWN 2
 
 static double time_once(struct rival *r, struct arena *a)
 {
@@ -148,7 +147,7 @@ static int add_rivals(struct rival *r, int n, struct arena *a, const struct hd_m
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			strcpy(r[n].value, value);
 			r[n].best = 1e9;
-			r[n].own = (struct hd_mm_own){ NULL, NULL };
+			r[n].own = (struct hd_mm_own){ NULL, NULL, NULL };
 			r[n].is_own = 0;
 			n += hd_mm_touch(&a->scratch, &a->scratch_bytes, r[n].p.scratch_bytes);
 		}
@@ -160,16 +159,15 @@ static int add_rivals(struct rival *r, int n, struct arena *a, const struct hd_m
 
 static int add_own_rivals(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum)
 {
-	static const char *const names[] = { HD_MM_TILES, HD_MM_THIN };
-
-	for (size_t i = 0; i < HD_LEN(names); i++) {
-		size_t bytes = (size_t)hd_mm_own_bytes(s, names[i], omp_get_max_threads());
+	for (size_t i = 0; i < HD_MM_OWN; i++) {
+		const char *name = hd_mm_own_names[i];
+		size_t bytes = (size_t)hd_mm_own_bytes(s, name, omp_get_max_threads());
 
 		r[n] = (struct rival){ .sum = sum, .is_own = 1, .bias_dtype = s->dtype[HD_MM_BIAS], .best = 1e9 };
 		if (!bytes || !hd_mm_touch(&a->scratch, &a->scratch_bytes, bytes) ||
-		    !hd_mm_own_make(&r[n].own, s, names[i]))
+		    !hd_mm_own_make(&r[n].own, s, name))
 			continue;
-		snprintf(r[n].value, sizeof(r[n].value), "ab/%s", names[i]);
+		snprintf(r[n].value, sizeof(r[n].value), "ab/%s", name);
 		n++;
 	}
 	return n;
@@ -265,7 +263,7 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 				 .dtype = { dtype, dtype, HD_DTYPE_F32 },
 				 .n = { size, size, size },
 				 .stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
-	struct rival r[MAX_RIVALS + OWN];
+	struct rival r[MAX_RIVALS + HD_MM_OWN];
 	struct arena a = { 0 };
 	double begun = own_seconds();
 	int n, timed = 0;
@@ -301,7 +299,7 @@ static double rough_rate(uint32_t dtype)
 static void measure(const char *key, size_t len, struct arena *a)
 {
 	char text[HD_MM_KEY];
-	struct rival r[MAX_RIVALS + OWN];
+	struct rival r[MAX_RIVALS + HD_MM_OWN];
 	struct hd_mm_shape s;
 	int n = 0, sum = 0;
 
@@ -356,7 +354,7 @@ double hd_mm_rate(uint32_t dtype)
 	if (*rate > 0)
 		return *rate;
 	*rate = rate_of(dtype, 1024, 1e9);          /* 1e9: about the rate of plain loops */
-	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* oneDNN has none: einsum.c uses fp32 copies */
+	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* there are none: einsum.c uses fp32 copies */
 		return *rate = hd_mm_rate(HD_DTYPE_F32);
 	if (*rate > 1e11)
 		*rate = rate_of(dtype, 1536, *rate);

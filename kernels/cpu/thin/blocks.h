@@ -112,9 +112,9 @@ INLINE void sum_one(const struct hd_thin_job *j, const struct thin_block *o, int
 INLINE void stripe(const struct hd_thin_job *j, struct thin_block *o, struct hd_fetch *f, int64_t at, const int wide,
 		   const int low)
 {
-	int64_t row = 0, lines = hd_thin_parts(wide * HD_VL * (low ? 2 : 4), 64);
+	int64_t row = 0, lines = hd_parts(wide * HD_VL * (low ? 2 : 4), 64);
 
-	o->each = j->m > 2 * HD_MR ? hd_thin_parts(lines, 2) : lines;
+	o->each = j->m > 2 * HD_MR ? hd_parts(lines, 2) : lines;
 	for (; row + HD_MR <= j->m; row += HD_MR)
 		sums(j, o, f, row, at, HD_MR, wide, low);
 	for (; HD_MR > 4 && row + 4 <= j->m; row += 4)
@@ -190,10 +190,10 @@ INLINE void dots(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t 
 INLINE void band(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t col, struct hd_fetch *f, const int cols,
 		 const int low)
 {
-	int64_t lines = hd_thin_parts(BAND * HD_VL * (low ? 2 : 4), 64), row = 0;
+	int64_t lines = hd_parts(BAND * HD_VL * (low ? 2 : 4), 64), row = 0;
 
 	for (; HD_MR == 8 && row + 4 <= j->m; row += 4) /* with HD_MR 4, registers would not suffice */
-		dots(j, y, y_step, row, col, f, j->m > 4 ? hd_thin_parts(lines, 2) : lines, 4, cols, low);
+		dots(j, y, y_step, row, col, f, j->m > 4 ? hd_parts(lines, 2) : lines, 4, cols, low);
 	for (; row + 2 <= j->m; row += 2)
 		dots(j, y, y_step, row, col, f, lines, 2, cols, low);
 	for (; row < j->m; row++)

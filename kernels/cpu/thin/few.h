@@ -11,7 +11,7 @@ INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, int64_t ahead, c
 {
 	int64_t bytes = low ? 2 : 4;
 
-	return n == j->b_step ? ahead : hd_thin_parts(ahead, n * bytes) * j->b_step * bytes;
+	return n == j->b_step ? ahead : hd_parts(ahead, n * bytes) * j->b_step * bytes;
 }
 
 /* Prefetches the bytes of `n` elements, at most 256 bytes, from `ahead` bytes after element `at` on. If j->next is

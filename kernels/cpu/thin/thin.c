@@ -57,14 +57,14 @@ static int64_t up(int64_t n)
 /* Chooses the pieces and the runs of columns: enough for all threads, with the sums of a run in L1. */
 static void cut(struct hd_thin *t, int threads)
 {
-	int64_t share = t->n <= LONG ? PIECES : 1, least = hd_thin_parts(t->m * t->n, 2 * LONG);
+	int64_t share = t->n <= LONG ? PIECES : 1, least = hd_parts(t->m * t->n, 2 * LONG);
 
 	if (t->m > HD_THIN_ROWS || t->along_k)
 		return;
 	t->pieces = share;
 	while (threads % share)
 		share /= 2;
-	t->runs = hd_min(threads / share, hd_thin_parts(t->n, 4 * HD_THIN_UNIT));
+	t->runs = hd_min(threads / share, hd_parts(t->n, 4 * HD_THIN_UNIT));
 	t->runs = t->runs < least ? least : t->runs;
 }
 
@@ -205,8 +205,8 @@ static void join(const struct hd_thin *t, const struct thin_result *r, const flo
 /* Computes piece i / runs of run i % runs of columns. sums: (pieces, m, n). */
 static void compute_piece(const struct hd_thin *t, const struct hd_thin_job *whole, float *sums, int64_t i)
 {
-	int64_t deep = hd_thin_parts(t->k, t->pieces),
-		width = hd_thin_parts(hd_thin_parts(t->n, t->runs), HD_THIN_UNIT) * HD_THIN_UNIT;
+	int64_t deep = hd_parts(t->k, t->pieces),
+		width = hd_parts(hd_parts(t->n, t->runs), HD_THIN_UNIT) * HD_THIN_UNIT;
 	int64_t p = i / t->runs, from = hd_min(i % t->runs * width, t->n), k = hd_min(p * deep, t->k);
 	struct hd_thin_job j = *whole;
 
@@ -255,7 +255,7 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 	const struct thin_result r = { c, bias, bias_dtype, keep };
 	struct hd_thin_job j = { .m = t->m, .k = t->k, .row_step = t->k, .b = b, .b_step = t->b_step, .low = t->low };
 	float *sums = (float *)((char *)scratch + up(t->m * t->k * 4));
-	int64_t units = hd_thin_parts(t->n, HD_THIN_UNIT);
+	int64_t units = hd_parts(t->n, HD_THIN_UNIT);
 
 	j.along_k = t->along_k;
 	pack_rows(t, &j, scratch, a);

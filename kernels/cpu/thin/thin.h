@@ -4,6 +4,7 @@
 #ifndef HD_KERNELS_CPU_THIN_THIN_H
 #define HD_KERNELS_CPU_THIN_THIN_H
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/simd.h"
 #include "kernels/prepare/product.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -27,12 +28,6 @@ void hd_thin_destroy(struct hd_thin *t);
 /* scratch: of hd_thin_bytes(), for the number of threads at the time of hd_thin_create(). */
 void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, const void *a, const void *b,
 		 const void *bias, uint32_t bias_dtype);
-
-/* Returns the number of parts of at most `most` that make up n: n / most, rounded up. */
-static inline int64_t hd_thin_parts(int64_t n, int64_t most)
-{
-	return (n + most - 1) / most;
-}
 
 /* -- the work of one thread */
 #define HD_THIN_UNIT 64    /* columns: threads divide them in multiples of this */

@@ -26,9 +26,9 @@
 /* Returns the size of n's equal parts of at most `most`, a multiple of 32. */
 static int64_t part(int64_t n, int64_t most)
 {
-	int64_t count = hd_amx_pieces(hd_amx_up(n, SIDE), most);
+	int64_t count = hd_parts(hd_up(n, SIDE), most);
 
-	return hd_amx_up(hd_amx_pieces(n, count), SIDE);
+	return hd_up(hd_parts(n, count), SIDE);
 }
 
 int64_t hd_amx_block_bytes(const struct hd_amx_blocks *b)
@@ -54,30 +54,30 @@ static double megabytes(const struct hd_amx_blocks *b)
 /* Returns the cycles of the thread with the largest share. */
 static double cost(const struct hd_amx_size *s, const struct hd_amx_blocks *b, int64_t threads)
 {
-	int64_t rows = hd_amx_pieces(hd_amx_pieces(s->m, SIDE), b->along) * SIDE,
-		cols = hd_amx_pieces(hd_amx_pieces(s->n, SIDE), b->across) * SIDE;
-	double tiles = (double)(rows / SIDE * (cols / SIDE)), k = (double)hd_amx_up(s->k, SIDE);
-	double of_a = (double)rows * k * (double)hd_amx_pieces(cols, b->cols),
-	       of_b = (double)cols * k * (double)hd_amx_pieces(rows, b->rows);
+	int64_t rows = hd_parts(hd_parts(s->m, SIDE), b->along) * SIDE,
+		cols = hd_parts(hd_parts(s->n, SIDE), b->across) * SIDE;
+	double tiles = (double)(rows / SIDE * (cols / SIDE)), k = (double)hd_up(s->k, SIDE);
+	double of_a = (double)rows * k * (double)hd_parts(cols, b->cols),
+	       of_b = (double)cols * k * (double)hd_parts(rows, b->rows);
 	double mb = megabytes(b), product = PRODUCT + (mb > ROOM ? (mb - ROOM) * CROWDED : 0);
 	double one = tiles * (k / SIDE * product + (b->across > 1 ? SPLIT : 0)) + of_a * (s->a_across ? TURN : COPY) +
 		     of_b * (s->b_across ? PAIR : PAIR_K);
 
-	return (double)hd_amx_pieces(s->batches * b->along * b->across, threads) * one;
+	return (double)hd_parts(s->batches * b->along * b->across, threads) * one;
 }
 
 /* Cuts into blocks of at most `wide` columns, with all of k or with chunks that stay in L1. Returns 0 if they do not
  * fit. */
 static int cut(const struct hd_amx_size *s, struct hd_amx_blocks *b, int64_t wide, int chunked)
 {
-	int64_t rows = hd_amx_pieces(hd_amx_pieces(s->m, SIDE), b->along) * SIDE,
-		cols = hd_amx_pieces(hd_amx_pieces(s->n, SIDE), b->across) * SIDE, left;
+	int64_t rows = hd_parts(hd_parts(s->m, SIDE), b->along) * SIDE,
+		cols = hd_parts(hd_parts(s->n, SIDE), b->across) * SIDE, left;
 
 	b->cols = part(cols, wide);
-	b->deep = chunked ? part(s->k, HD_AMX_KEPT) : hd_amx_up(s->k, SIDE);
+	b->deep = chunked ? part(s->k, HD_AMX_KEPT) : hd_up(s->k, SIDE);
 	b->kept = part(b->deep, HD_AMX_KEPT);
-	b->chunks = hd_amx_pieces(s->k, b->deep);
-	b->group = s->a_across ? hd_min(ACROSS, hd_amx_pieces(rows, SIDE)) : 1;
+	b->chunks = hd_parts(s->k, b->deep);
+	b->group = s->a_across ? hd_min(ACROSS, hd_parts(rows, SIDE)) : 1;
 	b->rows = rows;
 	if (chunked && b->chunks == 1)
 		return 0;
@@ -102,7 +102,7 @@ static void keep_best(const struct hd_amx_size *s, const struct hd_amx_blocks *b
 /* Some cut always fits: narrow blocks of one panel. */
 void hd_amx_cut(const struct hd_amx_size *s, int64_t threads, struct hd_amx_blocks *kept)
 {
-	int64_t panels = hd_amx_pieces(s->m, SIDE), strips = hd_amx_pieces(s->n, SIDE);
+	int64_t panels = hd_parts(s->m, SIDE), strips = hd_parts(s->n, SIDE);
 	double best = 1e300;
 
 	for (int64_t along = 1; along <= hd_min(threads, panels); along++)

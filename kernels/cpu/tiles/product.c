@@ -35,7 +35,7 @@ struct hd_amx {
 struct amx_run {
 	const struct hd_amx *x;
 	const char *a;
-	const struct hd_amx_operands *o;
+	const struct hd_mm_operands *o;
 	char *scratch;
 };
 
@@ -57,30 +57,19 @@ int hd_amx_here(void)
 
 /* ---- preparation ----------------------------------------------------------------------------- */
 
-/* Returns whether an operand is contiguous along one of its two dims. A dim of extent 1 has stride 0, which tells
- * nothing about the other one. */
-static int is_dense(const struct hd_mm_shape *s, int operand, int dim, int k)
-{
-	const int64_t *stride = s->stride[operand];
-
-	return s->n[dim] == 1 || stride[dim] == 1 || (s->n[k] > 1 && stride[k] == 1);
-}
-
 static int fits(const struct hd_mm_shape *s)
 {
 	int m = s->ndim - 3, n = m + 1, k = m + 2;
 
 	return s->dtype[HD_MM_A] == HD_DTYPE_BF16 && s->dtype[HD_MM_B] == HD_DTYPE_BF16 && s->stride[HD_MM_C][n] <= 1 &&
-	       s->n[n] > 1 && is_dense(s, HD_MM_A, m, k) && is_dense(s, HD_MM_B, n, k);
+	       s->n[n] > 1 && hd_mm_is_dense(s, HD_MM_A, m, k) && hd_mm_is_dense(s, HD_MM_B, n, k);
 }
 
 static int plan(struct hd_amx *x, const struct hd_mm_shape *s, int64_t several, int threads)
 {
 	if (!fits(s) || !hd_amx_here())
 		return 0;
-	*x = (struct hd_amx){
-		.s = *s, .several = several, .each = hd_amx_up(s->n[s->ndim - 2], SIDE), .threads = threads
-	};
+	*x = (struct hd_amx){ .s = *s, .several = several, .each = hd_up(s->n[s->ndim - 2], SIDE), .threads = threads };
 	x->size = (struct hd_amx_size){ .batches = 1,
 					.m = s->n[s->ndim - 3],
 					.n = several * x->each,
@@ -101,7 +90,7 @@ static int64_t panels_bytes(const struct hd_amx *x)
 
 static int64_t thread_bytes(const struct hd_amx *x)
 {
-	return hd_amx_up(hd_amx_block_bytes(&x->blocks) + panels_bytes(x) + hd_amx_sums_bytes(&x->blocks), 4096);
+	return hd_up(hd_amx_block_bytes(&x->blocks) + panels_bytes(x) + hd_amx_sums_bytes(&x->blocks), 4096);
 }
 
 int64_t hd_amx_taken(const struct hd_amx *x)
@@ -133,30 +122,18 @@ void hd_amx_destroy(struct hd_amx *x)
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* Returns the distance in elements from the start of operand o to the start of batch i. */
-static int64_t batch_at(const struct hd_amx *x, int64_t i, int o)
-{
-	int64_t at = 0;
-
-	for (int d = x->s.ndim - 4; d >= 0; d--) {
-		at += i % x->s.n[d] * x->s.stride[o][d];
-		i /= x->s.n[d];
-	}
-	return at;
-}
-
 /* a_at() returns element (i, k) of a; b_at() returns element (k, first column of p) of b. */
 static const uint16_t *a_at(const struct amx_run *r, const struct amx_share *h, int64_t i, int64_t k)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_A] + r->x->s.ndim - 3;
 
-	return (const uint16_t *)r->a + batch_at(r->x, h->batch, HD_MM_A) + i * step[0] + k * step[2];
+	return (const uint16_t *)r->a + hd_mm_batch_at(&r->x->s, h->batch, HD_MM_A) + i * step[0] + k * step[2];
 }
 
 /* Columns of one product within a block, whose columns are those of several products. Its first column there is
  * `from`. */
 struct amx_piece {
-	const struct hd_amx_operands *o;
+	const struct hd_mm_operands *o;
 	int64_t from, col, n; /* col: the first column in the product; n: how many columns */
 };
 
@@ -173,18 +150,18 @@ static struct amx_piece piece_at(const struct amx_run *r, int64_t v, int64_t end
 /* Returns where the next piece begins. */
 static int64_t next_piece(const struct amx_piece *p)
 {
-	return p->from + hd_amx_pieces(p->n, SIDE) * SIDE;
+	return p->from + hd_parts(p->n, SIDE) * SIDE;
 }
 
 static const uint16_t *b_at(const struct amx_run *r, const struct amx_share *h, const struct amx_piece *p, int64_t k)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_B] + r->x->s.ndim - 3;
 
-	return (const uint16_t *)p->o->b + batch_at(r->x, h->batch, HD_MM_B) + p->col * step[1] + k * step[2];
+	return (const uint16_t *)p->o->b + hd_mm_batch_at(&r->x->s, h->batch, HD_MM_B) + p->col * step[1] + k * step[2];
 }
 
 /* Returns whether c is written past the caches, which takes complete lines of 64 bytes. */
-static int bypasses_cache(const struct hd_amx *x, const struct hd_amx_operands *o)
+static int bypasses_cache(const struct hd_amx *x, const struct hd_mm_operands *o)
 {
 	int low = x->s.dtype[HD_MM_C] == HD_DTYPE_BF16;
 	int64_t size = low ? 2 : 4, bytes = x->size.m * x->s.n[x->s.ndim - 2] * size;
@@ -199,8 +176,8 @@ static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_share 
 {
 	const struct hd_amx *x = r->x;
 	const struct hd_mm_shape *s = &x->s;
-	int64_t step = s->stride[HD_MM_C][s->ndim - 3], c = batch_at(x, h->batch, HD_MM_C) + row * step + p->col;
-	int64_t bias = batch_at(x, h->batch, HD_MM_BIAS) + p->col;
+	int64_t step = s->stride[HD_MM_C][s->ndim - 3], c = hd_mm_batch_at(s, h->batch, HD_MM_C) + row * step + p->col;
+	int64_t bias = hd_mm_batch_at(s, h->batch, HD_MM_BIAS) + p->col;
 	int low = s->dtype[HD_MM_C] == HD_DTYPE_BF16, bias_low = s->dtype[HD_MM_BIAS] == HD_DTYPE_BF16;
 
 	return (struct hd_amx_out){ .c = (char *)p->o->c + c * (low ? 2 : 4),
@@ -286,7 +263,7 @@ static void pack_panels(const struct amx_pack *p)
 static void pack_block(const struct amx_run *r, const struct amx_share *h, const struct amx_step *t)
 {
 	const int64_t *step = r->x->s.stride[HD_MM_B] + r->x->s.ndim - 3;
-	int64_t deep = hd_amx_up(t->k_end - t->k, SIDE);
+	int64_t deep = hd_up(t->k_end - t->k, SIDE);
 	struct amx_piece p;
 
 	for (int64_t v = t->col; v < t->col_end; v = next_piece(&p)) {
@@ -331,7 +308,7 @@ static void use_panel(const struct amx_run *r, const struct amx_share *h, const 
 {
 	const struct hd_amx *x = r->x;
 	const uint16_t *a = h->a + (row - p->row) * x->blocks.kept;
-	int64_t deep = hd_amx_up(t->k_end - t->k, SIDE), tiles = hd_amx_pieces(p->k_end - p->k, SIDE);
+	int64_t deep = hd_up(t->k_end - t->k, SIDE), tiles = hd_parts(p->k_end - p->k, SIDE);
 	int first = p->k == 0, last = p->k_end == x->size.k;
 	float *sums = h->sums + (row - (x->blocks.chunks > 1 ? t->row : p->row)) * x->blocks.cols;
 	struct amx_piece piece;
@@ -341,10 +318,10 @@ static void use_panel(const struct amx_run *r, const struct amx_share *h, const 
 
 		piece = piece_at(r, v, t->col_end);
 		out = out_of(r, h, &piece, row, t->row_end);
-		next->c = last ? c_ahead(&out, t->row_end - row - SIDE, tiles * hd_amx_pieces(piece.n, SIDE))
+		next->c = last ? c_ahead(&out, t->row_end - row - SIDE, tiles * hd_parts(piece.n, SIDE))
 			       : (struct hd_amx_ahead){ .rows = 0 };
 		hd_amx_panel(a, h->block + (v - t->col) * deep + (p->k - t->k) * SIDE, deep * SIDE, tiles,
-			     hd_amx_pieces(piece.n, SIDE), first && last ? NULL : sums + (v - t->col) * SIDE, first,
+			     hd_parts(piece.n, SIDE), first && last ? NULL : sums + (v - t->col) * SIDE, first,
 			     last ? &out : NULL, next);
 	}
 }
@@ -371,17 +348,16 @@ static void use_block(const struct amx_run *r, const struct amx_share *h, const 
 		      const struct amx_step *after)
 {
 	const struct hd_amx *x = r->x;
-	int64_t blocks = hd_amx_pieces(t->col_end - t->col, SIDE);
+	int64_t blocks = hd_parts(t->col_end - t->col, SIDE);
 	struct amx_part p = first_part(x, t), q = p;
 	struct hd_amx_next next = { .a = { .rows = 0 } };
 
 	pack_block(r, h, t);
 	if (after)
 		next.b = b_ahead(r, h, after,
-				 hd_amx_pieces(t->row_end - t->row, SIDE) * hd_amx_pieces(t->k_end - t->k, SIDE) *
-					 blocks);
+				 hd_parts(t->row_end - t->row, SIDE) * hd_parts(t->k_end - t->k, SIDE) * blocks);
 	for (int more = 1; more; p = q) {
-		int64_t tiles = hd_amx_pieces(p.row_end - p.row, SIDE) * hd_amx_pieces(p.k_end - p.k, SIDE) * blocks;
+		int64_t tiles = hd_parts(p.row_end - p.row, SIDE) * hd_parts(p.k_end - p.k, SIDE) * blocks;
 
 		more = next_part(x, t, &q);
 		if (!more && after)
@@ -429,7 +405,7 @@ static void do_share(const struct amx_run *r, const struct amx_share *h)
 
 static int64_t nth(int64_t n, int64_t i, int64_t of)
 {
-	return hd_min(hd_amx_pieces(n, SIDE) * i / of * SIDE, n);
+	return hd_min(hd_parts(n, SIDE) * i / of * SIDE, n);
 }
 
 static void work(const struct amx_run *r)
@@ -456,7 +432,7 @@ static void work(const struct amx_run *r)
 	hd_amx_settle();
 }
 
-void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_amx_operands *o)
+void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_mm_operands *o)
 {
 	const struct amx_run r = { x, a, o, scratch };
 
@@ -488,7 +464,7 @@ void hd_amx_destroy(struct hd_amx *x)
 {
 	(void)x;
 }
-void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_amx_operands *o)
+void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_mm_operands *o)
 {
 	(void)x, (void)scratch, (void)a, (void)o;
 }

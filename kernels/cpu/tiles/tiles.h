@@ -12,17 +12,6 @@
 #include "kernels/cpu/base/simd.h"
 #include "kernels/prepare/product.h"
 
-/* Returns the number of pieces of at most `each` in n. */
-static inline int64_t hd_amx_pieces(int64_t n, int64_t each)
-{
-	return (n + each - 1) / each;
-}
-
-static inline int64_t hd_amx_up(int64_t n, int64_t unit)
-{
-	return hd_amx_pieces(n, unit) * unit;
-}
-
 /* -- product.c: complete products, by all threads. No bit of a result depends on their number. */
 struct hd_amx;
 int hd_amx_here(void); /* the processor and the operating system support tiles, and oneDNN may use them too */
@@ -33,13 +22,8 @@ struct hd_amx *hd_amx_create(const struct hd_mm_shape *s, int64_t several);
 void hd_amx_destroy(struct hd_amx *x);
 int64_t hd_amx_taken(const struct hd_amx *x); /* bytes of scratch */
 
-/* c = from + a b + bias. from: NULL, c, or a tensor with c's layout; bias: or NULL. */
-struct hd_amx_operands {
-	void *c;
-	const void *from, *b, *bias;
-};
 /* o: operands of each product; no c may overlap operands of another product. scratch: hd_amx_taken() bytes. */
-void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_amx_operands *o);
+void hd_amx_run(const struct hd_amx *x, void *scratch, const void *a, const struct hd_mm_operands *o);
 
 /* -- blocks.c: how a product is cut */
 #define HD_AMX_KEPT 512 /* largest k of a panel of a, which takes 32 KB of L1 */
