@@ -44,7 +44,7 @@ int main(void)
 {
 	static const char *const picks[] = { "", "ab/own:thin" };
 
-	setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
+	setenv("DNNL_MAX_CPU_ISA", "SSE41", 1); /* with AVX2, own products would read bf16 without copies */
 	ok(hd_mm_slow(HD_DTYPE_BF16) != NULL, "oneDNN has no products of bf16");
 	for (size_t i = 0; i < HD_LEN(products); i++)
 		for (size_t k = 0; k < HD_LEN(picks); k++)

@@ -10,13 +10,18 @@
 #define PICK "ab/own:gemm"
 #include "t/lib/product_test.h"
 
-/* The code for AVX-512, compiled for whatever processor this is. */
+#if HD_GEMM_X86
+/* The vectors of AVX-512, in code for AVX2. */
 #pragma GCC diagnostic ignored "-Wpsabi"
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
 #define HD_VL 16
 #define HD_MR 12
 #define HD_NV 2
 #define HD_GEMM_ISA wide
 #include "kernels/cpu/gemm/micro.h"
+#pragma GCC pop_options
+#endif
 
 /* ---- every width, by plain loops ------------------------------------------------------------- */
 enum { GUARD = 64 };
@@ -121,12 +126,14 @@ static void check_width(const struct hd_gemm_isa *isa, const char *name, int64_t
 
 static void check_widths(void)
 {
-	static const struct {
+	const struct {
 		const struct hd_gemm_isa *isa;
 		const char *name;
 	} widths[] = {
 		{ &hd_gemm_plain, "4 floats" },
-		{ &wide, "16 floats" },
+#if HD_GEMM_X86
+		{ __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &wide : NULL, "16 floats" },
+#endif
 	};
 	static const int64_t sizes[][3] = {
 		{ 48, 64, 96 }, { 49, 65, 97 }, { 13, 17, 8 }, { 205, 50, 391 }, { 37, 1030, 200 }, { 8, 33, 777 },
@@ -134,7 +141,7 @@ static void check_widths(void)
 
 	for (int threads = 1; threads <= 3; threads += 2) {
 		omp_set_num_threads(threads);
-		for (size_t w = 0; w < HD_LEN(widths); w++)
+		for (size_t w = 0; w < HD_LEN(widths) && widths[w].isa; w++)
 			for (size_t i = 0; i < HD_LEN(sizes); i++)
 				for (int layout = 0; layout < 4; layout++)
 					check_width(widths[w].isa, widths[w].name, sizes[i][0], sizes[i][1],

@@ -4,7 +4,7 @@
  * p->n:	0 experts here, 1 samples (counts of one expert), 2 columns of a,
  *	3 columns of the other operand with rows (c, or b where c is the experts' weights), 4 c is weights,
  *	5 weights are (columns of 3, columns of 2) and not the other way round,
- *	6 index of the input that is added or 0, 7 index of the counts, 8 slots: the most rows of an expert and sample
+ *	6 index of the input that is added or 0, 7 index of the counts, 8 the most rows of all experts together
  */
 #ifndef HD_KERNELS_PREPARE_GROUPED_H
 #define HD_KERNELS_PREPARE_GROUPED_H
@@ -29,7 +29,7 @@ static inline int hd_prepare_grouped(const struct hd_check *c, struct hd_prep *p
 	p->n[5] = w->dims[1] == x->dims[3];
 	p->n[6] = add ? 2 : 0;
 	p->n[7] = 2 + add;
-	p->n[8] = a->n[2];
+	p->n[8] = hd_check_count(a, 0, 3);
 	if (w->dims[0] != counts->dims[0] || w->n[0] != counts->n[0] || a->n[2] != x->n[2] ||
 	    w->n[p->n[5] ? 1 : 2] != x->n[3] || w->n[p->n[5] ? 2 : 1] != a->n[3])
 		return hd_err_set(c->err, HD_EINVAL,

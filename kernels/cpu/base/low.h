@@ -26,6 +26,14 @@ HD_CLONES __attribute__((unused)) static void hd_bf16_to_f32(float *y, const uin
 		y[j] = hd_of_bf16(x[j]);
 }
 
+/* Computes y += x. */
+HD_CLONES __attribute__((unused)) static void hd_add_floats(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] += x[j];
+}
+
 /* Returns elements at..at+n-1 of x as floats: in place, or converted in tmp. */
 __attribute__((unused)) static const float *hd_read(const void *x, int64_t dtype, int64_t at, int64_t n, float *tmp)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products with vectors. Each thread has a share of c and works alone:
  *
- *	for each block of its columns, at most WIDE
+ *	for each block of its columns, at most widest()
  *		for each part of k that fits in L1 as a panel of b
  *			pack the block of b, which stays in L2 or L3
  *			for each block of its rows, at most TALL
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDE = 1024, TALL = 192, WAITING = 2 * TALL, LEAST_K = 8 };
+enum { WIDE = 1024, MANY = 16, TALL = 192, WAITING = 2 * TALL, LEAST_K = 8 };
 
 /* Costs relative to a multiplication and addition in all lanes of a vector, two of which take a cycle. */
 #define PACKING 1.5 /* an element that is packed */
@@ -59,7 +59,7 @@ const struct hd_gemm_isa *hd_gemm_best(void)
 
 	if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core)
 		return &hd_gemm_avx512;
-	if ((isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2)
+	if ((isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 && __builtin_cpu_supports("fma"))
 		return &hd_gemm_avx2;
 #endif
 	return &hd_gemm_plain;
@@ -96,12 +96,18 @@ static int64_t share(int64_t n, int64_t shares, int64_t unit)
 	return hd_parts(hd_parts(n, unit), shares) * unit;
 }
 
+/* Returns the most columns of a block. With many threads, blocks are narrower, so that all together stay small. */
+static int64_t widest(const struct hd_gemm *g)
+{
+	return g->threads <= MANY ? WIDE : hd_up(WIDE * MANY / g->threads, g->isa->cols);
+}
+
 /* Returns how long the thread with the most work takes. */
 static double cost(const struct hd_gemm *g)
 {
 	double rows = (double)share(g->m, g->along, g->isa->rows),
 	       cols = (double)share(g->cols, g->across, g->isa->cols);
-	double lanes = (double)g->isa->cols / 2, blocks = (double)hd_parts((int64_t)cols, WIDE);
+	double lanes = (double)g->isa->cols / 2, blocks = (double)hd_parts((int64_t)cols, widest(g));
 
 	return (double)hd_parts(g->batches * g->along * g->across, g->threads) * (double)g->k *
 	       (rows * cols / lanes + PACKING * (rows * blocks + cols));
@@ -121,7 +127,7 @@ static void cut(struct hd_gemm *g)
 				best = *g;
 		}
 	*g = best;
-	g->wide = part(share(g->cols, g->across, g->isa->cols), WIDE, g->isa->cols);
+	g->wide = part(share(g->cols, g->across, g->isa->cols), widest(g), g->isa->cols);
 	g->deep = part(g->k, g->isa->deep, 1);
 	g->rows = share(g->m, g->along, g->isa->rows);
 	g->tall = part(g->rows, TALL, g->isa->rows);
@@ -190,7 +196,7 @@ int64_t hd_gemm_most_bytes(const struct hd_mm_shape *largest, int threads)
 
 	plan(&g, largest, 1, isa, threads);
 	g.rows = hd_up(g.m, isa->rows);
-	g.wide = hd_min(WIDE, hd_up(g.n, isa->cols));
+	g.wide = hd_min(widest(&g), hd_up(g.n, isa->cols));
 	g.deep = hd_min(isa->deep, g.k);
 	g.tall = hd_min(TALL, g.rows);
 	return hd_gemm_taken(&g);
@@ -395,13 +401,6 @@ static void read_bias(const struct gemm_run *r, const struct gemm_share *h, cons
 	}
 }
 
-HD_CLONES static void add_to(float *y, const float *x, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		y[j] += x[j];
-}
-
 /* Writes a bf16 c from the sums of a block: c = sums + from + bias. */
 static void write_low(const struct gemm_run *r, const struct gemm_share *h, const struct gemm_step *t)
 {
@@ -415,9 +414,9 @@ static void write_low(const struct gemm_run *r, const struct gemm_share *h, cons
 			float *y = h->sums + (row - t->row) * r->g->wide + v - t->col;
 
 			if (p.o->from)
-				add_to(y, hd_read(p.o->from, HD_DTYPE_BF16, at, p.n, tmp), p.n);
+				hd_add_floats(y, hd_read(p.o->from, HD_DTYPE_BF16, at, p.n, tmp), p.n);
 			if (p.o->bias)
-				add_to(y, h->bias + v - t->col, p.n);
+				hd_add_floats(y, h->bias + v - t->col, p.n);
 			hd_store_bf16((uint16_t *)p.o->c + at, y, p.n);
 		}
 	}

@@ -51,8 +51,9 @@ struct hd_gemm_isa {
 extern const struct hd_gemm_isa hd_gemm_plain;
 extern const struct hd_gemm_isa hd_gemm_avx2, hd_gemm_avx512; /* with HD_GEMM_X86 */
 const struct hd_gemm_isa *hd_gemm_best(void);                 /* the best that oneDNN, too, may use here */
-/* Returns 1 if these products are used where none are timed, and for bf16 if oneDNN has none. That is so on x86-64
- * with AVX2 and without AVX-512: measured there, they take .5 to 1.05 times as long as those of oneDNN 2.6. */
+/* Returns 1 if these products are used where none are timed, and for bf16 if oneDNN has none. That is so if GCC compiled
+ * them, and the processor is an x86-64 with AVX2 and without AVX-512. There they were measured: they take .5 to 1.05
+ * times as long as those of oneDNN 2.6. */
 int hd_gemm_preferred(void);
 
 /* -- gemm.c: complete products, by all threads. No bit of a result depends on their number. */
@@ -63,10 +64,12 @@ int64_t hd_gemm_bytes(const struct hd_mm_shape *s, int threads); /* bytes of scr
 struct hd_gemm *hd_gemm_create(const struct hd_mm_shape *s, int64_t several, const struct hd_gemm_isa *isa);
 void hd_gemm_destroy(struct hd_gemm *g);
 int64_t hd_gemm_taken(const struct hd_gemm *g); /* bytes of scratch */
-/* o: operands of each product; no c may overlap operands of another product. scratch: hd_gemm_taken() bytes. */
-/* The same for sizes known only at run time: at most those of a shape for which scratch has hd_gemm_most_bytes(). */
-int64_t hd_gemm_most_bytes(const struct hd_mm_shape *largest, int threads);
-void hd_gemm_run_shape(const struct hd_mm_shape *s, void *scratch, const void *a, const struct hd_mm_operands *o);
+/* o: operands of each product; no c may overlap operands of another product. scratch: hd_gemm_taken() bytes from a
+ * multiple of 64 on. */
 void hd_gemm_run(const struct hd_gemm *g, void *scratch, const void *a, const struct hd_mm_operands *o);
+/* The same for one product whose sizes are known only at run time. They are at most those of `largest`, and so is the
+ * number of threads. */
+int64_t hd_gemm_most_bytes(const struct hd_mm_shape *largest, int threads); /* bytes of scratch */
+void hd_gemm_run_shape(const struct hd_mm_shape *s, void *scratch, const void *a, const struct hd_mm_operands *o);
 
 #endif

@@ -5,7 +5,6 @@
 #include "kernels/cpu/gemm/gemm.h"
 #if HD_GEMM_X86
 #include "kernels/cpu/base/simd.h"
-#include <immintrin.h>
 #pragma GCC target("avx2,fma")
 #define HD_VL 8
 #define HD_MR 6

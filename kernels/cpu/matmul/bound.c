@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The shortest time that a product of a shape is known to take on this machine. It is the best of all implementations
- * that oneDNN offers, with operands as they are and with b packed as the implementation prefers. Timings are hot, on
- * memory that was written, and the best of several runs.
+ * The shortest time that a product of a shape is known to take on this machine: the best of own products with vectors
+ * and of all implementations that oneDNN offers. Operands are as they are, or b is packed as the implementation
+ * prefers. Timings are hot, on memory that was written, and the best of several runs.
  *
  * A second time is the best over all layouts: each operand along its rows or its columns, and the result transposed.
  * `bench --bound` compares a step with these times. Nothing that a step computes depends on them.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,27 @@ static void try_layout(const struct hd_mm_shape *s, int packed, struct touched *
 	hd_mm_offers_end(&o);
 }
 
+/* Tries an own product with vectors, with operands as they are. */
+static void try_own(const struct hd_mm_shape *s, struct touched *t, double *best)
+{
+	size_t bytes = (size_t)hd_mm_own_bytes(s, HD_MM_GEMM, omp_get_max_threads());
+	struct hd_mm_own own = { NULL, NULL, NULL };
+
+	if (!t->mem[HD_MM_C] || !bytes || !hd_mm_touch(&t->scratch, &t->scratch_bytes, bytes) ||
+	    !hd_mm_own_make(&own, s, HD_MM_GEMM))
+		return;
+	for (int run = 0; run < MOST_RUNS; run++) {
+		double begin = hd_seconds(), seconds;
+
+		hd_mm_own_run(&own, t->scratch, NULL, t->mem, 0);
+		seconds = hd_seconds() - begin;
+		if (run && seconds > HOPELESS * *best)
+			break;
+		*best = run && seconds < *best ? seconds : *best;
+	}
+	hd_mm_own_drop(&own);
+}
+
 /* Sets the strides of a dense matrix, contiguous along its rows or along its columns. */
 static void lay(int64_t *stride, int row, int col, int64_t rows, int64_t cols, int along_columns)
 {
@@ -139,6 +161,7 @@ static void measure(struct least_time *b)
 	hd_mm_shrink(&s, LONGEST * hd_mm_rate(s.dtype[HD_MM_A]));
 	by = hd_mm_flops(&b->shape) / hd_mm_flops(&s);
 	try_layout(&s, 0, &t, &best);
+	try_own(&s, &t, &best);
 	if (s.ndim == 3)
 		try_layout(&s, 1, &t, &best);
 	b->seconds[0] = best < 1e9 ? best * by : 0;

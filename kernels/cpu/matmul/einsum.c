@@ -221,13 +221,6 @@ static void plain(const struct einsum *e, void *const *mem, int keep)
 	}
 }
 
-HD_CLONES static void add_to(float *y, const float *x, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		y[j] += x[j];
-}
-
 HD_CLONES static void add_one(float *y, float x, int64_t n)
 {
 #pragma omp simd
@@ -241,7 +234,7 @@ static void add_operand(float *y, const void *x, uint32_t dtype, int64_t at, int
 	float tmp[HD_PIECE];
 
 	if (stride == 1)
-		add_to(y, hd_read(x, dtype, at, n, tmp), n);
+		hd_add_floats(y, hd_read(x, dtype, at, n, tmp), n);
 	else if (!stride)
 		add_one(y, load(x, dtype, at), n);
 	else

@@ -83,7 +83,7 @@ static void own_weights(const struct hd_prep *p, float *w, const void *a, const 
 
 static int64_t own_bytes(const struct hd_prep *p, int threads)
 {
-	int64_t rows = p->n[1] * p->n[8];
+	int64_t rows = p->n[8];
 	struct hd_mm_shape s;
 
 	if (p->n[4])
@@ -198,11 +198,11 @@ static void weights_product_low(const struct hd_prep *p, float *w, const uint16_
 /* Computes c = (keep ? c : 0) + the product of an expert's rows. */
 static void product(const struct hd_prep *p, void *c, const void *a, const void *b, int64_t rows, int keep)
 {
-	int low = p->n[14] == HD_DTYPE_BF16;
+	int low = p->n[14] == HD_DTYPE_BF16, single = rows == 1 && !low; /* the library is faster with a vector */
 
 	if (p->n[9] && p->n[4])
 		own_weights(p, c, a, b, rows, keep);
-	else if (p->n[9])
+	else if (p->n[9] && !single)
 		own_rows(p, c, a, b, rows, keep);
 	else if (p->n[4] && low)
 		weights_product_low(p, c, a, b, rows, keep);

@@ -252,6 +252,20 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 	return hd_mm_execute(p->prim, &p->bound, hd_scratch(), c, a, b, bias);
 }
 
+int hd_mm_in_fp32(void)
+{
+	struct hd_mm_shape s = { .ndim = 3,
+				 .dtype = { HD_DTYPE_BF16, HD_DTYPE_BF16, HD_DTYPE_F32 },
+				 .n = { 64, 64, 64 },
+				 .stride = { { 64, 0, 1 }, { 0, 1, 64 }, { 64, 1, 0 } } };
+	struct hd_mm_offers o;
+
+	if (hd_mm_open(NULL) < 0 || !hd_mm_offers_begin(&o, &s, 0, 0))
+		return 1;
+	hd_mm_offers_end(&o);
+	return 0;
+}
+
 const char *hd_mm_slow(uint32_t dtype)
 {
 	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
@@ -260,5 +274,5 @@ const char *hd_mm_slow(uint32_t dtype)
 		return NULL;
 	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core
 		       ? "this processor has no instructions for bf16: its matmuls are slower than those of fp32"
-		       : "this processor has no instructions for bf16: its matmuls use fp32 copies";
+		       : "this processor has no instructions for bf16: its matmuls compute in fp32";
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/matmul/matmul.h - matrix products by oneDNN, with the implementation chosen by timing.
+ * kernels/cpu/matmul/matmul.h - matrix products by oneDNN or by own kernels, chosen by timing.
  *
  * A product is described by extents and strides alone. The dims are `batch`..., m, n, k, in this order, so a
  * transposed operand merely has different strides. Equal products share one set of primitives. Only one thread may use
@@ -12,8 +12,7 @@
 
 struct hd_mm;
 enum { HD_MM_OVERWRITES = 1, HD_MM_ADDS = 2 }; /* what runs will do; they may be combined */
-/* Returns the product of this shape, which equal shapes share, or NULL if oneDNN does not support it on this
- * machine. needs: what runs will do. Unused fields of the shape must be zero. The caller releases the product with
+/* Returns the product of this shape, which equal shapes share, or NULL if nothing here supports it. needs: what runs will do. Unused fields of the shape must be zero. The caller releases the product with
  * hd_mm_put(). */
 struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs);
 int hd_mm_has(const struct hd_mm_shape *s); /* whether hd_mm_get would return a product */

@@ -103,6 +103,9 @@ void hd_mm_shrink(struct hd_mm_shape *s, double limit);
  * frees *mem. Returns 1, or 0 without memory, and then *mem is NULL. */
 int hd_mm_touch(void **mem, size_t *have, size_t bytes);
 
+/* Returns 1 if oneDNN has no products of bf16 here, so that they compute in fp32. */
+int hd_mm_in_fp32(void);
+
 /* -- rivals.c: the fastest implementation of a shape -- */
 /* Times keys that are not picked yet. wanted: one key per line. Returns KEY VALUE lines for all of them; the caller
  * frees it. */

@@ -314,8 +314,8 @@ static void measure(const char *key, size_t len, struct arena *a)
 		n = add_rivals(r, n, a, &s, sum, 0, all_names);
 		if (hd_mm_can_swap(&s))
 			n = add_rivals(r, n, a, &s, sum, 1, all_names);
-		n = add_own_rivals(r, n, a, &s, sum);
 	}
+	n = add_own_rivals(r, n, a, &s, sum);
 	if (n) {
 		const char *value = r[fastest(r, n, a, 0.05)].value;
 
@@ -353,9 +353,9 @@ double hd_mm_rate(uint32_t dtype)
 
 	if (*rate > 0)
 		return *rate;
-	*rate = rate_of(dtype, 1024, 1e9);          /* 1e9: about the rate of plain loops */
-	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* there are none: einsum.c uses fp32 copies */
+	if (dtype == HD_DTYPE_BF16 && hd_mm_in_fp32())
 		return *rate = hd_mm_rate(HD_DTYPE_F32);
+	*rate = rate_of(dtype, 1024, 1e9); /* 1e9: about the rate of plain loops */
 	if (*rate > 1e11)
 		*rate = rate_of(dtype, 1536, *rate);
 	return *rate;

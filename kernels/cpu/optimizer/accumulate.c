@@ -7,13 +7,6 @@
 
 HD_PREPARE_LOW(prepare, "accumulate", "t", "u", hd_prepare_same_dims(c, p, 1, 1))
 
-HD_CLONES static void add_to(float *y, const float *x, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		y[j] += x[j];
-}
-
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t n = p->n[0], from = p->n[14], to = p->n[15], step = hd_min(hd_vector_step(from), hd_vector_step(to));
@@ -26,7 +19,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		float *y = (float *)(uintptr_t)(r->acc ? hd_read(out[0], to, i, k, b) : hd_write_to(out[0], to, i, b));
 
 		if (r->acc)
-			add_to(y, x, k);
+			hd_add_floats(y, x, k);
 		else if (x != y)
 			memcpy(y, x, (size_t)k * sizeof(*y));
 		hd_write(out[0], to, i, k, b);

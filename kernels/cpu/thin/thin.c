@@ -142,13 +142,6 @@ struct thin_result {
 	int keep;
 };
 
-HD_CLONES static void add_to(float *y, const float *x, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		y[j] += x[j];
-}
-
 /* Computes c[i, from + j] = (keep ? c : 0) + bias + y[j]. Overwrites y. */
 static void write_result(const struct hd_thin *t, const struct thin_result *r, int64_t i, int64_t from, int64_t n,
 			 float *y)
@@ -158,9 +151,9 @@ static void write_result(const struct hd_thin *t, const struct thin_result *r, i
 	float tmp[HD_PIECE];
 
 	if (r->keep)
-		add_to(y, hd_read(r->c, dtype, at, n, tmp), n);
+		hd_add_floats(y, hd_read(r->c, dtype, at, n, tmp), n);
 	if (r->bias)
-		add_to(y, hd_read(r->bias, r->bias_dtype, from, n, tmp), n);
+		hd_add_floats(y, hd_read(r->bias, r->bias_dtype, from, n, tmp), n);
 	if (t->low_c)
 		hd_store_bf16((uint16_t *)r->c + at, y, n);
 	else
@@ -197,7 +190,7 @@ static void join(const struct hd_thin *t, const struct thin_result *r, const flo
 		for (int64_t i = 0, n = hd_min(HD_PIECE, to - from); i < t->m; i++) {
 			memcpy(y, sums + i * t->n + from, (size_t)n * sizeof(*y));
 			for (int64_t p = 1; p < t->pieces; p++)
-				add_to(y, sums + (p * t->m + i) * t->n + from, n);
+				hd_add_floats(y, sums + (p * t->m + i) * t->n + from, n);
 			write_result(t, r, i, from, n, y);
 		}
 }

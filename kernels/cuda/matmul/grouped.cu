@@ -236,7 +236,6 @@ HD_CUDA_PREPARE_TYPES(prepare_sum, "grouped", "ttu*", "u", hd_prepare_grouped(c,
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY((hd_attr_num(d->attr, "add", 0) != 0 ? prepare_sum : prepare_product)(d, p, err));
-	p->n[8] = hd_check_count(&d->in[0], 0, 3); /* maximum number of rows */
 	hd_cuda_scratch_need((size_t)(2 * (p->n[0] + 1)) * sizeof(int64_t));
 	if (p->n[14] != HD_DTYPE_BF16)
 		return HD_OK;
