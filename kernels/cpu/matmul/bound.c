@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The shortest time that a product of a shape is known to take on this machine: the best of own products with vectors
- * and of all implementations that oneDNN offers. Operands are as they are, or b is packed as the implementation
- * prefers. Timings are hot, on memory that was written, and the best of several runs.
+ * The shortest time that a product of a shape is known to take on this machine. Candidates are own products with vectors
+ * and all implementations that oneDNN offers. Operands are as they are, or b is packed as the implementation prefers.
+ * Timings are hot, on memory that was written, and the best of several runs.
  *
  * A second time is the best over all layouts: each operand along its rows or its columns, and the result transposed.
  * `bench --bound` compares a step with these times. Nothing that a step computes depends on them.
