@@ -6,6 +6,7 @@
  */
 #include <config.h>
 #include <math.h>
+#include "kernels/cpu/base/low.h"
 #include "kernels/cpu/gemm/gemm.h"
 #define PICK "ab/own:gemm"
 #include "t/lib/product_test.h"

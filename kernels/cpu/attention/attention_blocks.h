@@ -195,9 +195,7 @@ INLINE const void *element(const struct hd_attention *t, const void *x, int64_t 
 /* Returns HD_VL floats from element `at` on. */
 INLINE V load_operand(const struct hd_attention *t, const void *x, int64_t at)
 {
-	if (!t->low)
-		return *(const VU *)((const float *)x + at);
-	return (V)(__builtin_convertvector(*(const HU *)((const uint16_t *)x + at), VI) << 16);
+	return load_floats(x, t->low, at);
 }
 
 INLINE float load_element(const struct hd_attention *t, const void *x, int64_t at)

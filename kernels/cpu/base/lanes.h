@@ -14,6 +14,14 @@ typedef uint16_t HU __attribute__((vector_size(HD_VL * 2), aligned(2), may_alias
 typedef uint32_t VI __attribute__((vector_size(HD_VL * 4)));
 typedef int32_t VS __attribute__((vector_size(HD_VL * 4)));
 
+/* Returns HD_VL floats from element `at` of x on, which is bf16 if low. */
+INLINE V load_floats(const void *x, const int low, int64_t at)
+{
+	if (!low)
+		return *(const VU *)((const float *)x + at);
+	return (V)(__builtin_convertvector(*(const HU *)((const uint16_t *)x + at), VI) << 16);
+}
+
 INLINE VS iota(void)
 {
 	VS x;

@@ -27,8 +27,8 @@ enum { WIDE = 1024, MANY = 16, TALL = 192, WAITING = 2 * TALL, LEAST_K = 8 };
 struct hd_gemm {
 	struct hd_mm_shape s;
 	const struct hd_gemm_isa *isa;
-	/* Number of products, whose columns follow each other; columns of one, rounded up to complete panels; of all. */
-	int64_t several, each, cols;
+	/* Columns of a product, rounded up to complete panels; columns of all products, which follow each other. */
+	int64_t each, cols;
 	int64_t batches, m, n, k;
 	int64_t along, across;    /* c of a batch is divided into so many shares of rows times shares of columns */
 	int64_t rows;             /* the most rows of a share */
@@ -136,7 +136,7 @@ static void cut(struct hd_gemm *g)
 static void plan(struct hd_gemm *g, const struct hd_mm_shape *s, int64_t several, const struct hd_gemm_isa *isa,
 		 int threads)
 {
-	*g = (struct hd_gemm){ .s = *s, .isa = isa, .several = several, .batches = 1, .along = 1, .across = 1 };
+	*g = (struct hd_gemm){ .s = *s, .isa = isa, .batches = 1, .along = 1, .across = 1 };
 	g->m = s->n[s->ndim - 3];
 	g->n = s->n[s->ndim - 2];
 	g->k = s->n[s->ndim - 1];

@@ -4,7 +4,7 @@
  * HD_NV are the rows and vectors of a result, which stays in registers. HD_MR is at most HD_VL.
  */
 #include "kernels/cpu/base/lanes.h"
-#include "kernels/cpu/base/simd.h"
+#include "kernels/cpu/base/low.h"
 #include "kernels/cpu/gemm/gemm.h"
 
 #define COLS (HD_NV * HD_VL)
@@ -66,19 +66,6 @@ static void multiply(const struct hd_gemm_micro *t)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Returns HD_VL floats from element `at` on. */
-INLINE V get(const void *x, const int low, int64_t at)
-{
-	if (!low)
-		return *(const VU *)((const float *)x + at);
-	return (V)(__builtin_convertvector(*(const HU *)((const uint16_t *)x + at), VI) << 16);
-}
-
-INLINE float get_one(const void *x, const int low, int64_t at)
-{
-	return low ? hd_of_bf16(((const uint16_t *)x)[at]) : ((const float *)x)[at];
-}
-
 struct gemm_part { /* rows of one panel, and values of k from `k` on */
 	float *to;
 	int64_t at, rows, k, n;
@@ -90,7 +77,7 @@ INLINE void pack_slowly(const struct hd_gemm_pack *p, const struct gemm_part *r,
 	for (int64_t k = 0; k < r->n; k++)
 		for (int64_t i = 0; i < width; i++)
 			r->to[k * width + i] =
-				i < r->rows ? get_one(p->from, low, (r->at + i) * p->step + (r->k + k) * p->k_step) : 0;
+				i < r->rows ? hd_get(p->from, low, (r->at + i) * p->step + (r->k + k) * p->k_step) : 0;
 }
 
 /* Packs HD_VL values of k of `rows` rows that are contiguous along k. A store of HD_VL floats may reach into the next
@@ -101,7 +88,7 @@ INLINE void turn(float *to, const void *from, int64_t at, int64_t step, const in
 
 #pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++)
-		v[i] = i < rows ? get(from, low, at + i * step) : (V){ 0 };
+		v[i] = i < rows ? load_floats(from, low, at + i * step) : (V){ 0 };
 	transpose(v);
 #pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++)
@@ -142,7 +129,7 @@ INLINE void pack_copied(const struct hd_gemm_pack *p, const struct gemm_part *r,
 
 #pragma GCC unroll 4
 		for (int i = 0; i < width; i += HD_VL)
-			*(VU *)(r->to + k * width + i) = get(p->from, low, at + i);
+			*(VU *)(r->to + k * width + i) = load_floats(p->from, low, at + i);
 	}
 	rest.to += k * width;
 	rest.k += k;

@@ -4,7 +4,7 @@
 #include <config.h>
 #include "kernels/cpu/gemm/gemm.h"
 #if HD_GEMM_X86
-#include "kernels/cpu/base/simd.h"
+#include "kernels/cpu/base/low.h"
 #pragma GCC target("avx2,fma")
 #define HD_VL 8
 #define HD_MR 6

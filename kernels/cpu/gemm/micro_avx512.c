@@ -4,7 +4,7 @@
 #include <config.h>
 #include "kernels/cpu/gemm/gemm.h"
 #if HD_GEMM_X86
-#include "kernels/cpu/base/simd.h"
+#include "kernels/cpu/base/low.h"
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
 #define HD_VL 16
 #define HD_MR 12
