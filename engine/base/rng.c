@@ -73,6 +73,28 @@ double hd_random_uniform(uint64_t key, uint64_t index)
 
 /* -- the normal distribution ------------------------------------------------------------------- */
 
+/* Returns (double)k for -2^52 <= k < 2^52, exactly. AVX2 and older instructions cannot convert numbers of 64 bits. So
+ * the high half of k + 2^52 becomes the low bits of a double near 2^84, and its low half those of one near 2^52. */
+EXACT static inline double to_double(int64_t k)
+{
+	uint64_t u = (uint64_t)k + (1ull << 52),
+		 halves[2] = { 0x4530000000000000ull | u >> 32, 0x4330000000000000ull | (u & 0xffffffff) };
+	double high, low;
+
+	memcpy(&high, &halves[0], sizeof(high));
+	memcpy(&low, &halves[1], sizeof(low));
+	return (high - (0x1p84 + 0x1p53)) + low;
+}
+
+/* Returns number `index` of `key` as the middle of one of 2^53 cells of (-1/2, 1/2). The top 53 bits are a signed number.
+ * They are shifted as an unsigned one, because AVX2 cannot shift a signed number. */
+EXACT static inline double cell(uint64_t key, uint64_t index)
+{
+	int64_t k = (int64_t)((bits(key, index) ^ 1ull << 63) >> 11) - (1ll << 52);
+
+	return (to_double(k) + 0.5) * 0x1p-53;
+}
+
 /* Returns log(p) of a normal positive number: p = 2^e * m with m around 1, then the series of atanh. */
 EXACT static inline double natural_log(double p)
 {
@@ -87,7 +109,7 @@ EXACT static inline double natural_log(double p)
 	memcpy(&m, &u, sizeof(m));
 	s = (m - 1) / (m + 1);
 	t = s * s;
-	return (double)e * 0.69314718055994530942 +
+	return to_double(e) * 0.69314718055994530942 +
 	       2 * s * (1 + t * (1. / 3 + t * (1. / 5 + t * (1. / 7 + t * (1. / 9 + t * (1. / 11))))));
 }
 
@@ -115,9 +137,7 @@ EXACT static inline double tail(double p)
 
 EXACT float hd_random_normal(uint64_t key, uint64_t index)
 {
-	int64_t k = (int64_t)bits(key, index) >> 11;
-	double q = ((double)k + 0.5) * 0x1p-53; /* the middle of one of 2^53 cells of (-1/2, 1/2) */
-	double a = q < 0 ? -q : q, x;
+	double q = cell(key, index), a = q < 0 ? -q : q, x;
 
 	if (a <= 0.425)
 		return (float)centre(q);
@@ -134,7 +154,7 @@ EXACT WIDE static void centres(double *q, float *to, uint64_t key, uint64_t firs
 {
 #pragma omp simd
 	for (int i = 0; i < BLOCK; i++) {
-		q[i] = ((double)((int64_t)bits(key, first + (uint64_t)i) >> 11) + 0.5) * 0x1p-53;
+		q[i] = cell(key, first + (uint64_t)i);
 		to[i] = (float)centre(q[i]);
 	}
 }

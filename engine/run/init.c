@@ -67,12 +67,14 @@ struct filling {
 	int init, wide;
 };
 
-static void put(const struct filling *f, int64_t at, float v)
+static void put(const struct filling *f, int64_t at, const float *x, int64_t n)
 {
-	if (f->wide)
-		((double *)f->w)[at] = v;
-	else
-		((float *)f->w)[at] = v;
+	if (f->wide) {
+		for (int64_t i = 0; i < n; i++)
+			((double *)f->w)[at + i] = x[i];
+	} else {
+		memcpy((float *)f->w + at, x, (size_t)n * sizeof(*x));
+	}
 }
 
 #define BLOCK 4096        /* elements that one thread computes at a time */
@@ -80,12 +82,15 @@ static void put(const struct filling *f, int64_t at, float v)
 
 static void fill_block(const struct filling *f, int64_t global, int64_t local, int64_t n)
 {
-	float x[BLOCK], same = f->init == HD_INIT_ONE ? 1 : f->init == HD_INIT_VALUE ? (float)f->std : 0;
+	float x[BLOCK], std = (float)f->std;
+	float same = f->init == HD_INIT_ONE ? 1 : f->init == HD_INIT_VALUE ? std : 0;
 
 	if (f->init == HD_INIT_NORMAL)
 		hd_random_normals(x, f->key, (uint64_t)global, n);
+#pragma omp simd
 	for (int64_t i = 0; i < n; i++)
-		put(f, local + i, f->init == HD_INIT_NORMAL ? (float)f->std * x[i] : same);
+		x[i] = f->init == HD_INIT_NORMAL ? std * x[i] : same;
+	put(f, local, x, n);
 }
 
 static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
