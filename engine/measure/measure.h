@@ -6,6 +6,7 @@
 #ifndef HD_ENGINE_MEASURE_H
 #define HD_ENGINE_MEASURE_H
 #include "engine/command/command.h"
+#include "engine/measure/drift.h"
 #include "engine/rates/rates.h"
 
 struct hd_launches {   /* launches of the same programs, by each rank and then by one rank with all cores */
@@ -13,8 +14,7 @@ struct hd_launches {   /* launches of the same programs, by each rank and then b
 	int by_team;   /* one rank of each host computes now, else all */
 	double *alone; /* seconds of each launch by a rank alone */
 	size_t n, cap, at;
-	double more; /* total seconds that launches of the team took longer than `alone` and the rates predict */
-	int counted;
+	struct hd_drift drift; /* launches of the team; expected: what `alone` and the rates predict */
 };
 struct hd_measuring {
 	struct hd_job *j;              /* world, device and threads are set */
