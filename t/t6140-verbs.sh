@@ -166,6 +166,8 @@ ok "bench --bound: the step takes longer than its products at their best, in any
 	-v a="$(json "$out" bound_share)" -v b="$(json "$out" bound_any_layout_share)" 'BEGIN { exit !(a < 1 && b > 0 && b <= a) }'
 equal "bench --bound: tokens of the bound" "$(product "$(json "$out" bound_tokens_per_second)" "$(json "$out" bound_seconds)")" 256
 like "bench: the bytes of an axis" "$out" '"bytes": \{"dp": 0\}'
+like "bench --bound: a product whose rows are only known in a run has no bound" \
+	"$(heddle bench tiny.ini --steps 1 --bound --set model.family=mixtral --set model.experts=4 2>&1)" 'cannot tell how long einsum of layer [0-9]+ needs'
 out=$(heddle_mpi 2 bench tiny.ini --json --steps 1 2>/dev/null)
 equal "bench, two ranks: the share of the rate of both" "$(product 2 "$(json "$out" matmul_share)" "$(json "$out" matmul_rate)")" \
 	"$(json "$out" flops_per_second)"

@@ -25,8 +25,8 @@ struct hd_bench_step hd_bench_middle(struct hd_bench_step *steps, int n);
 
 /* Returns the least seconds that all matrix products of this rank's step take, each with the best known implementation
  * on warm data. All ranks measure at once. Operands are in their own layout or packed; with `any`, in any layout. 0:
- * not known for this device. */
-double hd_bench_bound(struct hd_job *j, int any);
+ * the device does not know the time of one of them, *unknown. */
+double hd_bench_bound(struct hd_job *j, int any, const struct hd_node **unknown);
 
 /* Returns the bytes per second that this process moves between memory and its cores with all threads, beyond the
  * caches. It computes a = b + s c on arrays of `bytes` each; two arrays read and one written are counted. */

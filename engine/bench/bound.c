@@ -5,10 +5,10 @@
 #include "engine/bench/bench.h"
 #include <stdlib.h>
 
-double hd_bench_bound(struct hd_job *j, int any)
+double hd_bench_bound(struct hd_job *j, int any, const struct hd_node **unknown)
 {
 	hd_comm_barrier();
-	return hd_program_bound(j->program[HD_JOB_TRAIN], any);
+	return hd_program_bound(j->program[HD_JOB_TRAIN], any, unknown);
 }
 
 /* Allocates n numbers and writes them all: pages that were never written would all map to one page of zeros. */

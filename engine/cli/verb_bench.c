@@ -183,13 +183,14 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 static int find_bound(struct hd_job *j, struct bench_state *b, struct hd_err *err)
 {
 	for (int any = 0; any < 2; any++) {
-		double mine = hd_bench_bound(j, any);
+		const struct hd_node *unknown = NULL;
 
-		b->bound[any] = hd_comm_max(mine);
-		if (hd_comm_max(mine > 0 ? 0 : 1) > 0)
-			return hd_err_set(err, HD_ENOTSUP,
-					  "bench: --bound: device %s cannot tell how long its matmuls need at best",
-					  j->device->name);
+		b->bound[any] = hd_comm_max(hd_bench_bound(j, any, &unknown));
+		if (unknown)
+			hd_err_set(err, HD_ENOTSUP,
+				   "bench: --bound: device %s cannot tell how long %s of %s needs at best",
+				   j->device->name, unknown->op->name, unknown->block);
+		HD_TRY(hd_comm_agree(err));
 	}
 	return HD_OK;
 }

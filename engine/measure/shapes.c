@@ -25,7 +25,7 @@ static const struct hd_small_shape of_host[] = {
 	{ "llama", 1, 512, 8, 512, 1, 512, "" },
 	{ "gpt2", 1, 384, 6, 2048, 1, 256, "" },
 	{ "gpt2", 1, 768, 12, 256, 4, 8192, "" },
-	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n", 1 },
+	{ "gpt2", 1, 768, 12, 256, 2, 4096, "mlp = 1536\n", 1 },
 };
 
 /* A GPU takes a hundredth of the time for the same work. So these have the widths of models of 0.1 to 70 billion

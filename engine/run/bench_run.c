@@ -33,7 +33,7 @@ void hd_program_work(const struct hd_program *g, size_t i, int bounds, struct la
 		t->bound += c->kernel->bound(c->prep, 0);
 }
 
-double hd_program_bound(const struct hd_program *g, int any)
+double hd_program_bound(const struct hd_program *g, int any, const struct hd_node **unknown)
 {
 	double sum = 0;
 
@@ -44,8 +44,10 @@ double hd_program_bound(const struct hd_program *g, int any)
 		if (!is_product(c))
 			continue;
 		s = c->kernel->bound ? c->kernel->bound(c->prep, any) : 0;
-		if (!(s > 0))
+		if (!(s > 0)) {
+			*unknown = &c->node->v;
 			return 0;
+		}
 		sum += s;
 	}
 	return sum;

@@ -90,8 +90,8 @@ struct launch_time {
 /* Adds the work of command i to *t. bounds: also the shortest known time, which may have to be measured. */
 void hd_program_work(const struct hd_program *g, size_t i, int bounds, struct launch_time *t);
 /* Returns the shortest known time of the products that hd_program_products runs, in seconds. Their operands are in
- * their own layout or packed; any: in any layout. 0: it is not known for one of them. */
-double hd_program_bound(const struct hd_program *g, int any);
+ * their own layout or packed; any: in any layout. 0: *unknown, one of them, is not known. */
+double hd_program_bound(const struct hd_program *g, int any, const struct hd_node **unknown);
 
 /* record.c: records the launches of each node. */
 int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
