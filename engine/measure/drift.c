@@ -7,7 +7,6 @@
  */
 #include <config.h>
 #include "engine/measure/drift.h"
-#include <math.h>
 
 #define SHORT 1e-4 /* seconds: errors of longer launches grow with their times, those of shorter ones do not shrink */
 
