@@ -2,8 +2,8 @@
  * Separates an additional time of each launch from the drift of the machine.
  *
  * A machine that has become slower adds a share to each time, and so most to long launches. What is looked for adds
- * as much to a short launch as to a long one. So the additional times y are fitted by a line over the expected times x,
- * y = each + drift x, by least squares. A mean of y would be the drift of the few longest launches.
+ * as much to a short launch as to a long one. So the measured times y are fitted by a line over the expected times x,
+ * y = each + drift x, by least squares. A mean of y - x would be the drift of the few longest launches.
  */
 #include <config.h>
 #include "engine/measure/drift.h"
@@ -12,13 +12,13 @@
 
 void hd_drift_add(struct hd_drift *d, double expected, double seconds)
 {
-	double error = expected + SHORT, weight = 1 / (error * error), more = seconds - expected;
+	double error = expected + SHORT, weight = 1 / (error * error);
 
 	d->n += weight;
 	d->x += weight * expected;
 	d->xx += weight * expected * expected;
-	d->y += weight * more;
-	d->xy += weight * expected * more;
+	d->y += weight * seconds;
+	d->xy += weight * expected * seconds;
 }
 
 double hd_drift_of_each(const struct hd_drift *d)

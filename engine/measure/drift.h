@@ -4,7 +4,7 @@
 #ifndef HD_ENGINE_DRIFT_H
 #define HD_ENGINE_DRIFT_H
 
-/* Weighted sums over launches: of 1, x, x^2, y and x y, where x is the expected time and y the additional one. */
+/* Weighted sums over launches: of 1, x, x^2, y and x y, where x is the expected time and y the measured one. */
 struct hd_drift {
 	double n, x, xx, y, xy;
 };
