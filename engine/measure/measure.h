@@ -6,7 +6,7 @@
 #ifndef HD_ENGINE_MEASURE_H
 #define HD_ENGINE_MEASURE_H
 #include "engine/command/command.h"
-#include "engine/measure/drift.h"
+#include "engine/measure/launch_fit.h"
 #include "engine/rates/rates.h"
 
 struct hd_launches {   /* launches of the same programs, by each rank and then by one rank with all cores */
@@ -14,7 +14,7 @@ struct hd_launches {   /* launches of the same programs, by each rank and then b
 	int by_team;   /* one rank of each host computes now, else all */
 	double *alone; /* seconds of each launch by a rank alone */
 	size_t n, cap, at;
-	struct hd_drift drift; /* launches of the team; expected: what `alone` and the rates predict */
+	struct hd_launch_fit fit; /* launches of the team; expected: what `alone` and the rates predict */
 };
 struct hd_measuring {
 	struct hd_job *j;              /* world, device and threads are set */

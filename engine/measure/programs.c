@@ -261,7 +261,7 @@ static void take_launch(struct hd_measuring *m, const struct hd_work *w, const c
 		x->alone = hd_grow(x->alone, x->n, &x->cap, sizeof(*x->alone));
 		x->alone[x->n++] = seconds;
 	} else if (x->at < x->n && alone > 0) {
-		hd_drift_add(&x->drift, x->alone[x->at] * team / alone, seconds);
+		hd_launch_fit_add(&x->fit, x->alone[x->at] * team / alone, seconds);
 	}
 	x->at++;
 }

@@ -48,7 +48,7 @@ static double compare(struct hd_measuring *m, int threads, int team, struct hd_e
 		run(m, team, 1, err);
 	m->launches = NULL;
 	free(x.alone);
-	return hd_drift_of_each(&x.drift);
+	return hd_launch_fit_extra(&x.fit);
 }
 
 struct team_round {

@@ -6,11 +6,11 @@
  * y = each + drift x, by least squares. A mean of y - x would be the drift of the few longest launches.
  */
 #include <config.h>
-#include "engine/measure/drift.h"
+#include "engine/measure/launch_fit.h"
 
 #define SHORT 1e-4 /* seconds: errors of longer launches grow with their times, those of shorter ones do not shrink */
 
-void hd_drift_add(struct hd_drift *d, double expected, double seconds)
+void hd_launch_fit_add(struct hd_launch_fit *d, double expected, double seconds)
 {
 	double error = expected + SHORT, weight = 1 / (error * error);
 
@@ -21,7 +21,7 @@ void hd_drift_add(struct hd_drift *d, double expected, double seconds)
 	d->xy += weight * expected * seconds;
 }
 
-double hd_drift_of_each(const struct hd_drift *d)
+double hd_launch_fit_extra(const struct hd_launch_fit *d)
 {
 	double spread = d->n * d->xx - d->x * d->x;
 
