@@ -349,8 +349,73 @@ static void gpt2(const char *extra, const char *name)
 	gt_close(r);
 }
 
+/* Results that may take the memory of an input, where the kernel would read that memory again. */
+static void in_place(void)
+{
+	struct tensor *ins[4], *x;
+
+	begin();
+	hd_dim_get(p, "row", 40), hd_dim_get(p, "column", 30); /* more than a map computes at once */
+	ins[0] = param("x", "row,column");
+	ins[1] = hd_einsum(p, param("a", "batch,column"), param("b", "batch,row"), "column,row");
+	check(hd_map_new(p, ins, 2, "a + b"), "a map of a product whose dims have another order");
+	for (int rms = 0; rms < 2; rms++) {
+		begin();
+		x = param("x", "batch,seq,embed");
+		ins[0] = hd_map_new(p, &x, 1, "exp(a)");
+		ins[1] = param("w", "embed");
+		ins[2] = param("b", "embed");
+		ins[1] = hd_op1(p, "norm", ins, rms ? 2 : 3, "eps=1e-5 rms=%d", rms);
+		check(hd_op1(p, "add", ins, 2, "%s", ""),
+		      rms ? "an RMS norm added to its own input" : "a layer norm added to its own input");
+	}
+}
+
+/* The derivative of a map reads only the inputs that it uses, because they are kept until then. */
+static void derivatives_of_maps(void)
+{
+	static const struct {
+		const char *text;
+		int times;
+		uint32_t nin;
+	} want[] = { { "(exp(a)) * b", 1, 2 }, { "(b) * a", 2, 2 }, { "(3.5) * a", 1, 1 } };
+	struct tensor *ins[4];
+
+	begin();
+	ins[0] = param("x", "seq,embed"), ins[1] = param("b", "embed"), ins[2] = param("c", "seq,embed");
+	ins[3] = param("d", "seq");
+	gt_build(p, hd_map_new(p, ins, 4, "exp(a) + b * c + 3.5 * d"));
+	for (size_t i = 0; i < HD_LEN(want); i++) {
+		int found = 0;
+
+		for (const struct node *n = p->first; n; n = n->next)
+			found +=
+				n->is->role == OP_ROLE_MAP && !strcmp(n->attr, want[i].text) && n->v.nin == want[i].nin;
+		ok(found == want[i].times, "a derivative that reads %u tensors: %s", want[i].nin, want[i].text);
+	}
+	gt_plan_destroy(p);
+}
+
+/* Two norms with one weight and two biases: a kernel sets or adds all its gradients. */
+static void shared_weight(void)
+{
+	struct tensor *ins[4], *y[2];
+
+	begin();
+	ins[1] = param("w", "embed");
+	for (int i = 0; i < 2; i++) {
+		ins[0] = param(i ? "x1" : "x0", "batch,seq,embed");
+		ins[2] = param(i ? "b1" : "b0", "embed");
+		y[i] = hd_op1(p, "norm", ins, 3, "eps=1e-5 rms=%d", 0);
+	}
+	check(hd_map_new(p, y, 2, "a * b"), "two norms that share a weight, but not the bias");
+}
+
 int main(void)
 {
+	in_place();
+	shared_weight();
+	derivatives_of_maps();
 	renamed();
 	indexed();
 	products();

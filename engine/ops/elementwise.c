@@ -57,14 +57,53 @@ static int map_shape(HD_SHAPE_ARGS)
 	return broadcasts(p, "map", ins, nin);
 }
 
+/* Replaces variable i of an expression by the letter to[i]. */
+static void rename_variables(char *text, const char *to)
+{
+	while (*text) {
+		size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+
+		if (*text == '.' || (*text >= '0' && *text <= '9')) {
+			strtod(text, &text);
+			continue;
+		}
+		if (word == 1)
+			*text = to[*text - 'a'];
+		text += word ? word : 1;
+	}
+}
+
+/* Returns dout times the derivative d, an expression of n's inputs. It reads only the inputs that d uses: others would
+ * be kept until then. The first operand has the dims of the result. */
+static struct tensor *times_derivative(struct hd_plan *p, const struct hd_node *n, char *d, struct tensor *dout)
+{
+	struct tensor *ins[HD_MAX_INS + 1] = { dout };
+	char to[HD_MAX_INS], gradient = 'a';
+	int used[HD_MAX_INS] = { 0 };
+	struct hd_expr e;
+	uint32_t k = 0;
+
+	hd_expr_compile(d, &e, NULL); /* hd_expr_derive has checked it */
+	for (int32_t i = 0; i < e.n; i++)
+		if (e.op[i].code == HD_X_VAR)
+			used[e.op[i].var] = 1;
+	k = !used[0];
+	for (uint32_t i = 0; i < n->nin; i++)
+		if (used[i]) {
+			to[i] = 'a' + (char)k;
+			ins[k++] = T(n->ins[i]);
+		}
+	if (used[0]) {
+		gradient = 'a' + (char)k;
+		ins[k++] = dout;
+	}
+	rename_variables(d, to);
+	return hd_op1(p, "map", ins, k, "(%s) * %c", d, gradient);
+}
+
 static int map_vjp(HD_VJP_ARGS)
 {
-	struct tensor *ins[HD_MAX_INS + 1], *g;
-
 	(void)self;
-	for (uint32_t i = 0; i < n->nin; i++)
-		ins[i] = T(n->ins[i]);
-	ins[n->nin] = T(dout[0]);
 	for (uint32_t i = 0; i < n->nin; i++) {
 		struct hd_err err = { 0 };
 		char *d = want >> i & 1 ? hd_expr_derive(n->attr, (int)i, &err) : NULL;
@@ -72,8 +111,9 @@ static int map_vjp(HD_VJP_ARGS)
 		if (err.code)
 			return hd_plan_fail(p, err.code, "map: %s", err.text);
 		if (d && strcmp(d, "0")) {
-			g = hd_op1(p, "map", ins, n->nin + 1, "(%s) * %c", d, 'a' + (char)n->nin);
-			din[i] = g ? hd_sum_to(p, g, ins[i]) : NULL;
+			struct tensor *g = times_derivative(p, n, d, T(dout[0]));
+
+			din[i] = g ? hd_sum_to(p, g, T(n->ins[i])) : NULL;
 		}
 		free(d);
 	}

@@ -148,8 +148,38 @@ static void view(struct hd_program *g, struct node *n)
 }
 
 /* -- in place ---------------------------------------------------------------------------------------------------- */
-static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x, const struct tensor *y)
+static int same_dims(const struct tensor *x, const struct tensor *y)
 {
+	return x->v.ndim == y->v.ndim && !memcmp(x->dims, y->dims, x->v.ndim * sizeof(*x->dims));
+}
+
+/* Returns whether x and y share bytes. */
+static int overlap(struct hd_program *g, struct tensor *x, struct tensor *y)
+{
+	int64_t at_x, at_y;
+
+	return root_of(g, x, &at_x) == root_of(g, y, &at_y) && at_x < at_y + hd_local_bytes(y) &&
+	       at_y < at_x + hd_local_bytes(x);
+}
+
+/* Returns whether n may write its result y over input i, as far as the kernel is concerned. An element of a sum, a map
+ * or an addend is read only where it is written, if its dims are in the same order. Other kernels may still read what
+ * another input shares with input i. */
+static int writes_after_reading(struct hd_program *g, const struct node *n, uint32_t i, const struct tensor *y)
+{
+	int elementwise = hd_is(n, OP_ROLE_ADD) || hd_is(n, OP_ROLE_MAP);
+
+	if ((elementwise || hd_is(n, OP_ROLE_EINSUM)) && !same_dims(n->ins[i], y))
+		return 0;
+	for (uint32_t j = 0; j < n->v.nin; j++)
+		if (j != i && overlap(g, n->ins[j], n->ins[i]) && !(elementwise && same_dims(n->ins[j], y)))
+			return 0;
+	return 1;
+}
+
+static int may_overwrite(struct hd_program *g, struct node *n, uint32_t i, const struct tensor *y)
+{
+	struct tensor *x = n->ins[i];
 	int64_t offset;
 	struct tensor *root = root_of(g, x, &offset);
 
@@ -160,7 +190,7 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 		return 0; /* the buffer exists once a step, and the node runs once per micro-batch */
 	if (is_leaf(root) && root->assign != y)
 		return 0;
-	return last_read_of(g, root, n, is_leaf(root)) < g->position[n->id];
+	return last_read_of(g, root, n, is_leaf(root)) < g->position[n->id] && writes_after_reading(g, n, i, y);
 }
 
 static int inplace_input(const struct node *n, uint32_t k)
@@ -180,14 +210,11 @@ static void in_place(struct hd_program *g, struct node *n)
 
 		if (i < 0 || g->at[n->outs[k]->id].root != n->outs[k])
 			continue;
-		if (hd_is(n, OP_ROLE_ADD) && n->ins[i]->v.ndim != n->outs[k]->v.ndim)
-			continue;
-		if (may_overwrite(g, n, n->ins[i], n->outs[k]))
+		if (may_overwrite(g, n, (uint32_t)i, n->outs[k]))
 			merge(g, n->outs[k], n->ins[i], 0);
 		else if (hd_is(n, OP_ROLE_MAP)) /* any input with the result's dims will do */
 			for (uint32_t j = 1; j < n->v.nin; j++)
-				if (n->ins[j]->v.ndim == n->outs[k]->v.ndim &&
-				    may_overwrite(g, n, n->ins[j], n->outs[k])) {
+				if (may_overwrite(g, n, j, n->outs[k])) {
 					merge(g, n->outs[k], n->ins[j], 0);
 					break;
 				}
@@ -228,6 +255,20 @@ static int is_contribution(const struct hd_program *g, const struct tensor *t)
 	return r && r[0] && !r[1] && hd_is(r[0], OP_ROLE_ACCUMULATE);
 }
 
+/* Returns whether two sums add up results of the same kernels. */
+static int same_makers(const struct node *a, const struct node *b)
+{
+	for (uint32_t i = 0; i < a->v.nin; i++) {
+		uint32_t k = 0;
+
+		while (k < b->v.nin && hd_maker(b->ins[k]) != hd_maker(a->ins[i]))
+			k++;
+		if (k == b->v.nin)
+			return 0;
+	}
+	return a->v.nin == b->v.nin;
+}
+
 static void accumulate_into(struct hd_program *g, struct node *n)
 {
 	struct tensor *y = n->outs[0];
@@ -242,9 +283,10 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 			  hd_local_bytes(x) == hd_local_bytes(y) &&
 			  !(hd_is(m, OP_ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
 
-		/* a kernel has one accumulate flag for all its outputs */
+		/* A kernel has one accumulate flag for all its outputs. So it must be the first that adds to each of
+		 * its sums, or the first of none. */
 		for (uint32_t o = all && !(k->flags & HD_K_ACC); all && o < m->v.nout; o++)
-			all = is_contribution(g, m->outs[o]) &&
+			all = is_contribution(g, m->outs[o]) && same_makers(n, g->readers[m->outs[o]->id][0]) &&
 			      (g->at[m->outs[o]->id].root == m->outs[o] || m->outs[o] != x);
 		if (all && g->at[x->id].root == x && !g->members_of[x->id])
 			merge(g, x, y, 0);
