@@ -163,6 +163,40 @@ static void check_differences(const struct shape *s)
 	close_both(&x);
 }
 
+/* Returns how many NaNs of ref are missing; a kernel may spread them to masked neighbours. */
+static int hidden(const struct kt_buf *b)
+{
+	int n = 0;
+
+	for (int64_t i = 0; i < b->count; i++)
+		n += isnan(kt_get(b, KT_REF, i)) && !isnan(kt_get(b, KT_CPU, i));
+	return n;
+}
+
+/* An operand that is not a number must show: an evaluation would go on with finite numbers otherwise. */
+static void nan_is_not_hidden(int width)
+{
+	static const struct shape s = { "", "b=1,s=150,h=2,d=20", "b=1,s=150,h=2,d=20", "causal=1" };
+	static const double values[] = { NAN, INFINITY };
+
+	for (size_t v = 0; v < HD_LEN(values); v++)
+		for (int n = 0; n < 3; n++) {
+			struct both x;
+
+			open_both(&x, &s, width);
+			kt_set(n == 0 ? x.q : n == 1 ? x.k : x.v, 70 * 40 + 5, values[v]);
+			kt_run(x.fwd, KT_REF);
+			kt_run(x.fwd, KT_CPU);
+			ok(!(hidden(x.o) + hidden(x.lse)), "%g in operand %d, %d wide: no NaN is hidden", values[v], n,
+			   width);
+			hand_over(&x);
+			kt_run(x.bwd, KT_REF);
+			kt_run(x.bwd, KT_CPU);
+			ok(!(hidden(x.dq) + hidden(x.dk) + hidden(x.dv)), "... backward");
+			close_both(&x);
+		}
+}
+
 static void threads_do_not_matter(void)
 {
 	struct both x;
@@ -256,6 +290,8 @@ int main(void)
 				check(&shapes[i], width);
 	for (size_t i = 0; i < HD_LEN(tiny); i++)
 		check_differences(&tiny[i]);
+	for (int width = LEAST_WIDTH; width <= 16; width *= 2)
+		nan_is_not_hidden(width);
 	threads_do_not_matter();
 	check_refusals();
 	return done();

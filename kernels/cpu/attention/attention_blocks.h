@@ -73,10 +73,10 @@ INLINE V maxima(V *x) /* lane i: the largest lane of x[i], i < HD_VL */
 }
 
 /* Returns exp(x) as 2^n times a polynomial on [-ln2/2, ln2/2] (minimax, 3e-9 relative), or 0 below the normal
- * numbers. */
+ * numbers. NaN stays NaN. */
 INLINE V vexp(V x)
 {
-	VS normal = x > -87.0f;
+	VS tiny = x <= -87.0f;
 	V t = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: rounds, and leaves n in the low bits */
 	V n = t - 12582912.0f;
 	V r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -87,7 +87,7 @@ INLINE V vexp(V x)
 	p = p * r + 4.99999934e-1f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	return (V)(((VI)p + ((VI)t << 23)) & (VI)normal);
+	return (V)(((VI)p + ((VI)t << 23)) & ~(VI)tiny);
 }
 
 /* Returns tanh(x): by a polynomial for small arguments (Cephes, single precision), else by exp. NaN stays NaN. */
@@ -367,7 +367,7 @@ INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum
 INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *begin,
 			 const int *seen, const int masked)
 {
-	V x[HD_VL], now, by;
+	V x[HD_VL], before, now, by;
 
 #pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++) {
@@ -376,10 +376,11 @@ INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s,
 			x[i] = vmax(x[i], visible(s + i * BLOCK, c, begin[i], seen[i], masked));
 	}
 	now = vmax(maxima(x), *max);
-	by = vexp(*max - now);
+	before = *max;
 	*max = now;
 	if (masked) /* nothing seen yet: all terms become 0 */
-		now = choose(now > -INFINITY, now, (V){ 0 });
+		now = choose(now == -INFINITY, (V){ 0 }, now);
+	by = vexp(before - now);
 	for (int i = 0; i < HD_VL; i++)
 		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], begin[i], seen[i],
 			    masked);
@@ -405,8 +406,9 @@ static void finish(const struct hd_attention *t, const struct att_rows *st, void
 	for (int64_t r = 0; r < n; r++) {
 		float sum = vsum(st->sum[r]);
 
-		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * hd_att_padded(t), 1, sum > 0 ? 1 / sum : 0);
-		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
+		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * hd_att_padded(t), 1,
+			    sum == 0 ? 0 : 1 / sum);
+		lse[r] = sum == 0 ? -INFINITY : st->max[r / HD_VL][r % HD_VL] + logf(sum);
 	}
 }
 

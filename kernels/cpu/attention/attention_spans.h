@@ -309,7 +309,7 @@ static void open_queries_d(const struct hd_attention *t, struct panels *x, void 
 			float lse = k < n ? from[k] : INFINITY;
 
 			/* A query that sees nothing gets infinity, so that all its terms become 0. */
-			x->lse[i * BLOCK + k] = lse > -INFINITY ? lse : INFINITY;
+			x->lse[i * BLOCK + k] = lse == -INFINITY ? INFINITY : lse;
 			x->delta[i * BLOCK + k] = k < n ? vdot(t, in[3], in[5], at + k * r.step, t->dim) : 0;
 		}
 	}

@@ -245,7 +245,7 @@ static void set_delta(const struct att_backward *f, const struct att_operand *o,
 static void set_lse(const struct att_backward *f, const float *lse)
 {
 	for (int64_t i = 0; i < f->queries * ROWS; i++)
-		f->lse[i] = i < f->t->seq && lse[i] > -INFINITY ? lse[i] * LOG2E : INFINITY;
+		f->lse[i] = i < f->t->seq && lse[i] != -INFINITY ? lse[i] * LOG2E : INFINITY;
 }
 
 static void pack_head(const struct att_backward *f, void *const *in, int64_t b, int64_t h)
