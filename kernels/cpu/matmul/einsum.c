@@ -45,7 +45,6 @@ static void plan_widened(struct cpu_product *p, struct product_plan *plan)
 		plan->by = BY_LOOPS;
 		return;
 	}
-	plan->needs = HD_MM_ADDS | HD_MM_OVERWRITES;
 	for (int o = OP_A; o <= OP_C; o++)
 		e->dtype[o] = HD_DTYPE_F32;
 }

@@ -61,8 +61,10 @@ struct rival {
 	char value[128];
 	double best;
 };
+#define NOT_RUN 1e9   /* seconds of a rival that fails: it is slower than all others */
 #define MAX_RIVALS 12 /* most rivals of oneDNN */
 
+/* Returns the seconds of one run, or NOT_RUN. */
 static double time_once(struct rival *r, struct arena *a)
 {
 	size_t set = (size_t)(a->turn++ % a->sets);
@@ -74,9 +76,9 @@ static double time_once(struct rival *r, struct arena *a)
 	t = hd_seconds();
 	if (r->is_own)
 		hd_mm_own_run(&r->own, a->scratch, r->sum ? at[HD_MM_C] : NULL, (void *const *)at, r->bias_dtype);
-	else
-		hd_mm_execute(r->p.prim, &r->p.bound, a->scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
-			      at[HD_MM_BIAS]);
+	else if (hd_mm_execute(r->p.prim, &r->p.bound, a->scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
+			       at[HD_MM_BIAS]) < 0)
+		return NOT_RUN;
 	return hd_seconds() - t;
 }
 
