@@ -42,6 +42,13 @@ ok "a run resumes with shorter sequences" \
 is "... and the batch grows by the tokens of all steps" \
 	"$(column short.jsonl tokens | tr '\n' ' ')" "128 128 192 192 192 256 256 256 256 "
 
+# A trace has the steps of one batch size, and is written when they are done.
+ok "a run traces steps of two batch sizes" \
+	heddle_mpi 8 train many.ini --set log.trace=ramp.json --set log.trace_steps=2-9 --set log.machine=dgx-a100 --set log.metrics=traced.jsonl
+like "... says where the trace ends" "$(cat "$tmp/.ok")" 'log\.trace ends with step [0-9]+: the next one has another batch size'
+ends=$(sed -n 's/.*log\.trace ends with step \([0-9]*\).*/\1/p' "$tmp/.ok")
+is "... which is its last step" "$(grep -o '"step":[0-9]*' ramp.json | sed 's/.*://' | sort -n | sed -n '1p;$p' | tr '\n' ' ')" "2 $ends "
+is "... and compares that step with the prediction" "$(sed -n 's/.*"step": *\([0-9]*\), *"foresight".*/\1/p' traced.jsonl)" "$ends"
 said=$(heddle check many.ini --ranks 24 --set dp.size=6 --set train.global_batch=24 --set train.global_batch_ramp=12,4,1K 2>&1)
 is "a batch size that the replicas do not divide is refused" $? 1
 like "... and the message names the step of the ramp" \

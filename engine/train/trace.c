@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writes the trace. Events are kept in memory while the traced steps run. At the end, rank 0 writes them in the format
+ * Writes the trace. Events are kept in memory while the traced steps run. Then rank 0 writes them in the format
  * of Chrome's trace viewer. Each rank is a process with three rows. They are units (F3 B2 W1, with the micro-batch; G
  * S U, once a step), kernels, and the rank's communication calls. Movements in flight are shown as asynchronous
  * events.
  */
 #include <config.h>
-#include "engine/train/trace.h"
+#include "engine/train/train_impl.h"
+#include "engine/foresight/foresight.h"
+#include "engine/run/run.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void hd_trace_step(struct hd_program *g, const struct hd_log_config *log, int64_t step, int64_t last)
-{
-	int64_t to = log->trace_to < last ? log->trace_to : last;
-
-	if (log->trace[0] || log->machine[0])
-		hd_program_trace(g, step >= log->trace_from && step <= to ? (int32_t)step : 0,
-				 to - log->trace_from + 1);
-}
 
 /* -- one event --------------------------------------------------------------------------------------------------- */
 enum { UNITS, KERNELS, COMMUNICATION, ROWS };
@@ -179,10 +172,11 @@ int hd_trace_check(struct hd_log_config *log, int rank, int64_t first, int64_t l
 	const char *path = log->trace;
 	FILE *f;
 
-	if (*path && (log->trace_from > last || log->trace_to < first)) {
+	if ((*path || *log->machine) && (log->trace_from > last || log->trace_to < first)) {
 		hd_log(HD_LOG_WARN, "%s: no step is traced; log.trace_steps is %s, but this run has steps %lld to %lld",
-		       path, hd_section_str(log->section, "trace_steps"), (long long)first, (long long)last);
-		log->trace = "";
+		       *path ? path : "log.machine", hd_section_str(log->section, "trace_steps"), (long long)first,
+		       (long long)last);
+		log->trace = log->machine = "";
 		return HD_OK;
 	}
 	if (!*path || rank)
@@ -208,7 +202,7 @@ static int write_all(const char *path, char *const *all, int ranks)
 	return fclose(f) || failed ? -1 : 0;
 }
 
-int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
+static int write_trace(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 {
 	const char *path = j->log.trace;
 	char *text = NULL, **all;
@@ -235,4 +229,61 @@ int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 		free(all[r]);
 	free(all);
 	return hd_comm_agree(err);
+}
+
+/* -- of a run -------------------------------------------------------------------------------------------------------- */
+/* Shows what log.machine predicts for a step next to what was traced. */
+static int foresee(struct train_loop *l)
+{
+	json_t *o = NULL;
+
+	if (!*l->j->log.machine)
+		return HD_OK;
+	hd_show_line(&l->show);
+	HD_TRY(hd_foresight(l->j, l->j->log.machine, &o, l->err));
+	if (o)
+		hd_train_emit(l, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "foresight", o));
+	return HD_OK;
+}
+
+static int is_traced(const struct train_loop *l)
+{
+	return !l->traced && (*l->j->log.trace || *l->j->log.machine);
+}
+
+static int64_t last_traced(const struct train_loop *l)
+{
+	return l->j->log.trace_to < l->steps ? l->j->log.trace_to : l->steps;
+}
+
+static int end_trace(struct train_loop *l)
+{
+	l->traced = 1;
+	hd_program_trace(l->g, 0, 0);
+	HD_TRY(foresee(l));
+	return write_trace(l->j, l->g, l->err);
+}
+
+void hd_trace_begin(struct train_loop *l)
+{
+	int64_t from = l->j->log.trace_from, to = last_traced(l), step = l->at.step + 1;
+
+	if (is_traced(l))
+		hd_program_trace(l->g, step >= from ? (int32_t)step : 0, to - from + 1);
+}
+
+int hd_trace_end(struct train_loop *l)
+{
+	return is_traced(l) && l->at.step == last_traced(l) ? end_trace(l) : HD_OK;
+}
+
+int hd_trace_cut(struct train_loop *l)
+{
+	const struct hd_log_config *log = &l->j->log;
+
+	if (!is_traced(l) || l->at.step < log->trace_from || l->at.step == l->first)
+		return HD_OK;
+	hd_log(HD_LOG_INFO, "%s ends with step %lld: the next one has another batch size",
+	       *log->trace ? "log.trace" : "log.machine", (long long)l->at.step);
+	return end_trace(l);
 }

@@ -6,7 +6,6 @@
 #include "engine/evaluate/evaluate.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/models/decoder/experts.h"
-#include "engine/foresight/foresight.h"
 #include "engine/generate/generate.h"
 #include "engine/report/events.h"
 #include "engine/train/copies.h"
@@ -16,7 +15,6 @@
 #include "engine/run/autotune.h"
 #include "engine/train/progress.h"
 #include "engine/train/resume.h"
-#include "engine/train/trace.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -405,27 +403,15 @@ static int resize(struct train_loop *l)
 	int64_t batch = hd_ramp_batch(&l->j->train.batch, (double)l->at.tokens);
 	const struct hd_program *was = l->g;
 
-	if (batch != l->global_batch) /* a save in progress uses names of the old program */
-		HD_TRY(hd_train_wait_for_saves(l));
+	if (batch != l->global_batch) {
+		HD_TRY(hd_train_wait_for_saves(l)); /* a save in progress uses names of the old program */
+		HD_TRY(hd_trace_cut(l));
+	}
 	l->global_batch = batch;
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
 	l->p = l->j->plan[HD_JOB_TRAIN];
 	l->g = l->j->program[HD_JOB_TRAIN];
 	return l->g == was ? HD_OK : hd_train_messages_meet(l->g, l->err);
-}
-
-/* After the last step: shows what log.machine predicts for a step next to what was traced. */
-static int foresee(struct train_loop *l)
-{
-	json_t *o = NULL;
-
-	if (!*l->j->log.machine)
-		return HD_OK;
-	hd_show_line(&l->show);
-	HD_TRY(hd_foresight(l->j, l->j->log.machine, &o, l->err));
-	if (o)
-		hd_train_emit(l, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "foresight", o));
-	return HD_OK;
 }
 
 /* Makes an evaluation that was due at the step that this run resumes from, if the previous run
@@ -478,9 +464,10 @@ static int loop(struct train_loop *l)
 	HD_TRY(stopped = evaluate_missed(l));
 	while (!stopped && l->at.step < l->steps) {
 		HD_TRY(resize(l));
-		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
+		hd_trace_begin(l);
 		HD_TRY(step(l, &n));
 		write_step(l, &n);
+		HD_TRY(hd_trace_end(l));
 		HD_TRY(hd_train_look_after_saves(l));
 		if (interrupted(l))
 			return l->err->code;
@@ -490,8 +477,7 @@ static int loop(struct train_loop *l)
 		return end_early(l);
 	HD_TRY(hd_train_wait_for_saves(l));
 	hd_autotune_exceeded(l->j, l->share);
-	HD_TRY(foresee(l));
-	return hd_trace_write(l->j, l->g, l->err);
+	return HD_OK;
 }
 
 static void open_metrics(struct train_loop *l)

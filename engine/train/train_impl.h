@@ -25,6 +25,7 @@ struct train_loop {
 	int64_t steps, global_batch; /* global_batch: of the current step */
 	int64_t saved;               /* the step that checkpoint.dir has or is about to have; -1: none */
 	int64_t newest;              /* the newest step that it has; -1: none of this run */
+	int traced;                  /* the trace is complete and written */
 	int last_save;               /* no other save follows the one of this step */
 	struct hd_saver *saver;
 	int failed_alone; /* this rank alone failed within a step */
@@ -43,6 +44,17 @@ json_t *hd_train_about(const struct train_loop *l); /* the description of a run 
 int hd_train_choose(struct train_loop *l, char **resume);
 /* Returns whether the checkpoint is in checkpoint.dir, and so need not be saved again. */
 int hd_train_in_dir(const struct train_loop *l, const char *path);
+
+/* -- trace.c: log.trace and log.machine ------------------------------------------------------------ */
+/* On rank 0, checks that log.trace can be written. On all ranks: if the run has none of the traced steps, sets
+ * log->trace and log->machine to "", and the file stays as it is. */
+int hd_trace_check(struct hd_log_config *log, int rank, int64_t first, int64_t last, struct hd_err *err);
+void hd_trace_begin(struct train_loop *l); /* traces the next step, if it shall be */
+/* After the last traced step: rank 0 writes the trace, and shows what log.machine predicts. The run may go on for days.
+ * All ranks call it. */
+int hd_trace_end(struct train_loop *l);
+/* The same before the program changes: a trace has the steps of one program. */
+int hd_trace_cut(struct train_loop *l);
 
 /* -- messages.c ----------------------------------------------------------------------------------- */
 /* Checks that each send meets its receive. All ranks call it before the
