@@ -56,6 +56,17 @@ for verb in check train; do
 done
 unlike "without dropout, no warning is printed" "$(heddle check load.ini --set model.load=dropped 2>&1)" attn_pdrop
 
+# 0 is a number that the user has chosen, except where the engine would derive another.
+ok "a model with dropout is saved" heddle train tiny.ini --set model.dropout=0.1 --set train.steps=1 --set checkpoint.dir=dropout
+plan_with() { heddle explain load.ini --set model.load=dropout --nodes "$@" 2>&1; }
+like "its dropout is loaded" "$(plan_with)" 'dropout .*p=0.1'
+for off in 0 0.0; do
+	unlike "model.dropout = $off switches it off" "$(plan_with --set model.dropout=$off)" 'p=0\.1'
+done
+fails "a window that differs from the model's" heddle check load.ini --set model.load="$src/t/data/families/gemma2" --set model.window=0
+like "... is refused, even if it is 0" "$(cat "$tmp/.ok")" 'model\.window: 0, but the model in .* has [0-9]+'
+ok "0 where the engine derives the number" heddle check load.ini --set model.kv_heads=0 --set model.mlp=0 --set model.head_dim=0
+
 # In a layout, every rank loads its slices.
 heddle train load.ini --set log.metrics=one.jsonl >out1 2>err1
 is "one rank trains from the model" $? 0

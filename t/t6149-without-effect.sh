@@ -33,6 +33,10 @@ idle() { # SECTION.KEY=VALUE WHY [--set ...]: check and train name the key in a 
 	done
 }
 idle train.beta1=0.8 'with train.optimizer = sgd' --set train.optimizer=sgd
+idle train.eps=1 'with train.optimizer = descent' --set descent.file="$build/t/plugins/.libs/descent.so" --set train.optimizer=descent
+idle train.hash_every=1 'with one rank'
+idle train.warmup=256 'with schedule_unit = tokens: the first step has 256' --set train.schedule_unit=tokens
+idle checkpoint.async=yes 'with checkpoint.every = 0: the run waits for its last save' --set checkpoint.dir=saved
 idle train.min_lr=1e-6 'with train.schedule = constant' --set train.schedule=constant
 idle train.min_lr=1e-6 'with train.warmup = 2: no step comes after it' --set train.warmup=2
 idle train.schedule=linear 'with train.warmup = 300: no step comes after it' --set train.warmup=300 --set train.schedule_unit=tokens
@@ -85,7 +89,7 @@ idle log.trace_steps=1 'without log.trace or log.machine'
 ok "train with evaluations but without data for them" \
 	heddle train tiny.ini --set train.steps=1 --set data.valid_fraction=0 --set train.eval_every=1
 like "... with a warning" "$(cat "$tmp/.ok")" 'heddle: train\.eval_every does nothing with data\.valid_fraction = 0'
-for what in "train.min_lr=0 --set train.warmup=2" "train.schedule_unit=tokens --set train.warmup=256" "train.schedule_unit=tokens --set train.decay=512" \
+for what in "train.min_lr=0 --set train.warmup=2" "train.schedule_unit=tokens --set train.warmup=257" "train.schedule_unit=tokens --set train.decay=512" \
 	"log.trace_steps=1 --set log.machine=dgx-a100" "model.mlp=64 --set model.family=mixtral --set model.experts=2 --set model.expert_mlp=32 --set model.moe_every=2" \
 	"model.rope_attention=2 --set model.family=llama --set model.rope_scaling=yarn" "model.rope_scaling=dynamic --set model.family=llama" \
 	"model.window=31 --set model.family=llama" "model.window=32 --set model.family=llama --set model.max_seq=33" \
@@ -94,6 +98,45 @@ for what in "train.min_lr=0 --set train.warmup=2" "train.schedule_unit=tokens --
 	ok "check with $what" heddle check tiny.ini --set $what
 	is "... has no warning" "$(grep -c 'does nothing' "$tmp/.ok")" 0
 done
+
+# A plugin whose optimizer the run does not use
+plugin() { # WARNING SETS...
+	why=$1
+	shift
+	ok "a plugin: $*" heddle check tiny.ini "$@"
+	is "... with ${why:+a}${why:-no} warning" "$(sed -n 's/^heddle: \(.* does nothing .*\)/\1/p' "$tmp/.ok")" "$why"
+}
+descent="--set x.file=$build/t/plugins/.libs/descent.so"
+plugin '[plugin x] does nothing with train.optimizer = adamw: it brings another optimizer' $descent
+plugin '' $descent --set train.optimizer=x
+
+# Values from other formats, which become part of a text
+sed 's/^\[log\].*/&\nmetrics = "m.jsonl"/;$a\[log]\nmetrics = "m.jsonl"\nsample = 3\nsample_prompt = x   # a prompt' tiny.ini >slips.ini
+ok "check with a value in quotes and a comment after #" heddle check slips.ini
+like "... names the quotes" "$(cat "$tmp/.ok")" '^heddle: slips\.ini:[0-9]+: \[log\] metrics: "m\.jsonl" is used as it stands \(values are written without quotes\)$'
+like "... and the comment" "$(cat "$tmp/.ok")" '^heddle: slips\.ini:[0-9]+: \[log\] sample_prompt: x   # a prompt is used as it stands \(a comment after a value begins with ;\)$'
+like "... also of --set" "$(heddle check tiny.ini --set "log.metrics='m'" 2>&1)" "^heddle: --set log\.metrics: 'm' is used as it stands"
+unlike "other values have no such message" "$(heddle check tiny.ini --set log.metrics=m#1.jsonl 2>&1)" 'as it stands'
+
+# A ramp that the run ends before
+like "a ramp that does not reach its end" "$(heddle check tiny.ini --set train.global_batch_ramp=2,2,1M 2>&1)" \
+	'^heddle: train.global_batch_ramp does not reach train.global_batch = 8: the last step has 2 sequences$'
+unlike "a ramp that does" "$(heddle check tiny.ini --set train.global_batch_ramp=4,4,128 2>&1)" 'does not reach'
+no 'train\.eval_batches: 9223372036854775807 is too large' check tiny.ini --set train.eval_batches=9223372036854775807
+no '[0-9]+: the layout would need more than 10000000 ranks' check tiny.ini --set dp.size=4611686018427387904 \
+	--set tp.plugin=tp --set tp.size=4 --set pp.plugin=pp --set pp.size=auto
+no '\[model\] dense_layers: 1 of model.layers = 2, with model.moe_every = 2|dense_layers: 2 of' check tiny.ini \
+	--set model.family=mixtral --set model.experts=2 --set model.moe_every=2 --set model.layers=3 --set model.dense_layers=2
+
+# Keys and options that a verb does not read
+ok "bench with keys of training" heddle bench tiny.ini --steps 1 --set log.trace=none.json
+is "... names them" "$(grep 'does nothing' "$tmp/.ok")" 'heddle: bench: --set log.trace=none.json does nothing: only training reads it'
+fails "... and writes no file" test -e none.json
+no 'bench: --steps 17: with --generate it is a number of tokens, of which half of train.seq = 32 has room for 16' \
+	bench tiny.ini --generate --steps 17
+no 'tokenize: --append-eos does nothing with --ids' tokenize --tokenizer byte --ids text.txt --append-eos yes
+no 'tokenize: --field does nothing with --text' tokenize --tokenizer byte --text text.txt --field x
+no 'run: --probe does nothing without --hostfile' run tiny.ini --ranks 1:2 --probe true --set checkpoint.dir=r
 
 # check of an INI whose run exists already prints the layout, and then the reason why train would refuse it.
 heddle train tiny.ini --set train.steps=1 --set checkpoint.dir=there >/dev/null 2>&1
@@ -137,6 +180,9 @@ layout "$whole" 2 $pp=2
 layout "" 4 $pp=2 --set tp.plugin=tp --set tp.size=2
 layout "$whole" 4 $pp=2 --set tp.plugin=tp --set tp.size=2 --set tp.sequence_parallel=yes
 layout "$whole" 8 $pp=2 --set tp.plugin=tp --set tp.size=4 --set tp.form=2d
+orders="--set dp.size=1 --set pp.plugin=pp --set pp.size=2 --set pp.schedule=interleaved"
+layout "pp: schedule = interleaved: with chunks = 1: it is 1f1b" 2 $orders --set pp.chunks=1
+layout "" 2 $orders --set model.layers=4
 is "a search of such layouts prints no warning" \
 	"$(heddle plan tiny.ini --ranks 4 --machine dgx-a100 --search --top 1 2>&1 | grep -c 'does nothing')" 0
 ok "train with keys that have an effect" \

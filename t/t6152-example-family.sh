@@ -32,6 +32,9 @@ mkdir five && cp $model/model.safetensors five && cp $model/config-5.json five/c
 near "... also with the config of transformers 5" "$(apart "$kept" "$(logits five $with)")" 0 1.5e-5
 { cat ../families/one.ini; printf '\n[plugin vg]\nfile = ./vaultgemma.so\n'; } >one.ini
 cp ../families/ids-llmc.bin .
+is "a plugin whose family is not used is named in a warning" \
+	"$("$heddle" check one.ini --set model.load= --set model.family=gpt2 --set model.layers=1 --set model.embed=8 --set model.heads=2 2>&1 |
+		grep 'plugin vg')" 'heddle: [plugin vg] does nothing with model.family = gpt2: it brings other families'
 ok "the model takes a step" \
 	"$heddle" train one.ini --set model.load=$model --set log.metrics=one.jsonl --set checkpoint.dir=stepped
 near "... with the kept loss" \

@@ -24,10 +24,26 @@ static int is_size(const char *key)
 	return 0;
 }
 
-/* Returns whether the value is a default that leaves the number to the engine. For other keys 0 is a number. */
+/* Returns whether 0 means that the engine derives the key's number. For other keys, such as dropout and window, 0 is a
+ * number that the user has chosen. */
+static int derives_zero(const char *key)
+{
+	static const char *const keys[] = { "kv_heads",  "head_dim",    "mlp",           "vocab",
+					    "max_seq",   "query_scale", "rope_original", "rope_attention",
+					    "moe_every", "expert_mlp",  "group_tokens" };
+
+	for (size_t i = 0; i < HD_LEN(keys); i++)
+		if (!strcmp(keys[i], key))
+			return 1;
+	return 0;
+}
+
+/* Returns whether the value is a default that leaves the choice to the engine. */
 static int is_open(const char *key, const char *value)
 {
-	if (strcmp(value, "0") && strcmp(value, "-1") && strcmp(value, "auto"))
+	if (!strcmp(value, "0") && derives_zero(key))
+		return 1;
+	if (strcmp(value, "-1") && strcmp(value, "auto"))
 		return 0;
 	for (uint32_t i = 0; i < hd_model_keys.n; i++)
 		if (!strcmp(hd_model_keys.keys[i].key, key))

@@ -272,6 +272,11 @@ static int bench_generation(struct hd_job *j, struct hd_conf *conf, struct hd_cl
 	if (!err->code && t.seq < 3)
 		hd_err_set(err, HD_EINVAL, "bench: train.seq = %lld leaves no room for a prompt and tokens after it",
 			   (long long)t.seq);
+	if (!err->code && hd_cli_has(c, "steps") && b.tokens > t.seq / 2)
+		hd_err_set(err, HD_EINVAL,
+			   "bench: --steps %lld: with --generate it is a number of tokens, of which half of "
+			   "train.seq = %lld has room for %lld",
+			   (long long)b.tokens, (long long)t.seq, (long long)(t.seq / 2));
 	HD_TRY(hd_comm_agree(err));
 	b.tokens = b.tokens < t.seq / 2 ? b.tokens : t.seq / 2;
 	b.prompt = t.seq / 2 < 128 ? t.seq / 2 : 128;
@@ -337,6 +342,7 @@ int hd_verb_bench(struct hd_cli *c)
 	if (check_options(c, &err) >= 0)
 		hd_cli_conf(c, &conf, &err);
 	if (hd_start(c, &j, conf, &err) >= 0) {
+		hd_cli_warn_unread(c);
 		vocabulary(&j, conf, &err);
 		hd_comm_agree(&err);
 	}

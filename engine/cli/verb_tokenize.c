@@ -144,12 +144,17 @@ static int tokenize(struct hd_cli *c, struct hd_tokenizer **t, struct hd_err *er
 {
 	const char *name = hd_cli_str(c, "tokenizer", NULL), *ids = hd_cli_str(c, "ids", NULL);
 	const char *text = hd_cli_str(c, "text", NULL);
+	static const char *const of_corpus[] = { "append-eos", "prepend-bos", "field" };
 
 	if (!name)
 		return hd_err_set(err, HD_EINVAL, "tokenize: --tokenizer DIR must be given");
 	if (!!ids + !!text + hd_cli_has(c, "out") > 1 || ((ids || text) && c->nwords))
 		return hd_err_set(err, HD_EINVAL,
 				  "tokenize: give one of --out PREFIX FILE..., --ids FILE and --text FILE");
+	for (size_t i = 0; (ids || text) && i < HD_LEN(of_corpus); i++)
+		if (hd_cli_has(c, of_corpus[i]))
+			return hd_err_set(err, HD_EINVAL, "tokenize: --%s does nothing with --%s", of_corpus[i],
+					  ids ? "ids" : "text");
 	HD_TRY(hd_tokenizer_open(name, t, err));
 	return ids ? print_ids(*t, ids, err) : text ? print_text(*t, text, err) : write_corpus(c, *t, err);
 }

@@ -293,6 +293,21 @@ static void warn_of_tokenizer(const struct hd_cli *c, const char *own)
 	hd_tokenizer_close(b);
 }
 
+void hd_cli_warn_unread(const struct hd_cli *c)
+{
+	static const char *const of_training[] = { "log.", "train.eval_every=", "train.eval_batches=" };
+	const char *verb = c->verb->name;
+
+	for (int i = 0; i < c->nsets; i++) {
+		for (size_t k = 0; k < HD_LEN(of_training); k++)
+			if (!strncmp(c->sets[i], of_training[k], strlen(of_training[k])))
+				hd_log(HD_LOG_WARN, "%s: --set %s does nothing: only training reads it", verb,
+				       c->sets[i]);
+		if (!strcmp(verb, "generate") && !strncmp(c->sets[i], "train.seed=", strlen("train.seed=")))
+			hd_log(HD_LOG_WARN, "generate: --set %s does nothing: --seed draws other texts", c->sets[i]);
+	}
+}
+
 int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 {
 	char *own = NULL;
@@ -309,6 +324,8 @@ int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err 
 	rc = hd_start(c, j, j->conf, err);
 	if (rc >= 0 && own && !j->world.rank)
 		warn_of_tokenizer(c, own);
+	if (rc >= 0)
+		hd_cli_warn_unread(c);
 	free(own);
 	return rc;
 }

@@ -26,6 +26,8 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
  * each of enum hd_role. */
 int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
 int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, unsigned roles, struct hd_err *err);
+/* Warns of each --set for a key that only training reads. */
+void hd_cli_warn_unread(const struct hd_cli *c);
 int64_t hd_checkpoint_vocab(const struct hd_job *j); /* from its INI, so that no program is needed */
 /* Opens the checkpoint's tokenizer for the prompt; `what` names the prompt in messages. *t is NULL if bytes are the
  * tokens, or with --ids. */

@@ -9,6 +9,7 @@
 #include "engine/models/decoder/knobs.h"
 #include "engine/passes/passes.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST 20
@@ -33,6 +34,9 @@ static void warn_unsaved(const struct hd_plan *p)
 	static const char *const keys[] = { "every", "gradients", "async" };
 	const struct hd_section *s = hd_conf_section(p->conf, NULL, "checkpoint");
 
+	if (*hd_section_str(s, "dir") && hd_section_int(s, "async") && !hd_section_int(s, "every"))
+		hd_log(HD_LOG_WARN,
+		       "checkpoint.async does nothing with checkpoint.every = 0: the run waits for its last save");
 	if (*hd_section_str(s, "dir"))
 		return;
 	warn(p->conf, &keep);
@@ -54,6 +58,22 @@ static void warn_of_warmup(const struct hd_train_config *t)
 		hd_log(HD_LOG_WARN,
 		       "train.warmup = %lld %s is beyond the end of the run at %lld: no step has train.lr = %g",
 		       (long long)t->warmup, t->by_tokens ? "tokens" : "steps", (long long)last_of(t), t->lr);
+	else if (t->by_tokens && t->warmup && t->warmup <= hd_ramp_last(&t->batch, 0, 1))
+		hd_log(HD_LOG_WARN, "train.warmup does nothing with schedule_unit = tokens: the first step has %lld",
+		       (long long)hd_ramp_last(&t->batch, 0, 1));
+}
+
+static void warn_of_ramp(const struct hd_train_config *t)
+{
+	int64_t last;
+
+	if (!t->batch.steps || !t->steps)
+		return;
+	last = hd_ramp_batch(&t->batch, (double)hd_ramp_last(&t->batch, 0, t->steps - 1));
+	if (last < t->batch.full)
+		hd_log(HD_LOG_WARN,
+		       "train.global_batch_ramp does not reach train.global_batch = %lld: the last step has %lld sequences",
+		       (long long)t->batch.full, (long long)last);
 }
 
 /* The decay begins after the warm-up. */
@@ -126,15 +146,28 @@ void hd_warn_of_recompute(const struct hd_plan *p)
 		       "that is one node");
 }
 
+static void warn_of_optimizer(const struct hd_plan *p)
+{
+	char why[120];
+	const struct idle adamw = { "train", { "beta1", "beta2", "eps" }, why };
+
+	snprintf(why, sizeof(why), "with train.optimizer = %.60s",
+		 hd_section_str(hd_conf_section(p->conf, NULL, "train"), "optimizer"));
+	if (!p->config.adamw)
+		warn(p->conf, &adamw);
+}
+
 static void warn_of_train(const struct hd_plan *p)
 {
-	static const struct idle adamw = { "train", { "beta1", "beta2", "eps" }, "with train.optimizer = sgd" },
-				 ramp = { "train", { "global_batch_ramp" }, "that begins at train.global_batch" };
+	static const struct idle ramp = { "train", { "global_batch_ramp" }, "that begins at train.global_batch" },
+				 hash = { "train", { "hash_every" }, "with one rank" };
 
-	if (!p->config.adamw && !p->config.optimizer)
-		warn(p->conf, &adamw);
+	warn_of_optimizer(p);
 	if (*hd_section_str(hd_conf_section(p->conf, NULL, "train"), "global_batch_ramp") && !p->config.batch.steps)
 		warn(p->conf, &ramp);
+	warn_of_ramp(&p->config);
+	if (p->ranks == 1)
+		warn(p->conf, &hash);
 	warn_of_rates(p);
 	hd_warn_of_recompute(p);
 	warn_of_evaluations(p);
@@ -324,8 +357,51 @@ static void warn_of_log(const struct hd_plan *p)
 		warn(p->conf, &steps);
 }
 
+static int brings_family(const struct hd_plugin_entry *e, const char *family)
+{
+	for (size_t i = 0; e->families && e->families[i]; i++)
+		if (!strcmp(e->families[i]->name, family))
+			return 1;
+	return 0;
+}
+
+/* Warns of a [plugin NAME] that brings only an optimizer or families, if the run uses none of them. */
+static void warn_of_plugin(const struct hd_plan *p, const struct inst *in)
+{
+	const struct hd_plugin_entry *e = in->plugin;
+	const char *family = hd_section_str(hd_conf_section(p->conf, NULL, "model"), "family"),
+		   *optimizer = hd_section_str(hd_conf_section(p->conf, NULL, "train"), "optimizer");
+
+	if (!in->extension || e->kernels || e->rewrites || e->lowers || (!e->optimizer && !e->families))
+		return;
+	if (p->optimizer == in || brings_family(e, family))
+		return;
+	hd_log(HD_LOG_WARN, "[plugin %s] does nothing with %s%s%s%s%s: it brings %s", in->name,
+	       e->optimizer ? "train.optimizer = " : "", e->optimizer ? optimizer : "",
+	       e->optimizer && e->families ? " and " : "", e->families ? "model.family = " : "",
+	       e->families ? family : "",
+	       !e->families    ? "another optimizer"
+	       : !e->optimizer ? "other families"
+			       : "others");
+}
+
+/* Warns of values that end in a comment or stand in quotes, both of which become part of a text. Numbers and choices
+ * of that kind are refused. */
+static void warn_of_slips(const struct hd_conf *c)
+{
+	char *lines = NULL;
+
+	hd_conf_slips(c, &lines);
+	hd_log_lines(HD_LOG_WARN, lines);
+	free(lines);
+}
+
 void hd_warn_without_effect(const struct hd_plan *p)
 {
+	warn_of_slips(p->conf);
+	for (int i = 0; i < p->ninst; i++)
+		warn_of_plugin(p, &p->inst[i]);
+
 	warn_unsaved(p);
 	warn_of_train(p);
 	warn_of_data(p);

@@ -53,6 +53,9 @@ int64_t hd_section_int(const struct hd_section *s, const char *key);
 double hd_section_num(const struct hd_section *s, const char *key);
 /* The value or the default; "" if neither exists. */
 const char *hd_section_str(const struct hd_section *s, const char *key);
+/* Appends a line to *lines, which is malloc'ed or NULL, for each value that is in quotes or ends in a comment after #.
+ * Both become part of a text. Numbers and choices of that kind are refused. */
+void hd_conf_slips(const struct hd_conf *c, char **lines);
 /* Fails with "conf/x.ini:14: [strategy x] size: " and the text. The line is the section's if the value is a default. A
  * value from --set is named as "--set ..." instead. */
 int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code,

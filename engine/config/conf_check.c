@@ -27,6 +27,22 @@ static const char *slip(const char *value)
 	return "";
 }
 
+void hd_conf_slips(const struct hd_conf *c, char **lines)
+{
+	for (const struct hd_section *s = c->first; s; s = s->next)
+		for (size_t i = 0; i < s->n; i++) {
+			const struct hd_entry *e = &s->entries[i];
+
+			if (!e->given || e->loaded || !*slip(e->value))
+				continue;
+			if (e->set)
+				hd_append(lines, "--set %s", e->set);
+			else
+				hd_append(lines, "%s:%d: [%s] %s", c->path, e->line, s->label, e->key);
+			hd_append(lines, ": %s is used as it stands%s\n", e->value, slip(e->value));
+		}
+}
+
 int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code,
 		    const char *fmt, ...)
 {

@@ -96,8 +96,13 @@ static int read_links(struct hd_conf *c, struct hd_section *s, struct hd_machine
 	network->bandwidth = hd_section_num(s, "network_bandwidth");
 	network->latency = hd_section_num(s, "network_latency");
 	HD_TRY(read_curves(c, s, m, err));
-	if (network->bandwidth == 0)
-		*network = *node;
+	if (network->bandwidth > 0)
+		return HD_OK;
+	network->bandwidth = node->bandwidth;
+	if (!hd_section_has(s, "network_latency"))
+		network->latency = node->latency;
+	if (!hd_section_has(s, "network_efficiency"))
+		network->efficiency = node->efficiency;
 	return HD_OK;
 }
 

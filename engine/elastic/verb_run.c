@@ -98,6 +98,8 @@ static int open_run(struct elastic *e, struct hd_err *err)
 	e->program = hd_this_program(err);
 	if (!e->program)
 		return err->code;
+	if (hd_cli_has(e->c, "probe") && !hd_cli_has(e->c, "hostfile"))
+		return hd_err_set(err, HD_EINVAL, "run: --probe does nothing without --hostfile");
 	HD_TRY(read_ranks(e, err));
 	HD_TRY(hd_cli_int(e->c, "restarts", 0, 1000000, 3, &e->restarts, err));
 	HD_TRY(hd_cli_conf(e->c, &e->conf, err));

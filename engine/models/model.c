@@ -125,6 +125,14 @@ static int check_router(struct hd_conf *c, struct hd_section *s, const struct hd
 	return HD_OK;
 }
 
+static int has_experts(const struct hd_model *m)
+{
+	for (int64_t l = 0; l < m->layers; l++)
+		if (hd_experts_in(m, l))
+			return 1;
+	return 0;
+}
+
 /* Checks the keys of experts. The tokens of a group share the capacity of the experts, so a batch must consist of
  * complete groups. */
 static int check_experts(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
@@ -142,6 +150,10 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 		return hd_section_fail(c, s, "moe_every", err, HD_EINVAL,
 				       "%lld is more than model.layers = %lld: no layer has experts",
 				       (long long)m->moe_every, (long long)m->layers);
+	if (!has_experts(m))
+		return hd_section_fail(c, s, "dense_layers", err, HD_EINVAL,
+				       "%lld of model.layers = %lld, with model.moe_every = %lld: no layer has experts",
+				       (long long)m->dense_layers, (long long)m->layers, (long long)m->moe_every);
 	if (m->experts_per_token > m->experts)
 		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL,
 				       "%lld is more than model.experts = %lld", (long long)m->experts_per_token,

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_RANKS 10000000 /* as of --ranks */
+
 static int size_of(struct hd_plan *p, struct inst *in, int64_t *size)
 {
 	const char *v = hd_section_str(in->section, "size");
@@ -32,6 +34,10 @@ static int read_sizes(struct hd_plan *p, int64_t *size, int64_t *given, int *aut
 		if (p->inst[i].extension)
 			continue;
 		HD_TRY(size_of(p, &p->inst[i], &size[i]));
+		if (size[i] > MOST_RANKS / *given)
+			return hd_section_fail(p->conf, p->inst[i].section, "size", p->err, HD_EINVAL,
+					       "%lld: the layout would need more than %d ranks", (long long)size[i],
+					       MOST_RANKS);
 		if (size[i])
 			*given *= size[i];
 		else if (*automatic >= 0)

@@ -386,6 +386,7 @@ static void fill(struct hd_strategy_ops *t, struct hd_plugin_entry *e)
 {
 	e->orders = !!t->schedule;
 	e->rewrites = !!t->rewrite;
+	e->lowers = t->storage || t->lower;
 	e->strategy_slot = t->mesh ? "mesh" : t->rules ? "rules" : t->schedule ? "schedule" : NULL;
 	t->close = t->close ? t->close : stub_close;
 	t->rewrite = t->rewrite ? t->rewrite : stub;

@@ -30,6 +30,7 @@ struct hd_plugin_entry {
 	int is_strategy;
 	int orders;   /* slot schedule is the plugin's own, not a stub */
 	int rewrites; /* the same for slot rewrite */
+	int lowers;   /* the same for slots storage and lower */
 	int hidden;   /* set by scan: a plugin found earlier has the same name */
 };
 

@@ -216,6 +216,9 @@ int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
 	const char *text;
 
+	if (s->order == PP_INTERLEAVED && s->chunks == 1)
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
+			  "schedule = interleaved does nothing with chunks = 1: it is 1f1b");
 	switch (s->order) {
 	case PP_GPIPE: return gpipe(s, p, m);
 	case PP_1F1B:
