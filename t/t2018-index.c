@@ -71,6 +71,12 @@ static void refused(void)
 	kt_out(t, HD_DTYPE_F32, "k=2");
 	kt_refused(t, "take: input 0 has 2 of the 3 elements of dim a (from 1), but it needs all");
 	kt_free(t);
+	t = KT_NEW(largest, "along=0");
+	kt_in(t, HD_DTYPE_BF16, "a=4");
+	kt_out(t, HD_DTYPE_BF16, "k=2");
+	kt_out(t, HD_DTYPE_I32, "k=2");
+	kt_refused(t, "largest: input 0 has dtype bf16, it must be f32");
+	kt_free(t);
 }
 
 int main(void)

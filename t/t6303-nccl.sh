@@ -29,7 +29,7 @@ alike() {		# compares the losses of cpu.json and cuda.json, up to the rounding o
 cuda() {		# RANKS INI ARGS...
 	n=$1 of=$2; shift 2
 	rm -f cuda.json
-	HD_TEST_CUDA_MODULE=$sim heddle_mpi "$n" train "$of" $small --set train.device=cuda --set log.metrics=cuda.json "$@" >cuda.out 2>&1 ||
+	HD_TEST_CUDA_MODULE=$sim heddle_mpi "$n" train "$of" $small --set train.device=${device:-cuda} --set log.metrics=cuda.json "$@" >cuda.out 2>&1 ||
 		cat cuda.out
 	grep '^simulation: ' cuda.out
 }
@@ -55,6 +55,10 @@ sed "s|^plugin = dp|plugin = $build/t/plugins/.libs/permute.so\nsize = 2|; s/^\[
 # send that comes after it.
 layout "one rank" 1 1 tiny.ini
 layout "two replicas" 2 1 tiny.ini
+device=auto
+layout "two replicas on the devices that are found" 2 1 tiny.ini
+layout "two replicas on them, summed in order" 2 1 tiny.ini --set dp.sync=server
+unset device
 layout "two replicas, sharded states" 2 1 tiny.ini --set dp.zero=1
 layout "layers sharded over two ranks" 2 2 cut.ini
 layout "members that change places" 2 2 turned.ini

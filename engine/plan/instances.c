@@ -116,6 +116,8 @@ int hd_plan_conf(struct hd_plan *p)
 	HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, "model"), &hd_model_keys, 1, p->err));
 	HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, "data"), &hd_data_keys, 1, p->err));
 	HD_TRY(hd_train_config_read(p->conf, &p->config, p->err));
+	if (p->options->on_gpus)
+		p->config.device = HD_DEVICE_CUDA;
 	/* These two are read only to find errors in them. */
 	HD_TRY(hd_checkpoint_config_read(p->conf, &checkpoint, p->err));
 	HD_TRY(hd_log_config_read(p->conf, &log, p->err));

@@ -22,6 +22,7 @@ struct hd_plan_options {
 	uint32_t compute_dtype;
 	int gelu;                   /* a gelu can be fused into the device's bf16 products (kernel einsum_gelu) */
 	int own_memory;             /* the device's memory is not the host's */
+	int on_gpus;                /* the plan will run on GPUs, which train.device = auto has found */
 	int undivided_logits;       /* logits are not divided into parts, unless train.loss_parts says otherwise */
 	int separate_residual_adds; /* residual streams are added by separate kernels */
 	int separate_loss_gradient; /* a separate kernel computes the gradient of logits */

@@ -141,7 +141,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.compute_dtype = j->compute_dtype;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
 	o.no_multi_output_kernels = j->device->kernel("gelu_slope") == NULL;
-	o.own_memory = !hd_device_in_host(j->device);
+	o.own_memory = o.on_gpus = !hd_device_in_host(j->device);
 	o.global_batch = global_batch;
 	o.data_vocab = data_vocab(j);
 	if (plan(j, &o, &j->plan[role], err) >= 0 && j->nccl && hd_spare_axis(j->plan[role]))
@@ -205,7 +205,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		o.compute_dtype = j->compute_dtype;
 		o.gelu = j->device->kernel("einsum_gelu") != NULL;
 		o.no_multi_output_kernels = j->device->kernel("gelu_slope") == NULL;
-		o.own_memory = !hd_device_in_host(j->device);
+		o.own_memory = o.on_gpus = !hd_device_in_host(j->device);
 		o.global_batch = hd_ramp_size(ramp, k);
 		o.data_vocab = data_vocab(j);
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)

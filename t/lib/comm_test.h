@@ -351,6 +351,44 @@ static void check_rows(struct hd_communicator *m, const int *ranks, int turn, in
 	free(want);
 }
 
+/* Two members send each other many messages before either receives one, and hundreds of other calls end while a
+ * receive is under way. Schedules count on both: they would stop for ever. */
+static void check_outstanding(struct hd_communicator *m)
+{
+	enum { MESSAGES = 300, CALLS = 600 };
+	struct hd_request *sent = calloc(MESSAGES, sizeof(*sent)), got;
+	int me = hd_communicator_me(m), *in, *out, one = 1, sum = 0;
+	struct hd_call c = { .dtype = HD_DTYPE_I32, .index = 1 - me, .count = 1 }, all = c;
+
+	arena_used = (int64_t)world.rank * 192;
+	in = place(MESSAGES * 4, 0);
+	out = place(MESSAGES * 4, 0);
+	for (int i = 0; i < MESSAGES && me < 2; i++) {
+		in[i] = 1000 * me + i;
+		c.kind = HD_COMM_SEND, c.in = &in[i], c.out = NULL;
+		hd_comm_start(m, &c, &sent[i]);
+	}
+	for (int i = 0; i < MESSAGES && me < 2; i++) {
+		c.kind = HD_COMM_RECV, c.in = NULL, c.out = &out[i];
+		run_call(m, &c);
+		if (out[i] != 1000 * (1 - me) + i)
+			WRONG("rank %d: message %d of many is %d", world.rank, i, out[i]);
+	}
+	for (int i = 0; i < MESSAGES && me < 2; i++)
+		hd_comm_wait(&sent[i]);
+	if (me == 0)
+		hd_comm_start(m, &c, &got);
+	all.kind = HD_COMM_ALL_REDUCE, all.index = 0, all.in = &one, all.out = &sum;
+	for (int i = 0; i < CALLS; i++)
+		run_call(m, &all);
+	c.kind = HD_COMM_SEND, c.in = &in[7], c.out = NULL;
+	if (me == 1)
+		run_call(m, &c);
+	if (me == 0 && (hd_comm_wait(&got) || out[MESSAGES - 1] != 1007))
+		WRONG("a receive that was under way for long got %d", out[MESSAGES - 1]);
+	free(sent);
+}
+
 static void check_group(struct hd_communicator *m, const int *ranks)
 {
 	for (int turn = 0; turn < 5 && hd_communicator_n(m) > 1; turn++)
@@ -366,6 +404,8 @@ static void check_group(struct hd_communicator *m, const int *ranks)
 			check_messages(m, 40, 3000, where);
 			check_messages(m, 150, 7, where); /* more than the ring buffer holds */
 		}
+	if (hd_communicator_n(m) > 1)
+		check_outstanding(m);
 }
 
 static void check_control(void)

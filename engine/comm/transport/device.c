@@ -86,6 +86,8 @@ static int start(struct hd_request *t)
 	void *group =
 		c->kind >= HD_COMM_SEND ? m->device.messages[(c->channel & 1) * 2 + (sender & 1)] : m->device.group;
 
+	if (!group) /* split has failed; finish prints why */
+		return HD_EIO;
 	t->seq = (uint64_t)++device.requests;
 	return device.ops->start(group, c, m->n, m->me, device.requests);
 }

@@ -20,37 +20,48 @@
 #include <time.h>
 
 static struct {
-	struct inflight inflight[HD_NET_INFLIGHT]; /* a ring buffer; the thread uses those from completed to issued */
-	uint64_t queued, issued, completed;        /* numbers of calls so far that were queued, issued and completed */
-	pthread_mutex_t lock;                      /* protects these numbers, stop and busy */
+	struct hd_request *first, **last; /* calls that were started and not issued yet, in this order */
+	uint64_t queued, completed;       /* numbers of calls so far */
+	int room;                         /* MPI requests that a call may need */
+	pthread_mutex_t lock;             /* protects all of these, stop and busy */
 	pthread_cond_t more;
 	pthread_t thread;
 	int running, stop;
 	int waiting; /* a compute thread waits, so the thread must react at once */
 	double busy, busy_from, delay;
-} net = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER };
+} net = { .last = &net.first, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER };
+
+/* Calls under way, in any order; only the thread uses them. There is no limit: a stage may have a receive under way
+ * while it makes hundreds of other calls. */
+static struct {
+	struct inflight *at;
+	size_t n, cap;
+} under_way;
 
 /* -- one call ---------------------------------------------------------------------------------- */
-/* Makes room for the MPI requests of a new group's calls, or of its rows. Nothing may be under way. */
+/* Makes room for the MPI requests of a new group's calls, or of its rows. */
 static void requests_reserve(int members)
 {
-	for (int i = 0; i < HD_NET_INFLIGHT; i++) {
-		struct inflight *f = &net.inflight[i];
-
-		if (2 * members <= f->cap)
-			continue;
-		free(f->req);
-		f->cap = 2 * members;
-		f->req = hd_alloc((size_t)f->cap * sizeof(*f->req));
-	}
+	pthread_mutex_lock(&net.lock);
+	net.room = 2 * members > net.room ? 2 * members : net.room;
+	pthread_mutex_unlock(&net.lock);
 }
 
-static void issue(struct inflight *f)
+static void issue(struct hd_request *t, int room)
 {
-	const struct hd_call *c = &f->t->call;
+	const struct hd_call *c = &t->call;
+	struct inflight *f;
 
+	under_way.at = hd_grow(under_way.at, under_way.n, &under_way.cap, sizeof(*under_way.at));
+	f = &under_way.at[under_way.n++];
+	if (f->cap < room) {
+		free(f->req);
+		f->cap = room;
+		f->req = hd_alloc((size_t)room * sizeof(*f->req));
+	}
+	f->t = t;
 	f->round = f->nreq = 0;
-	f->due = f->t->started + net.delay;
+	f->due = t->started + net.delay;
 	pthread_mutex_lock(&hd_mpi_lock);
 	(hd_net_by_members(c) ? hd_net_members_begin : hd_net_issue)(f);
 	pthread_mutex_unlock(&hd_mpi_lock);
@@ -85,11 +96,6 @@ static void complete(struct inflight *f)
 }
 
 /* -- the thread -------------------------------------------------------------------------------- */
-static struct inflight *inflight_of(uint64_t i)
-{
-	return &net.inflight[i % HD_NET_INFLIGHT];
-}
-
 /* Waits up to 100 ms for a new call. If none comes, answers ranks that ask whether this rank works. */
 static void wait_for_more(void)
 {
@@ -108,8 +114,8 @@ static void wait_for_more(void)
 	pthread_mutex_lock(&net.lock);
 }
 
-/* Waits while there is nothing to do. Returns 0 when the thread is to stop. */
-static int next_work(uint64_t *until)
+/* Waits while there is nothing to do. Returns 0 when the thread is to stop. *calls: those to issue. */
+static int next_work(struct hd_request **calls, int *room)
 {
 	int go;
 
@@ -122,7 +128,10 @@ static int next_work(uint64_t *until)
 		wait_for_more();
 	if (net.completed != net.queued && !net.busy_from)
 		net.busy_from = hd_seconds();
-	*until = net.queued;
+	*calls = net.first;
+	net.first = NULL;
+	net.last = &net.first;
+	*room = net.room;
 	go = net.completed != net.queued;
 	pthread_mutex_unlock(&net.lock);
 	return go;
@@ -142,37 +151,43 @@ static void back_off(int *idle)
 
 static int test_all(void)
 {
-	int any = 0;
+	uint64_t done = 0;
 
-	for (uint64_t i = net.completed; i < net.issued; i++) {
-		struct inflight *f = inflight_of(i);
+	for (size_t i = 0; i < under_way.n;) {
+		struct inflight f = under_way.at[i];
 
-		if (!f->t || !test(f))
+		if (!test(&under_way.at[i])) {
+			i++;
 			continue;
-		complete(f);
-		any = 1;
+		}
+		complete(&under_way.at[i]);
+		f.t = NULL;
+		f.staging = NULL;
+		under_way.at[i] = under_way.at[--under_way.n];
+		under_way.at[under_way.n] = f; /* for its requests */
+		done++;
 	}
 	pthread_mutex_lock(&net.lock);
-	while (net.completed < net.issued && !inflight_of(net.completed)->t)
-		net.completed++;
+	net.completed += done;
 	pthread_mutex_unlock(&net.lock);
-	return any;
+	return done > 0;
 }
 
 static void *progress(void *unused)
 {
-	uint64_t until;
-	int idle = 0;
+	struct hd_request *calls, *next;
+	int idle = 0, room;
 
 	(void)unused;
 #ifdef _OPENMP
 	omp_set_num_threads(1); /* for this thread only: its sums must not start a second team of threads */
 #endif
-	while (next_work(&until)) {
-		if (net.issued < until)
+	while (next_work(&calls, &room)) {
+		for (; calls; calls = next) {
+			next = calls->next;
+			issue(calls, room);
 			idle = 0;
-		while (net.issued < until)
-			issue(inflight_of(net.issued++));
+		}
 		if (test_all())
 			idle = 0;
 		else
@@ -236,27 +251,17 @@ static void rows(struct hd_communicator *m, int64_t experts)
 
 static int start(struct hd_request *t)
 {
-	struct hd_backoff p;
-	int full;
-
 	if (too_long(&t->call) || (t->call.wire && t->call.dtype != HD_DTYPE_F32))
 		return HD_ENOTSUP;
 	if (hd_net_by_members(&t->call)) /* the number becomes a tag, so only calls of all members are counted */
 		t->seq = t->m->net.sums++;
-	hd_backoff_begin(&p, t->m, "the start of a call between hosts");
-	for (;;) {
-		pthread_mutex_lock(&net.lock);
-		full = net.queued - net.completed == HD_NET_INFLIGHT;
-		if (!full) {
-			inflight_of(net.queued++)->t = t;
-			pthread_cond_signal(&net.more);
-		}
-		pthread_mutex_unlock(&net.lock);
-		if (!full)
-			break;
-		hd_backoff_wait(&p, -1);
-	}
-	hd_backoff_end(&p);
+	t->next = NULL;
+	pthread_mutex_lock(&net.lock);
+	*net.last = t;
+	net.last = &t->next;
+	net.queued++;
+	pthread_cond_signal(&net.more);
+	pthread_mutex_unlock(&net.lock);
 	return 0;
 }
 

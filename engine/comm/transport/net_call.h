@@ -7,8 +7,6 @@
 #include "engine/comm/transport/transport.h"
 #include "engine/comm/world/mpi_calls.h"
 
-#define HD_NET_INFLIGHT 256 /* maximum number of calls under way; beyond that, start waits for room */
-
 struct hd_net {
 	MPI_Comm comm;
 };

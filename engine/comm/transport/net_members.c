@@ -14,7 +14,10 @@
 
 #define TAGS 8192 /* numbers of calls in tags; MPI guarantees tags up to 32767 */
 
-static struct staging staging[HD_NET_INFLIGHT]; /* used by the progress thread only */
+static struct { /* used by the progress thread only */
+	struct staging **at;
+	size_t n, cap;
+} stagings;
 
 static int tag_of(const struct inflight *f)
 {
@@ -67,14 +70,19 @@ static struct staging *staging_get(size_t bytes)
 {
 	struct staging *best = NULL;
 
-	for (int i = 0; i < HD_NET_INFLIGHT; i++) {
-		struct staging *r = &staging[i];
+	for (size_t i = 0; i < stagings.n; i++) {
+		struct staging *r = stagings.at[i];
 
 		if (r->in_use)
 			continue;
 		if (!best || (r->bytes >= bytes ? best->bytes < bytes || r->bytes < best->bytes
 						: r->bytes > best->bytes && best->bytes < bytes))
 			best = r;
+	}
+	if (!best) {
+		best = hd_alloc(sizeof(*best));
+		stagings.at = hd_grow(stagings.at, stagings.n, &stagings.cap, sizeof(*stagings.at));
+		stagings.at[stagings.n++] = best;
 	}
 	if (best->bytes < bytes) {
 		free(best->p);

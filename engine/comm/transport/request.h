@@ -13,6 +13,7 @@ struct hd_request { /* one started call; belongs to the caller, who may reuse it
 	struct hd_communicator *m;
 	struct hd_call call;
 	double started, finished;
+	struct hd_request *next; /* in the list of calls that the progress thread has not issued yet */
 	int32_t state;
 };
 

@@ -7,11 +7,11 @@
  * writes, and nothing is sent.
  *
  * Calls of up to SMALL bytes store their data next to the flags and need one barrier instead of two. Messages of a
- * pair go through a ring of descriptors: the receiver copies, then marks the descriptor as taken. Buffers outside the
+ * pair are in shm_messages.c. Buffers outside the
  * arena are allowed but slower: they are copied to shared memory that is allocated for them.
  */
 #include <config.h>
-#include "engine/comm/transport/transport.h"
+#include "engine/comm/transport/shm.h"
 #include "engine/comm/world/mpi.h"
 #include "engine/comm/world/shared_memory.h"
 #include "engine/comm/transport/sum.h"
@@ -22,8 +22,6 @@
 #include <unistd.h>
 
 #define SMALL 4096
-#define MAILBOXES 64    /* maximum number of outstanding messages of a pair in a channel */
-#define MAX_PENDING 512 /* maximum number of receives that other waits of this rank complete */
 
 struct shm_address {
 	int64_t in, out; /* offsets in the arena of the host; -1: no buffer, or it is in the memory of fd */
@@ -37,31 +35,18 @@ struct hd_shm_member {
 	struct shm_address address HD_ALIGNED;
 	char data[2][SMALL] HD_ALIGNED;
 };
-struct hd_mailbox {
-	/* 1 + the number of the last message that was put into this mailbox, and of the last one copied out. */
-	_Atomic uint64_t posted, taken;
-	int64_t in, bytes;
-	int32_t fd, pid;
-} HD_ALIGNED;
-
-static struct {
-	struct hd_request *pending[MAX_PENDING]; /* receives that have been started */
-	int npending;
-	struct { /* memory for buffers outside the arena */
-		void *map;
-		size_t bytes;
-		int fd;
-	} bounce;
-} shm = { .bounce = { NULL, 0, -1 } };
+static struct { /* memory for buffers outside the arena */
+	void *map;
+	size_t bytes;
+	int fd;
+} bounce = { NULL, 0, -1 };
 
 static struct hd_shm_member *member_of(const struct hd_communicator *m, int member)
 {
 	return &m->shm.members[m->local[member]];
 }
 
-static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
-	__attribute__((noreturn));
-static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
+void hd_shm_broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
 {
 	if (hd_comm_may_report()) {
 		char *me = hd_rank_text(hd_here.w.rank), *who = hd_rank_text(m->world[other]);
@@ -72,7 +57,7 @@ static void broken(const struct hd_communicator *m, const struct hd_call *c, int
 }
 
 /* -- where buffers are ------------------------------------------------------------------------- */
-static int64_t offset_of(const void *p, int64_t bytes)
+int64_t hd_shm_offset(const void *p, int64_t bytes)
 {
 	const char *q = p;
 
@@ -85,17 +70,17 @@ static int64_t offset_of(const void *p, int64_t bytes)
  * left the last one. */
 static void *bounce_get(const struct hd_communicator *m, const struct hd_call *c, size_t bytes)
 {
-	if (bytes <= shm.bounce.bytes)
-		return shm.bounce.map;
-	if (shm.bounce.fd >= 0) {
-		munmap(shm.bounce.map, shm.bounce.bytes);
-		close(shm.bounce.fd);
+	if (bytes <= bounce.bytes)
+		return bounce.map;
+	if (bounce.fd >= 0) {
+		munmap(bounce.map, bounce.bytes);
+		close(bounce.fd);
 	}
-	shm.bounce.fd = hd_memfd(bytes, &shm.bounce.map);
-	shm.bounce.bytes = bytes;
-	if (shm.bounce.fd < 0)
-		broken(m, c, m->me, "cannot share memory for a buffer outside the arena");
-	return shm.bounce.map;
+	bounce.fd = hd_memfd(bytes, &bounce.map);
+	bounce.bytes = bytes;
+	if (bounce.fd < 0)
+		hd_shm_broken(m, c, m->me, "cannot share memory for a buffer outside the arena");
+	return bounce.map;
 }
 
 static int sums_to_all(const struct hd_call *c)
@@ -124,18 +109,18 @@ static struct shm_address address_make(const struct hd_communicator *m, const st
 
 	if (!bytes)
 		return p;
-	p.in = offset_of(c->in, bytes);
+	p.in = hd_shm_offset(c->in, bytes);
 	if (sums_to_all(c))
-		p.out = offset_of(c->out, bytes);
+		p.out = hd_shm_offset(c->out, bytes);
 	if (c->rows)
-		p.out = offset_of(c->rows->have, counts);
+		p.out = hd_shm_offset(c->rows->have, counts);
 	if (p.in >= 0 && (p.out >= 0 || !(sums_to_all(c) || c->rows)))
 		return p;
 	hd_move(bounce_get(m, c, (size_t)(at + counts)), c->in, bytes);
 	if (c->rows)
-		memcpy((char *)shm.bounce.map + at, c->rows->have, (size_t)counts);
+		memcpy((char *)bounce.map + at, c->rows->have, (size_t)counts);
 	p.in = p.out = -1;
-	p.fd = shm.bounce.fd;
+	p.fd = bounce.fd;
 	p.pid = (int32_t)getpid();
 	return p;
 }
@@ -150,9 +135,9 @@ static void address_open(struct hd_communicator *m, const struct hd_call *c, int
 	m->outs[j] = p.out >= 0 ? hd_here.arena + p.out : NULL;
 	if (p.fd < 0)
 		return;
-	m->ins[j] = m->outs[j] = j == m->me ? shm.bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
+	m->ins[j] = m->outs[j] = j == m->me ? bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
 	if (!m->ins[j])
-		broken(m, c, j, "cannot share memory for a buffer outside the arena");
+		hd_shm_broken(m, c, j, "cannot share memory for a buffer outside the arena");
 	if (c->rows)
 		m->outs[j] = m->ins[j] + counts_at(c, m->n, j);
 }
@@ -195,7 +180,7 @@ static void barrier_checked(struct hd_communicator *m, const struct hd_call *c)
 	barrier(m, c);
 	for (int j = 0; j < m->n; j++)
 		if (member_of(m, j)->sign[m->shm.calls & 1] != mine)
-			broken(m, c, j, "do not issue the same call");
+			hd_shm_broken(m, c, j, "do not issue the same call");
 }
 
 /* -- what each kind of call reads -------------------------------------------------------------- */
@@ -261,7 +246,7 @@ static void pull_rows(struct hd_communicator *m, const struct hd_call *c)
 				rows = hd_rows_segment(r, (const int32_t *)m->outs[j], many, m->n, m->me, e, &from);
 
 			if (hd_rows_segment(r, r->need, !many, m->n, j, e, &to) != rows)
-				broken(m, c, j, "do not agree on the number of rows");
+				hd_shm_broken(m, c, j, "do not agree on the number of rows");
 			hd_move((char *)c->out + to * r->bytes, m->ins[j] + from * r->bytes, rows * r->bytes);
 		}
 }
@@ -353,7 +338,7 @@ static void large(struct hd_communicator *m, const struct hd_call *c)
 		address_close(m, c, j);
 	barrier(m, c);
 	if (sums_to_all(c) && member_of(m, m->me)->address.fd >= 0)
-		hd_move(c->out, shm.bounce.map, hd_comm_size(c->dtype, c->count));
+		hd_move(c->out, bounce.map, hd_comm_size(c->dtype, c->count));
 }
 
 /* Returns the size of the largest input of any member, which is the same on all. */
@@ -364,180 +349,13 @@ static int64_t largest_bytes(const struct hd_call *c, int n)
 	return hd_comm_in_bytes(c, n, !of_root ? 0 : c->index < 0 ? n - 1 : c->index);
 }
 
-/* -- messages of a pair ------------------------------------------------------------------------ */
-static struct hd_mailbox *mailbox_of(const struct hd_communicator *m, int from, int to, uint32_t channel, uint64_t seq)
-{
-	int64_t pair = m->local[from] * hd_here.w.local_size + m->local[to];
-
-	return &m->shm.mailboxes[(pair * HD_CHANNELS + channel) * MAILBOXES + (int64_t)(seq % MAILBOXES)];
-}
-
-/* Returns the counter of messages with a member in the call's channel. */
-static uint64_t *counter(uint64_t *of, const struct hd_request *t, int member)
-{
-	return &of[member * HD_CHANNELS + (int)t->call.channel];
-}
-
-/* Returns the full number of a message from its low 32 bits, which are all that a request stores. `now` is the current
- * number; fewer than 2^31 messages are under way. */
-static uint64_t widen(uint64_t now, uint32_t low)
-{
-	return now - (uint32_t)((uint32_t)now - low);
-}
-
-static int send_to(const struct hd_request *t)
-{
-	return hd_call_to(&t->call, t->m->n, t->m->me);
-}
-
-static int receive_from(const struct hd_request *t)
-{
-	return hd_call_from(&t->call, t->m->n, t->m->me);
-}
-
-static void mailbox_drop_memory(struct hd_mailbox *b)
-{
-	if (b->fd > 0) /* it is 0 in a mailbox that was never used */
-		close(b->fd);
-	b->fd = -1;
-}
-
-/* Touches all mailboxes of a pair at its first message, so that memory does not grow after the
- * first steps of a run. */
-static void mailboxes_touch(struct hd_communicator *m, int from, int to, uint32_t channel)
-{
-	for (uint64_t seq = 0; seq < MAILBOXES; seq++)
-		(void)atomic_load_explicit(&mailbox_of(m, from, to, channel, seq)->taken, memory_order_relaxed);
-}
-
-static void post(struct hd_request *t)
-{
-	struct hd_communicator *m = t->m;
-	int to = send_to(t);
-	uint64_t seq = (*counter(m->shm.sent, t, to))++, before = seq < MAILBOXES ? 0 : seq - MAILBOXES + 1;
-	struct hd_mailbox *b = mailbox_of(m, m->me, to, t->call.channel, seq);
-	struct hd_backoff p;
-	void *map;
-
-	if (!seq)
-		mailboxes_touch(m, m->me, to, t->call.channel);
-	hd_backoff_begin_here(&p, m, hd_call_what(&t->call));
-	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
-		hd_backoff_wait(&p, to);
-	hd_backoff_end(&p);
-	mailbox_drop_memory(b);
-	b->bytes = hd_comm_size(t->call.dtype, t->call.count);
-	b->in = offset_of(t->call.in, b->bytes);
-	if (b->in < 0) {
-		b->pid = (int32_t)getpid();
-		b->fd = hd_memfd((size_t)b->bytes, &map);
-		if (b->fd < 0)
-			broken(m, &t->call, m->me, "cannot share memory for a buffer outside the arena");
-		hd_move(map, t->call.in, b->bytes);
-		munmap(map, (size_t)b->bytes);
-	}
-	atomic_store_explicit(&b->posted, seq + 1, memory_order_release);
-	t->seq |= (uint32_t)seq;
-}
-
-static void copy_message(struct hd_request *t, struct hd_mailbox *b, int from)
-{
-	int64_t bytes = hd_comm_size(t->call.dtype, t->call.count);
-	void *map;
-
-	if (b->bytes != bytes)
-		broken(t->m, &t->call, from, "do not agree on the size of a message");
-	if (b->in >= 0) {
-		hd_move(t->call.out, hd_here.arena + b->in, bytes);
-	} else {
-		map = hd_memfd_peer(b->pid, b->fd, (size_t)bytes);
-		if (!map)
-			broken(t->m, &t->call, from, "cannot share memory for a buffer outside the arena");
-		hd_move(t->call.out, map, bytes);
-		munmap(map, (size_t)bytes);
-	}
-}
-
-/* Takes the message if it has arrived. Returns 1 if it is in `out`. */
-static int try_receive(struct hd_request *t, int from)
-{
-	uint64_t seq = widen(*counter(t->m->shm.received, t, from), (uint32_t)(t->seq >> 32));
-	struct hd_mailbox *b = mailbox_of(t->m, from, t->m->me, t->call.channel, seq);
-
-	if (atomic_load_explicit(&b->taken, memory_order_relaxed) > seq)
-		return 1;
-	if (atomic_load_explicit(&b->posted, memory_order_acquire) != seq + 1)
-		return 0;
-	copy_message(t, b, from);
-	atomic_store_explicit(&b->taken, seq + 1, memory_order_release);
-	return 1;
-}
-
-static void receive_begin(struct hd_request *t)
-{
-	uint64_t seq = (*counter(t->m->shm.received, t, receive_from(t)))++;
-
-	if (!seq)
-		mailboxes_touch(t->m, receive_from(t), t->m->me, t->call.channel);
-	t->seq |= (seq & 0xffffffff) << 32;
-	if (shm.npending < MAX_PENDING)
-		shm.pending[shm.npending++] = t;
-}
-
-/* Takes messages of pending receives: two ranks that both wait for their sends to be taken then take each other's. */
-static void receive_pending(void)
-{
-	for (int i = shm.npending; i-- > 0;)
-		if (try_receive(shm.pending[i], receive_from(shm.pending[i])))
-			shm.pending[i] = shm.pending[--shm.npending];
-}
-
-static void receive_wait(struct hd_request *t)
-{
-	int from = receive_from(t);
-	struct hd_backoff p;
-
-	for (int i = shm.npending; i-- > 0;)
-		if (shm.pending[i] == t)
-			shm.pending[i] = shm.pending[--shm.npending];
-	hd_backoff_begin_here(&p, t->m, hd_call_what(&t->call));
-	while (!try_receive(t, from))
-		hd_backoff_wait(&p, from);
-	hd_backoff_end(&p);
-}
-
-static void send_wait(struct hd_request *t)
-{
-	struct hd_communicator *m = t->m;
-	int to = send_to(t);
-	uint64_t seq = widen(*counter(m->shm.sent, t, to), (uint32_t)t->seq);
-	struct hd_mailbox *b = mailbox_of(m, m->me, to, t->call.channel, seq);
-	struct hd_backoff p;
-
-	hd_backoff_begin_here(&p, m, hd_call_what(&t->call));
-	while (atomic_load_explicit(&b->taken, memory_order_acquire) <= seq)
-		hd_backoff_wait(&p, to);
-	hd_backoff_end(&p);
-	if (atomic_load_explicit(&b->posted, memory_order_relaxed) == seq + 1)
-		mailbox_drop_memory(b);
-}
-
 /* -- calls ------------------------------------------------------------------------------------- */
-static void start_message(struct hd_request *t)
-{
-	/* The receive comes first: post() may wait, and meanwhile the message can be taken. */
-	if (t->call.kind != HD_COMM_SEND)
-		receive_begin(t);
-	if (t->call.kind != HD_COMM_RECV)
-		post(t);
-}
-
 static int start(struct hd_request *t)
 {
 	struct hd_communicator *m = t->m;
 
 	if (hd_call_is_message(&t->call)) {
-		start_message(t);
+		hd_shm_message_start(t);
 		return 0;
 	}
 	if (t->call.wire && t->call.dtype != HD_DTYPE_F32)
@@ -553,10 +371,7 @@ static int start(struct hd_request *t)
 
 static int wait(struct hd_request *t)
 {
-	if (t->call.kind != HD_COMM_SEND)
-		receive_wait(t);
-	if (t->call.kind != HD_COMM_RECV)
-		send_wait(t);
+	hd_shm_message_wait(t);
 	t->state = HD_REQUEST_DONE;
 	t->finished = hd_seconds();
 	return 0;
@@ -566,8 +381,7 @@ static int wait(struct hd_request *t)
 static int attach(struct hd_communicator *m)
 {
 	size_t L = (size_t)hd_here.w.local_size;
-	size_t members = L * sizeof(struct hd_shm_member),
-	       mailboxes = L * L * HD_CHANNELS * MAILBOXES * sizeof(struct hd_mailbox);
+	size_t members = L * sizeof(struct hd_shm_member), mailboxes = L * L * hd_shm_mailboxes_bytes();
 	char *p;
 
 	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
@@ -578,7 +392,7 @@ static int attach(struct hd_communicator *m)
 		return m->n == 1;
 	m->shm.members = (struct hd_shm_member *)p;
 	m->shm.mailboxes = (struct hd_mailbox *)(p + members);
-	hd_backoff_progress(receive_pending);
+	hd_backoff_progress(hd_shm_work_for_others);
 	return 1;
 }
 

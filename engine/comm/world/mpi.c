@@ -134,27 +134,27 @@ void hd_comm_abort(int status)
 int hd_mpi_all(int yes)
 {
 	if (hd_here.mpi)
-		MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_LAND, hd_mpi_world);
+		HD_MPI(MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_LAND, hd_mpi_world));
 	return yes != 0;
 }
 
 int hd_host_all(int yes)
 {
 	if (hd_here.mpi)
-		MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_LAND, mpi.host);
+		HD_MPI(MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_LAND, mpi.host));
 	return yes != 0;
 }
 
 void hd_host_bcast(void *p, size_t bytes)
 {
 	if (hd_here.mpi)
-		MPI_Bcast(p, (int)bytes, MPI_BYTE, 0, mpi.host);
+		HD_MPI(MPI_Bcast(p, (int)bytes, MPI_BYTE, 0, mpi.host));
 }
 
 void hd_host_gather(void *all, const void *mine, size_t bytes)
 {
 	if (hd_here.mpi)
-		MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi.host);
+		HD_MPI(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi.host));
 	else
 		memcpy(all, mine, bytes);
 }
@@ -162,5 +162,5 @@ void hd_host_gather(void *all, const void *mine, size_t bytes)
 void hd_host_barrier(void)
 {
 	if (hd_here.mpi)
-		MPI_Barrier(mpi.host);
+		HD_MPI(MPI_Barrier(mpi.host));
 }

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(WARPS * 32)
 			all += less * x[1];
 			sum += less * x[2 + d];
 		}
-		from_float(o + t.q_at(b, s, h) + d, all > 0 ? sum / all : 0);
+		from_float(o + t.q_at(b, s, h) + d, position < 0 ? 0 : sum / all); /* NaN stays NaN */
 	}
 }
 

@@ -67,8 +67,7 @@ static void launch(const struct hd_prep *p, void *const *out, void *const *in, c
 		(T *)out[0], (const T *)in[0], w, p->n[1] * p->n[2], p->n[5] * p->n[2], p->n[6] * p->n[2]
 	};
 
-	hd_each<4>(r, p->n[0] * f.sequence, f.sequence % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.y) && hd_aligned(w),
-		   f);
+	hd_each<4>(r, p->n[0] * f.sequence, p->n[2] % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.y) && hd_aligned(w), f);
 }
 
 template <class T>

@@ -26,7 +26,7 @@ static struct hd_rope_table *get(const struct hd_rope *a, struct hd_err *err)
 
 static void release(void *state)
 {
-	float *unused = hd_rope_drop(&tables, (struct hd_rope_table *)state);
+	float *unused = state ? hd_rope_drop(&tables, (struct hd_rope_table *)state) : NULL;
 
 	if (unused)
 		hd_cuda_constant_free(unused);

@@ -85,9 +85,10 @@ int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char
 #ifdef HD_SIM
 static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
 {
-	return hd_sim_allow_shared(kernel, bytes) == cudaSuccess
-		       ? HD_OK
-		       : hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: invalid argument", what, bytes);
+	if (hd_sim_allow_shared(kernel, bytes) == cudaSuccess)
+		return HD_OK;
+	cudaGetLastError(); /* as below */
+	return hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: invalid argument", what, bytes);
 }
 #else
 static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
@@ -97,9 +98,10 @@ static inline int hd_cuda_allow_shared(const char *what, const void *kernel, siz
 
 	if (e == cudaSuccess && has.maxDynamicSharedSizeBytes < (int)bytes) /* an earlier shape may have needed more */
 		e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-	return e == cudaSuccess ? HD_OK
-				: hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: %s", what, bytes,
-					     cudaGetErrorString(e));
+	if (e == cudaSuccess)
+		return HD_OK;
+	cudaGetLastError(); /* else the next launch would report it */
+	return hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: %s", what, bytes, cudaGetErrorString(e));
 }
 #endif
 

@@ -362,8 +362,10 @@ static double measure(uint32_t dtype, int64_t n)
 	s.stride[HD_MM_A][0] = s.stride[HD_MM_B][2] = s.stride[HD_MM_C][0] = n;
 	s.stride[HD_MM_A][2] = s.stride[HD_MM_B][1] = s.stride[HD_MM_C][1] = 1;
 	p = hd_product_get(&s);
-	if (!p || cudaMalloc(&m, 3 * bytes) != cudaSuccess)
+	if (!p || cudaMalloc(&m, 3 * bytes) != cudaSuccess) {
+		cudaGetLastError(); /* else the next launch would report it */
 		return 0;
+	}
 	cudaMemsetAsync(m, 0x3c, 3 * bytes, here.queue); /* small numbers, since zeros take less power */
 	cudaEventCreate(&from);
 	cudaEventCreate(&to);

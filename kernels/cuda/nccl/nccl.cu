@@ -11,12 +11,15 @@ extern "C" {
 #include "engine/device/call.h"
 }
 
-#define REQUESTS 1024 /* movements in progress at once, of all groups */
-
 struct nccl_group {
 	ncclComm_t comm;
 	cudaStream_t queue;
 	struct nccl_group *next;
+};
+
+struct nccl_movement {
+	cudaEvent_t done;
+	int64_t request;
 };
 
 static const struct hd_nccl_calls *nccl; /* of the opened library */
@@ -25,7 +28,9 @@ static struct {
 	ncclComm_t world;
 	cudaStream_t kernels;
 	struct nccl_group *groups;
-	cudaEvent_t before, after[REQUESTS];
+	cudaEvent_t before;
+	struct nccl_movement *moves; /* the first nmoves are in progress; the others have events for later ones */
+	int nmoves, cap_moves, nevents;
 	ncclResult_t failed;
 } here;
 
@@ -57,9 +62,6 @@ static int open_comm(const void *id, int rank, int size, struct hd_err *err)
 		      "the ranks cannot connect", err));
 	if (cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming) != cudaSuccess)
 		return hd_err_set(err, HD_EIO, "nccl: cannot create an event");
-	for (int i = 0; i < REQUESTS; i++)
-		if (cudaEventCreateWithFlags(&here.after[i], cudaEventDisableTiming) != cudaSuccess)
-			return hd_err_set(err, HD_EIO, "nccl: cannot create an event");
 	return HD_OK;
 }
 
@@ -74,7 +76,12 @@ static void *split(int color, int key, struct hd_err *err)
 		return NULL;
 	}
 	cudaDeviceGetStreamPriorityRange(&low, &high);
-	cudaStreamCreateWithPriority(&g->queue, cudaStreamNonBlocking, high);
+	if (cudaStreamCreateWithPriority(&g->queue, cudaStreamNonBlocking, high) != cudaSuccess) {
+		hd_err_set(err, HD_EIO, "nccl: cannot create a stream for a group");
+		nccl->CommDestroy(g->comm);
+		free(g);
+		return NULL;
+	}
 	g->next = here.groups;
 	return here.groups = g;
 }
@@ -235,15 +242,38 @@ static ncclResult_t move(struct nccl_group *g, const struct hd_call *c, int n, i
 }
 #endif
 
+/* Adds a movement to those in progress.  Returns NULL if its event cannot be created. */
+static struct nccl_movement *begin_movement(int64_t request)
+{
+	struct nccl_movement *m;
+
+	if (here.nmoves == here.cap_moves) {
+		here.cap_moves = 2 * here.cap_moves + 64;
+		here.moves = (struct nccl_movement *)realloc(here.moves, (size_t)here.cap_moves * sizeof(*here.moves));
+	}
+	m = &here.moves[here.nmoves];
+	if (here.nmoves == here.nevents) {
+		if (cudaEventCreateWithFlags(&m->done, cudaEventDisableTiming) != cudaSuccess)
+			return NULL;
+		here.nevents++;
+	}
+	here.nmoves++;
+	m->request = request;
+	return m;
+}
+
 static int start(void *group, const struct hd_call *c, int n, int me, int64_t request)
 {
 	struct nccl_group *g = (struct nccl_group *)group;
+	struct nccl_movement *m = begin_movement(request);
 	ncclResult_t s;
 
+	if (!m)
+		return HD_EIO;
 	cudaEventRecord(here.before, here.kernels);
 	cudaStreamWaitEvent(g->queue, here.before, 0);
 	s = move(g, c, n, me);
-	cudaEventRecord(here.after[request % REQUESTS], g->queue);
+	cudaEventRecord(m->done, g->queue);
 	if (s != ncclSuccess && here.failed == ncclSuccess)
 		here.failed = s;
 	return s == ncclSuccess ? HD_OK : HD_EIO;
@@ -251,7 +281,18 @@ static int start(void *group, const struct hd_call *c, int n, int me, int64_t re
 
 static int wait_for(int64_t request)
 {
-	return cudaStreamWaitEvent(here.kernels, here.after[request % REQUESTS], 0) == cudaSuccess ? HD_OK : HD_EIO;
+	int i = 0, rc;
+	struct nccl_movement was;
+
+	while (i < here.nmoves && here.moves[i].request != request)
+		i++;
+	if (i == here.nmoves)
+		return HD_EIO;
+	was = here.moves[i];
+	rc = cudaStreamWaitEvent(here.kernels, was.done, 0) == cudaSuccess ? HD_OK : HD_EIO;
+	here.moves[i] = here.moves[--here.nmoves];
+	here.moves[here.nmoves] = was; /* its event may be recorded again: the wait has been enqueued */
+	return rc;
 }
 
 static int poll(struct hd_err *err)

@@ -10,9 +10,9 @@ extern "C" {
 #include "kernels/prepare/index.h"
 }
 
-HD_CUDA_PREPARE(prepare_topk, "largest", hd_prepare_topk(c, p))
-HD_CUDA_PREPARE(prepare_gather, "take", hd_prepare_gather(c, p))
-HD_CUDA_PREPARE(prepare_scatter, "put", hd_prepare_scatter(c, p))
+HD_CUDA_PREPARE_TYPES(prepare_topk, "largest", "f", "f*", hd_prepare_topk(c, p))
+HD_CUDA_PREPARE_TYPES(prepare_gather, "take", "f*", "f", hd_prepare_gather(c, p))
+HD_CUDA_PREPARE_TYPES(prepare_scatter, "put", "f*", "f", hd_prepare_scatter(c, p))
 
 #define THREADS 256
 

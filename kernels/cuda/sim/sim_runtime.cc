@@ -527,11 +527,11 @@ cudaError_t hd_sim_allow_shared(const void *kernel, size_t bytes)
 	size_t i = 0;
 
 	if (bytes > SIM_SHARED)
-		return cudaErrorInvalidValue;
+		return last_error = cudaErrorInvalidValue;
 	while (i < nallowed && allowed[i].kernel != kernel)
 		i++;
 	if (i == sizeof(allowed) / sizeof(allowed[0]))
-		return cudaErrorMemoryAllocation;
+		return last_error = cudaErrorMemoryAllocation;
 	nallowed += i == nallowed;
 	allowed[i].kernel = kernel;
 	allowed[i].bytes = bytes > sim_allowed(kernel) ? bytes : sim_allowed(kernel);
