@@ -24,6 +24,22 @@ struct hd_check {
 	uint32_t also; /* a second dtype that is accepted where `real` is needed, or 0 */
 };
 
+/* Computes the strides of a global index that does not depend on the micro-batch: row-major over the whole dims, with
+ * batch first wherever it stands. */
+static inline void hd_global_strides(const struct hd_view *v, int64_t *strides)
+{
+	int64_t stride = 1;
+
+	for (uint32_t d = v->ndim; d-- > 0;)
+		if (strcmp(v->dims[d]->name, "batch") != 0) {
+			strides[d] = stride;
+			stride *= v->dims[d]->n;
+		}
+	for (uint32_t d = 0; d < v->ndim; d++)
+		if (!strcmp(v->dims[d]->name, "batch"))
+			strides[d] = stride;
+}
+
 /* Defines a kernel's prepare as one expression of c and p. */
 #define HD_PREPARE(function, kernel, real, expr) \
 	static int function(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) \

@@ -239,6 +239,14 @@ static void sharing(void)
 	ins[0] = hd_map_new(p, &y, 1, "a * a"), ins[1] = x, ins[2] = hd_map_new(p, &x, 1, "exp(a)");
 	check(hd_op1(p, "add", ins, 3, "%s", ""), "gradient of a value that three nodes read");
 	begin();
+	x = hd_map_new(p, (struct tensor *[]){ param("x", "batch,seq,embed") }, 1, "a * 2");
+	y = x;
+	for (int i = 0; i < 40; i++) {
+		ins[0] = y, ins[1] = hd_map_new(p, &x, 1, i % 2 ? "a * a" : "tanh(a)");
+		y = hd_op1(p, "add", ins, 2, "%s", "");
+	}
+	check(y, "gradient of a value that 41 nodes read: more than one addition takes");
+	begin();
 	x = param("w", "embed,mlp");
 	ins[0] = hd_einsum(p, param("a", "batch,embed"), x, "batch,mlp");
 	ins[1] = hd_einsum(p, param("b", "batch,embed"), x, "batch,mlp");

@@ -4,7 +4,8 @@
  * If this broke, a run would hang after days, or add a different step's gradients.
  */
 #include <config.h>
-#define wait wait_for                           /* <sys/wait.h> has one too */
+#define wait wait_for /* <sys/wait.h> has one too */
+#include "engine/comm/transport/shm.c"
 #include "engine/comm/transport/shm_messages.c" /* whose counters are set below */
 #undef wait
 #include "t/lib/comm_test.h"

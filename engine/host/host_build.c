@@ -243,7 +243,7 @@ static int pieces_fit(struct hd_plan *p, const char *call, struct hd_tensor *con
 struct hd_tensor *hd_host_pack_pieces(struct hd_plan *p, struct hd_tensor *const *xs, const struct hd_dim *const *dims,
 				      uint32_t n, int64_t parts)
 {
-	if (!hd_may_build(p, "pack_pieces") || !pieces_fit(p, "pack_pieces", xs, dims, n, parts) ||
+	if (!hd_may_build_pieces(p, "pack_pieces") || !pieces_fit(p, "pack_pieces", xs, dims, n, parts) ||
 	    !hd_arg_in_step(p, "pack_pieces", xs, n))
 		return NULL;
 	return hd_host_view(hd_build_pack_pieces(p, (struct tensor *const *)xs, dims, n, parts));
@@ -252,7 +252,7 @@ struct hd_tensor *hd_host_pack_pieces(struct hd_plan *p, struct hd_tensor *const
 int hd_host_unpack_pieces(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like,
 			  const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct hd_tensor **out)
 {
-	if (!hd_may_build(p, "unpack_pieces") || !hd_arg_tensor(p, "unpack_pieces", "flat tensor", flat) ||
+	if (!hd_may_build_pieces(p, "unpack_pieces") || !hd_arg_tensor(p, "unpack_pieces", "flat tensor", flat) ||
 	    !pieces_fit(p, "unpack_pieces", like, dims, n, parts) || !hd_arg_in_step(p, "unpack_pieces", &flat, 1))
 		return p->err->code;
 	if (!out)

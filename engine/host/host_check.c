@@ -253,6 +253,17 @@ int hd_may_build(struct hd_plan *p, const char *call)
 	return 0;
 }
 
+/* Whether a tensor's pieces may be built. Before placement every tensor has its full extents, also a chunk. */
+int hd_may_build_pieces(struct hd_plan *p, const char *call)
+{
+	if (!hd_may_build(p, call))
+		return 0;
+	if (p->slot.name && !hd_in_slot(p, "lower"))
+		hd_plan_fail(p, HD_EBUG, "%s may be called in slot lower only, not in %s: extents are not sharded yet",
+			     call, p->slot.name);
+	return !p->err->code;
+}
+
 /* Checks the dtype of messages: only sums in a stated order may send a different dtype than they add. */
 int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
 {

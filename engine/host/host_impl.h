@@ -45,6 +45,7 @@ int hd_arg_name(struct hd_plan *p, const char *call, const char *name);
 int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at);
 int hd_arg_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin);
 int hd_may_build(struct hd_plan *p, const char *call);
+int hd_may_build_pieces(struct hd_plan *p, const char *call);
 
 /* -- host_mesh.c: the functions of struct hd_host about the layout ------------------------------------------------- */
 const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name);

@@ -101,7 +101,7 @@ struct hd_tensor *hd_host_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t 
 struct hd_tensor *hd_host_chunk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
 				const struct hd_pos *at)
 {
-	if (!hd_may_build(p, "chunk") || !hd_arg_tensor(p, "chunk", "tensor", x) ||
+	if (!hd_may_build_pieces(p, "chunk") || !hd_arg_tensor(p, "chunk", "tensor", x) ||
 	    !hd_arg_dim(p, "chunk", "dim", dim) || !hd_arg_pos(p, "chunk", at) || !hd_arg_in_step(p, "chunk", &x, 1))
 		return NULL;
 	if (parts < 1)
@@ -131,7 +131,7 @@ static int pieces_alike(struct hd_plan *p, const char *call, struct hd_tensor *c
 struct hd_tensor *hd_host_join(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 			       const struct hd_pos *at)
 {
-	if (!hd_may_build(p, "join") || !hd_arg_dim(p, "join", "dim", dim) || !pieces_alike(p, "join", xs, n) ||
+	if (!hd_may_build_pieces(p, "join") || !hd_arg_dim(p, "join", "dim", dim) || !pieces_alike(p, "join", xs, n) ||
 	    (at && !hd_arg_pos(p, "join", at)) || !hd_arg_in_step(p, "join", xs, n))
 		return NULL;
 	return hd_host_view(hd_build_join(p, (struct tensor *const *)xs, n, dim, at));
@@ -139,7 +139,7 @@ struct hd_tensor *hd_host_join(struct hd_plan *p, struct hd_tensor *const *xs, u
 
 struct hd_tensor *hd_host_pick(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at)
 {
-	if (!hd_may_build(p, "pick") || !pieces_alike(p, "pick", xs, n) || !hd_arg_pos(p, "pick", at) ||
+	if (!hd_may_build_pieces(p, "pick") || !pieces_alike(p, "pick", xs, n) || !hd_arg_pos(p, "pick", at) ||
 	    !hd_arg_in_step(p, "pick", xs, n))
 		return NULL;
 	return hd_host_view(hd_build_pick(p, (struct tensor *const *)xs, n, at));
@@ -147,7 +147,8 @@ struct hd_tensor *hd_host_pick(struct hd_plan *p, struct hd_tensor *const *xs, u
 
 struct hd_tensor *hd_host_pack(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple)
 {
-	if (!hd_may_build(p, "pack") || !hd_arg_tensors(p, "pack", xs, n, 1, MANY) || !hd_arg_in_step(p, "pack", xs, n))
+	if (!hd_may_build_pieces(p, "pack") || !hd_arg_tensors(p, "pack", xs, n, 1, MANY) ||
+	    !hd_arg_in_step(p, "pack", xs, n))
 		return NULL;
 	if (multiple > 1 << 24)
 		return hd_plan_fail(p, HD_EINVAL, "pack: a multiple of %lld, more than %d", (long long)multiple,
@@ -159,7 +160,7 @@ struct hd_tensor *hd_host_pack(struct hd_plan *p, struct hd_tensor *const *xs, u
 int hd_host_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
 		   struct hd_tensor **out)
 {
-	if (!hd_may_build(p, "unpack") || !hd_arg_tensor(p, "unpack", "flat tensor", flat) ||
+	if (!hd_may_build_pieces(p, "unpack") || !hd_arg_tensor(p, "unpack", "flat tensor", flat) ||
 	    !hd_arg_tensors(p, "unpack", like, n, 0, MANY) || !hd_arg_in_step(p, "unpack", &flat, 1))
 		return p->err->code;
 	if (n && !out)

@@ -33,13 +33,22 @@ static int reads(const struct node *n, const struct hd_tensor *t)
 	return 0;
 }
 
-/* Returns whether all outputs of a node have been replaced. Then nothing reads it, but it stays in the list
- * until the slot ends. */
+/* users also has nodes that read t only before it was replaced. */
+static int is_read(const struct tensor *t)
+{
+	for (size_t k = 0; k < t->nusers; k++)
+		if (!t->users[k]->dead && reads(t->users[k], &t->v))
+			return 1;
+	return 0;
+}
+
+/* Returns whether all outputs of a node have been replaced, and nothing reads them. It stays in the list until the
+ * slot ends. What replaces an output may be computed from it: then the node still runs. */
 static int is_replaced(const struct node *n)
 {
 	uint32_t k = 0;
 
-	while (k < n->v.nout && n->outs[k]->replaced_by)
+	while (k < n->v.nout && n->outs[k]->replaced_by && !is_read(n->outs[k]))
 		k++;
 	return n->v.nout && k == n->v.nout;
 }

@@ -64,9 +64,11 @@ static int route_shape(HD_SHAPE_ARGS)
 static int route_vjp(HD_VJP_ARGS)
 {
 	struct tensor *ins[] = { T(n->ins[0]), T(n->outs[1]), T(dout[0]) };
-	struct tensor *g = want & 1 ? hd_op1(p, "route_d", ins, 3, "%s", n->attr) : NULL;
+	struct tensor *g;
 
 	(void)self;
+	HD_TRY(hd_vjp_of_first(p, n, dout));
+	g = want & 1 ? hd_op1(p, "route_d", ins, 3, "%s", n->attr) : NULL;
 	din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }

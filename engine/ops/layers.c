@@ -68,6 +68,18 @@ static int norm_d_shape(HD_SHAPE_ARGS)
 	return hd_attr_text(attr, "out") ? hd_shape_attr(p, attr, &outs[(*nout)++], p->master_dtype) : HD_OK;
 }
 
+int hd_vjp_of_first(struct hd_plan *p, const struct hd_node *n, struct hd_tensor *const *dout)
+{
+	for (uint32_t k = 1; k < n->nout; k++)
+		if (dout[k])
+			return hd_plan_fail(
+				p, HD_ENOTSUP,
+				"%s: the loss depends on output %u (%s), but only output 0 has a gradient; compute it "
+				"with other ops",
+				n->op->name, k, n->outs[k]->spec);
+	return HD_OK;
+}
+
 static int norm_vjp(HD_VJP_ARGS)
 {
 	int rms = n->nout == 2, bias = n->nin == 3;
@@ -77,6 +89,7 @@ static int norm_vjp(HD_VJP_ARGS)
 	struct node *k;
 
 	(void)self;
+	HD_TRY(hd_vjp_of_first(p, n, dout));
 	if (want & 1)
 		din[0] = out0(hd_node_make(p, "norm_d", d, rms ? 4 : 5, "rms=%d", rms));
 	if (want & 6) {
@@ -130,9 +143,11 @@ static int attention_d_shape(HD_SHAPE_ARGS)
 static int attention_vjp(HD_VJP_ARGS)
 {
 	struct tensor *ins[] = { T(n->ins[0]), T(n->ins[1]), T(n->ins[2]), T(n->outs[0]), T(n->outs[1]), T(dout[0]) };
-	struct node *d = hd_node_make(p, "attention_d", ins, 6, "%s", n->attr);
+	struct node *d;
 
 	(void)self;
+	HD_TRY(hd_vjp_of_first(p, n, dout));
+	d = hd_node_make(p, "attention_d", ins, 6, "%s", n->attr);
 	for (int i = 0; d && i < 3; i++)
 		din[i] = &d->outs[i]->v;
 	return HD_OK;

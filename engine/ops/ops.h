@@ -17,6 +17,8 @@
 #define HD_VJP_ARGS \
 	struct hd_strategy *self, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout, uint64_t want, \
 		struct hd_tensor **din
+/* Refuses a gradient that the op does not compute: some compute only that of their first output. */
+int hd_vjp_of_first(struct hd_plan *p, const struct hd_node *n, struct hd_tensor *const *dout);
 #define HD_PLACE_ARGS \
 	struct hd_strategy *self, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis, \
 		const struct hd_place *have, struct hd_place *need, struct hd_place *out

@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/ops/ops.h"
+#include <string.h>
 
 /* Adds up the parts of one gradient on the parameter's stage.  The last input is the parameter; all others are
  * parts. */
@@ -20,8 +21,17 @@ static int total_place(HD_PLACE_ARGS)
 
 static int total_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
+	struct hd_tensor *some[HD_MAX_INS] = { n->ins[0] };
+	uint32_t many;
+
 	(void)self;
-	return r->api->launch(r, "add", n->ins, n->nin - 1, n->outs, 1, "%s", "");
+	for (uint32_t at = 1; at < n->nin - 1; at += many - 1) { /* one addition has HD_MAX_INS inputs at most */
+		many = n->nin - at < HD_MAX_INS ? n->nin - at : HD_MAX_INS;
+		memcpy(some + 1, n->ins + at, (many - 1) * sizeof(some[0]));
+		HD_TRY(r->api->launch(r, "add", some, many, n->outs, 1, "%s", ""));
+		some[0] = n->outs[0];
+	}
+	return HD_OK;
 }
 
 /* Sum of squares of all gradients.  The result is partial on an axis along which a gradient is sharded or pinned.  It

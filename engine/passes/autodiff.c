@@ -31,12 +31,21 @@ static void push(struct tensor_list *l, struct tensor *t)
  * earliest reader), so that one tensor crosses a stage boundary, not each contribution. */
 static struct tensor *total(struct hd_plan *p, const struct tensor_list *l)
 {
+	struct tensor *sum;
+	uint32_t n;
+
 	if (!l->n)
 		return NULL;
-	if (l->n == 1)
-		return l->x[0];
+	sum = l->x[0];
 	p->cursor = hd_cursor_end(HD_UNIT_B, N(l->x[l->n - 1]->v.node)->block);
-	return hd_op1(p, "add", l->x, l->n, "%s", "");
+	for (uint32_t at = 1; at < l->n && sum; at += n - 1) { /* one addition has HD_MAX_INS inputs at most */
+		struct tensor *some[HD_MAX_INS] = { sum };
+
+		n = l->n - at + 1 < HD_MAX_INS ? l->n - at + 1 : HD_MAX_INS;
+		memcpy(some + 1, l->x + at, (n - 1) * sizeof(some[0]));
+		sum = hd_op1(p, "add", some, n, "%s", "");
+	}
+	return sum;
 }
 
 /* Returns, by tensor id, whether a tensor depends on a parameter, so that its gradient is needed. */
@@ -252,6 +261,7 @@ static int update_by_plugin(struct hd_plan *p, struct tensor *w, struct tensor *
 				     .weight_decay = w->decay ? p->config.weight_decay : 0 };
 	struct hd_slot was = hd_slot_begin(p, (int)(p->optimizer - p->inst), "update");
 
+	p->cursor = hd_cursor_end(HD_UNIT_U, -1); /* each call begins with every(1) */
 	hd_slot_returned(p, p->optimizer->plugin->optimizer->update(p->optimizer->self, p, &u, &value));
 	if (value && !p->err->code && !is_of(p, value))
 		hd_plan_fail(p, HD_EINVAL, "update of %s: the new value is not a tensor of this plan", w->v.name);
@@ -263,6 +273,7 @@ static int update_by_plugin(struct hd_plan *p, struct tensor *w, struct tensor *
 			     : value->dtype == full->v.dtype ? ")"
 							     : "), of another dtype");
 	hd_slot_end(p, was);
+	p->cursor = hd_cursor_end(HD_UNIT_U, -1);
 	if (p->err->code)
 		return p->err->code;
 	v = T(value);

@@ -167,7 +167,7 @@ static int partial_passes_through(const struct hd_plan *p, const struct node *n,
 		return 0;
 	}
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (have[i].kind == HD_PLACE_PARTIAL)
+		if (have[i].kind == HD_PLACE_PARTIAL && (i == which || linear == ~(uint64_t)0))
 			need[i] = have[i];
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		out[k] = have[which];

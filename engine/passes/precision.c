@@ -72,8 +72,9 @@ static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t d
 	for (size_t k = 0; k < x->nusers; k++) {
 		struct node *u = x->users[k];
 
+		/* A plugin may have built a cast that follows this reader. */
 		if (u->is->role == OP_ROLE_CAST && u->ins[0] == x && u->block == reader->block &&
-		    u->outs[0]->v.dtype == dtype)
+		    u->outs[0]->v.dtype == dtype && !u->dead && hd_node_precedes(p, u, reader))
 			return u->outs[0];
 	}
 	p->cursor = hd_cursor_before(reader);

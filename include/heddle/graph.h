@@ -235,7 +235,9 @@ struct hd_graph_api {
 	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr,
 				 ...)HD_PRINTF(4, 5);
 	struct hd_tensor *(*cast)(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
-	/* Returns piece at(0) of x, which is split into `parts` equal pieces along dim. */
+	/* chunk, join, pick, pack, unpack and those of pieces below are for slot lower alone. Before it, tensors have
+	 * the extents of the whole model. chunk returns piece at(0) of x, which is split into `parts` equal pieces
+	 * along dim. */
 	struct hd_tensor *(*chunk)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
 				   const struct hd_pos *at);
 	/* Joins n equal pieces along dim: xs[j] becomes piece at(j); if at is NULL, piece j. */

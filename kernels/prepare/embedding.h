@@ -106,7 +106,7 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 {
 	const struct hd_view *x = &c->d->in[0];
 	uint32_t n = x->ndim;
-	int64_t stride = 1, *strides, *two;
+	int64_t *strides, *two;
 
 	HD_TRY(hd_check_counts(c, 1, 1, 1, 1));
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
@@ -121,18 +121,20 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 	if (x->skip[n - 1])
 		return hd_err_set(c->err, HD_ENOTSUP, "%s: a row along %s is of two pieces", c->kernel,
 				  x->dims[n - 1]->name);
+	if (n > 1 && !strcmp(x->dims[n - 1]->name, "batch"))
+		return hd_err_set(c->err, HD_ENOTSUP, "%s: the last dim is batch", c->kernel);
 	strides = (int64_t *)hd_alloc((HD_MAX_DIMS + 3) * sizeof(*strides));
 	two = strides + HD_MAX_DIMS;
 	two[0] = -1;
-	for (uint32_t i = n; i--; stride *= x->dims[i]->n) {
+	hd_global_strides(x, strides);
+	for (uint32_t i = n; i--;) {
 		if (!strcmp(x->dims[i]->name, "batch"))
-			p->n[2] = stride;
-		p->n[12] += x->off[i] * stride;
-		strides[i] = stride;
+			p->n[2] = strides[i];
+		p->n[12] += x->off[i] * strides[i];
 		if (i < n - 1)
 			p->n[5 + i] = x->n[i];
 		if (i < n - 1 && x->skip[i])
-			two[0] = i, two[1] = x->fold[i], two[2] = x->skip[i] * stride;
+			two[0] = i, two[1] = x->fold[i], two[2] = x->skip[i] * strides[i];
 	}
 	p->state = strides;
 	p->release = free;

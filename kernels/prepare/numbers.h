@@ -21,7 +21,8 @@ static inline double hd_scalar_value(const struct hd_prep *p, const struct hd_ru
 	return p->n[0] ? (double)r->step : r->lr;
 }
 
-/* Element (i, j, k) of (outer, len, inner) is first + j. n[0..2]: these three extents; n[3]: first. */
+/* Element (i, j, k) of (outer, len, inner) is first + j, plus skip from j = fold on. n[0..2]: these three extents;
+ * n[3..5]: first, fold, skip. */
 static inline int hd_prepare_iota(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *y = &c->d->out[0];
@@ -34,7 +35,17 @@ static inline int hd_prepare_iota(const struct hd_check *c, struct hd_prep *p)
 	p->n[1] = y->n[at];
 	p->n[2] = hd_check_count(y, at + 1, y->ndim);
 	p->n[3] = y->off[at];
+	p->n[4] = y->fold[at];
+	p->n[5] = y->skip[at];
 	return 0;
+}
+
+/* Returns the value of element i. */
+static inline int64_t hd_iota_value(const struct hd_prep *p, int64_t i)
+{
+	int64_t j = i / p->n[2] % p->n[1];
+
+	return p->n[3] + j + (j >= p->n[4] ? p->n[5] : 0);
 }
 
 struct hd_random_plan {
@@ -46,12 +57,11 @@ struct hd_random_plan {
 	int64_t fold[HD_MAX_DIMS], skip[HD_MAX_DIMS]; /* as hd_view's; skip in elements of the whole tensor */
 };
 
-/* Plans uniform numbers in [0, 1). They depend on the key (seed, name[, step]) and on the global index, row-major over
- * the whole dims. */
+/* Plans uniform numbers in [0, 1). They depend on the key (seed, name[, step]) and on the global index. It is row-major
+ * over the whole dims, with batch first wherever it stands: its extent is that of a micro-batch. */
 static inline int hd_prepare_random(const struct hd_check *c, struct hd_random_plan *r)
 {
 	const struct hd_view *y = &c->d->out[0];
-	int64_t stride = 1;
 
 	HD_TRY(hd_check_counts(c, 0, 0, 1, 1));
 	HD_TRY(hd_check_dtypes(c, "*", "r"));
@@ -59,14 +69,14 @@ static inline int hd_prepare_random(const struct hd_check *c, struct hd_random_p
 	r->each_step = hd_attr_int(c->d->attr, "each_step", 0) != 0;
 	r->ndim = (int32_t)y->ndim;
 	r->total = hd_view_count(y);
-	for (uint32_t d = y->ndim; d-- > 0; stride *= y->dims[d]->n) {
+	hd_global_strides(y, r->stride);
+	for (uint32_t d = 0; d < y->ndim; d++) {
 		r->extent[d] = y->n[d];
-		r->stride[d] = stride;
-		r->first += y->off[d] * stride;
+		r->first += y->off[d] * r->stride[d];
 		r->fold[d] = y->fold[d];
-		r->skip[d] = y->skip[d] * stride;
+		r->skip[d] = y->skip[d] * r->stride[d];
 		if (!strcmp(y->dims[d]->name, "batch"))
-			r->batch = stride;
+			r->batch = r->stride[d];
 	}
 	return 0;
 }

@@ -17,14 +17,14 @@ static void run_scalar(const struct hd_prep *p, void *const *out, void *const *i
 
 static void run_iota(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t n = p->n[0] * p->n[1] * p->n[2], len = p->n[1], inner = p->n[2];
+	int64_t n = p->n[0] * p->n[1] * p->n[2];
 	float *y = out[0];
 
 	(void)in;
 	(void)r;
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i++)
-		y[i] = (float)(p->n[3] + i / inner % len);
+		y[i] = (float)hd_iota_value(p, i);
 }
 
 static int prepare_random(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)

@@ -21,12 +21,19 @@ static void run_scalar(const struct hd_prep *p, void *const *out, void *const *i
 	HD_LAUNCH(scalar, 1, 1, 0, r, (float *)out[0], hd_cuda_step_of(r), (int)p->n[0]);
 }
 
-__global__ void iota(float *y, int64_t n, int64_t first, int64_t len, int64_t inner)
+struct iota_shape {
+	int64_t len, inner, first, fold, skip;
+};
+
+__global__ void iota(float *y, int64_t n, iota_shape s)
 {
 	int64_t step = (int64_t)gridDim.x * blockDim.x;
 
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-		y[i] = (float)(first + i / inner % len);
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+		int64_t j = i / s.inner % s.len;
+
+		y[i] = (float)(s.first + j + (j >= s.fold ? s.skip : 0));
+	}
 }
 
 static void run_iota(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -35,7 +42,8 @@ static void run_iota(const struct hd_prep *p, void *const *out, void *const *in,
 
 	(void)in;
 	if (n)
-		HD_LAUNCH(iota, hd_blocks(n, 256), 256, 0, r, (float *)out[0], n, p->n[3], p->n[1], p->n[2]);
+		HD_LAUNCH(iota, hd_blocks(n, 256), 256, 0, r, (float *)out[0], n,
+			  iota_shape{ p->n[1], p->n[2], p->n[3], p->n[4], p->n[5] });
 }
 
 static int prepare_random(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)

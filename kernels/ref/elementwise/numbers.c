@@ -16,13 +16,13 @@ static void run_scalar(const struct hd_prep *p, void *const *out, void *const *i
 
 static void run_iota(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t n = p->n[0] * p->n[1] * p->n[2], len = p->n[1], inner = p->n[2];
+	int64_t n = p->n[0] * p->n[1] * p->n[2];
 	double *y = out[0];
 
 	(void)in;
 	(void)r;
 	for (int64_t i = 0; i < n; i++)
-		y[i] = (double)(p->n[3] + i / inner % len);
+		y[i] = (double)hd_iota_value(p, i);
 }
 
 static int prepare_random(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
