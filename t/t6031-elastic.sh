@@ -100,6 +100,23 @@ printf 'localhost slots=2\t# here\n\nnowhere slots=2\n' >hostfile
 status "a host that does not answer" 0 'run: host nowhere does not answer' --ranks 1:4 --hostfile hostfile --probe ./probe \
 	--set checkpoint.dir=h --set train.steps=2
 like "... its slots are left out" "$(cat out)" '^heddle: run: 2 ranks'
+# A host that was away from the start is no reason for what happens later.
+status "... an error is not taken for its loss" 1 'step 2: .* not finite' --ranks 1:4 --hostfile hostfile --probe ./probe \
+	--set checkpoint.dir=k --set train.lr=1e30
+is "... and is not tried again" "$(grep -c '^heddle: run: 2 ranks' out)" 1
+"$build/heddle" run layout.ini --ranks 1:4 --hostfile hostfile --probe ./probe --set checkpoint.dir=l \
+	--set checkpoint.every=20 </dev/null >out 2>&1 &
+job=$!
+wait_for '^step 100/' 1
+tap_result $? "two ranks train on the other host"
+kill -KILL "$(ranks_below | sed -n 2p)"
+wait_for '^heddle: run: 1 rank,' 1
+tap_result $? "... one is lost: the other continues"
+like "... a message says so" "$(cat out)" '^heddle: run: some of 2 ranks are lost; 1 is left'
+wait_for '^heddle: resumed from l/step-' 1
+tap_result $? "... from a checkpoint"
+kill -TERM $job
+wait $job
 printf 'localhost max_slots=4 slots = 3 username=me // there\n' >hostfile
 status "max_slots is not slots, and blanks may stand around =" 1 'run: 3 ranks are left, but --ranks asks for at least 4' --ranks 4:4 \
 	--hostfile hostfile --probe ./probe --set checkpoint.dir=i

@@ -38,6 +38,7 @@ struct elastic {
 	struct hd_conf *conf;
 	const char *dir;
 	int64_t least, most, ranks_left; /* numbers of ranks: the fewest and the most allowed; how many are left */
+	int64_t hosts_lost;      /* how many hosts of the hostfile did not answer when the last run was started */
 	int64_t restarts, tries; /* restarts without a new checkpoint: how many are allowed, and how many there were */
 	char *program;
 	char *hostfile;                     /* lists the hosts that answer; or NULL */
@@ -227,20 +228,19 @@ static int64_t fits(struct elastic *e, struct hd_err *err)
 }
 
 /* -- what is left ---------------------------------------------------------------------------- */
-/* Finds the hosts that answer, and updates ranks_left. Without a hostfile all ranks are on this host. */
-static int find_hosts(struct elastic *e, int64_t *lost, struct hd_err *err)
+/* Finds the hosts that answer, and updates ranks_left and hosts_lost. Without a hostfile all ranks are on this host. */
+static int find_hosts(struct elastic *e, struct hd_err *err)
 {
 	const char *given = hd_cli_str(e->c, "hostfile", NULL);
 	int64_t slots;
 
-	*lost = 0;
 	if (!given)
 		return HD_OK;
 	if (e->hostfile)
 		unlink(e->hostfile);
 	free(e->hostfile);
 	HD_TRY(hd_hosts_there(given, hd_cli_str(e->c, "probe", "ssh -o BatchMode=yes -o ConnectTimeout=5"),
-			      &e->hostfile, &slots, lost, err));
+			      &e->hostfile, &slots, &e->hosts_lost, err));
 	e->ranks_left = e->ranks_left < slots ? e->ranks_left : slots;
 	return HD_OK;
 }
@@ -271,18 +271,19 @@ static void log_restart(const struct elastic *e, int status, int64_t ranks)
 /* Looks at a run that ended before its last step. Returns 1 if it is to be started again. */
 static int should_restart(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
 {
-	int64_t hosts = 0;
-	int progress = has_saved_since(e, &e->before);
+	int64_t lost_before = e->hosts_lost; /* when the run was started */
+	int host_lost = 0, progress = has_saved_since(e, &e->before);
 
 	e->ranks_left = WIFSIGNALED(status) ? ranks : ranks - 1; /* a signal ended mpirun itself: no rank is lost */
 	if (hd_cli_has(e->c, "hostfile")) {
 		e->ranks_left = ranks;
-		if (find_hosts(e, &hosts, err) < 0)
+		if (find_hosts(e, err) < 0)
 			return 0;
-		if (!hosts && is_lost(status) && !WIFSIGNALED(status))
+		host_lost = e->hosts_lost > lost_before;
+		if (!host_lost && is_lost(status) && !WIFSIGNALED(status))
 			e->ranks_left = ranks - 1 < e->ranks_left ? ranks - 1 : e->ranks_left;
 	}
-	if (!is_lost(status) && !hosts)
+	if (!is_lost(status) && !host_lost)
 		return 0; /* an error, which the run has reported */
 	e->tries = progress ? 0 : e->tries + 1;
 	if (e->tries > e->restarts)
@@ -365,10 +366,10 @@ static int is_done(struct elastic *e)
 /* Starts runs until one has done all steps, cannot go on, or was asked to end. Returns the exit status. */
 static int supervise(struct elastic *e, struct hd_err *err)
 {
-	int64_t ranks, hosts;
+	int64_t ranks;
 	int status = 0;
 
-	HD_TRY(find_hosts(e, &hosts, err));
+	HD_TRY(find_hosts(e, err));
 	for (;;) {
 		HD_TRY(one_run(e, &ranks, &status, err));
 		if (e->asked.end)
@@ -377,7 +378,7 @@ static int supervise(struct elastic *e, struct hd_err *err)
 			return 0;
 		if (e->asked.more) {
 			e->ranks_left = e->most;
-			HD_TRY(find_hosts(e, &hosts, err));
+			HD_TRY(find_hosts(e, err));
 		} else if (!should_restart(e, status, ranks, err)) {
 			return err->code ? err->code : WEXITSTATUS(status);
 		}
