@@ -117,6 +117,13 @@ wait_for '^heddle: resumed from l/step-' 1
 tap_result $? "... from a checkpoint"
 kill -TERM $job
 wait $job
+printf '#!/bin/sh\n[ "$1" = localhost ] || { trap "" TERM; sleep 60; }\n' >waits
+chmod +x waits
+began=$(date +%s)
+status "a probe that ignores SIGTERM" 0 'run: host nowhere does not answer' --ranks 1:4 --hostfile hostfile --probe ./waits \
+	--set checkpoint.dir=n --set train.steps=2
+took=$(($(date +%s) - began))
+ok "... ends after ten seconds (the run took $took)" [ $took -lt 50 ]
 printf 'localhost max_slots=4 slots = 3 username=me // there\n' >hostfile
 status "max_slots is not slots, and blanks may stand around =" 1 'run: 3 ranks are left, but --ranks asks for at least 4' --ranks 4:4 \
 	--hostfile hostfile --probe ./probe --set checkpoint.dir=i

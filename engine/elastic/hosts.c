@@ -12,7 +12,9 @@
 
 static int answers(const char *probe, const char *host)
 {
-	char *command = hd_format("timeout 10 %s %s true >/dev/null 2>&1 </dev/null", probe, host);
+	/* With KILL, since the probe inherits the signals that this process blocks, SIGTERM among them. Some shells
+	 * unblock them, but bash does not. */
+	char *command = hd_format("exec timeout -s KILL 10 %s %s true >/dev/null 2>&1 </dev/null", probe, host);
 	int status = system(command);
 
 	free(command);
