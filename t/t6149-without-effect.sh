@@ -8,6 +8,8 @@
 # Options
 no 'explain: --times needs --schedule' explain tiny.ini --times t.json
 no 'explain: --after prints the nodes of a plan and cannot be combined with --json' explain tiny.ini --after fuse --json
+no 'check: --all does nothing with --json, which has all stages' check tiny.ini --all --json
+no 'keys: --json does nothing with --man' keys --json --man
 no 'plan: --search treats all ranks alike, so it cannot be combined with --slow' plan tiny.ini --ranks 2 --machine dgx-a100 --search --slow 1=2
 no "report: 'b\.jsonl' is one too many after a\.jsonl" report a.jsonl b.jsonl
 ok "plan --search --json is accepted" heddle plan tiny.ini --machine dgx-a100 --ranks 2 --search --top 2 --json

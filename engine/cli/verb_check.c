@@ -407,6 +407,8 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	int64_t limit = 0;
 	int looked;
 
+	if (hd_cli_has(c, "all") && hd_cli_has(c, "json"))
+		return hd_err_set(err, HD_EINVAL, "check: --all does nothing with --json, which has all stages");
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	if (hd_cli_has(c, "against-one-rank")) /* of the layout that the launcher would run */
 		c->ranks = hd_launch_ranks();

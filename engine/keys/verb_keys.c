@@ -84,7 +84,10 @@ int hd_verb_keys(struct hd_cli *c)
 	struct hd_key_section *s;
 	int n = hd_key_sections(&s);
 
-	n = choose(s, n, c->positional, &err);
+	if (hd_cli_has(c, "man") && hd_cli_has(c, "json"))
+		n = hd_err_set(&err, HD_EINVAL, "keys: --json does nothing with --man");
+	else
+		n = choose(s, n, c->positional, &err);
 	if (n > 0 && hd_cli_has(c, "man"))
 		hd_keys_man(stdout, s, n);
 	else if (n > 0 && hd_cli_has(c, "json"))
