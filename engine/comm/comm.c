@@ -209,6 +209,11 @@ static int is_own_message(const struct hd_communicator *m, const struct hd_call 
 	return (c->kind == HD_COMM_SHIFT || c->kind == HD_COMM_PERMUTE) && hd_call_to(c, m->n, m->me) == m->me;
 }
 
+int hd_comm_check(const struct hd_communicator *m, const struct hd_call *c, struct hd_err *err)
+{
+	return m->transport->check && m->n > 1 ? m->transport->check(m, c, err) : HD_OK;
+}
+
 int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t)
 {
 	const struct hd_transport *tr = m->transport;

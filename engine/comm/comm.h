@@ -51,6 +51,8 @@ int64_t hd_communicator_bytes(const struct hd_communicator *m);
 /* Prepares a group for HD_COMM_ALL_TO_ALL_V with so many experts per member. Call it before the first one, while
  * nothing is under way. */
 void hd_comm_rows_reserve(struct hd_communicator *m, int64_t experts);
+/* Refuses a call that is too long for the group's transport, before anything is started. */
+int hd_comm_check(const struct hd_communicator *m, const struct hd_call *c, struct hd_err *err);
 int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t);
 int hd_comm_wait(struct hd_request *t); /* returns 0, or HD_EIO if a peer is gone, which has been reported */
 struct hd_comm_stats hd_comm_stats_take(int reset);

@@ -23,6 +23,8 @@ struct binding {
 	char *staging;             /* free staging memory begins here; NULL: movements reach the tensors directly */
 	int64_t requests;          /* number of calls so far */
 	int64_t *period;           /* by request: the period of the node that made the call */
+	struct hd_err *err;        /* why a call is refused, with the code `refused`; 0: none is */
+	int refused;
 };
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
@@ -130,6 +132,8 @@ static void start_comm(struct binding *b, const struct entry *e)
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->request = b->requests;
 	b->period[b->requests] = n->period;
+	if (!b->refused)
+		b->refused = hd_comm_check(c->members, &c->call, b->err);
 	if (b->staging)
 		b->staging = hd_stage_call(g, c, n, b->staging);
 }
@@ -453,7 +457,7 @@ int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, con
 
 int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_err *err)
 {
-	struct binding b = { .g = g, .staging = bind->staging };
+	struct binding b = { .g = g, .err = err, .staging = bind->staging };
 
 	g->release = release;
 	g->persistent = bind->persistent;
@@ -471,6 +475,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	if (b.broken)
 		return hd_err_set(err, HD_EBUG, "%s of %s: its kernel was prepared for a different way to write",
 				  b.broken->v.op->name, b.broken->v.block);
+	HD_TRY(b.refused);
 	g->requests = hd_plan_alloc(g->plan, (size_t)(b.requests + 1) * sizeof(*g->requests));
 	g->update_at = find_update(g);
 	HD_TRY(copy_leaves(g, bind, err));

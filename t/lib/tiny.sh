@@ -14,7 +14,7 @@
 [ -x "$build/heddle" ] || skip_all "heddle is not built"
 cd "$tmp" || exit 1
 export XDG_CACHE_HOME="$tmp/cache"
-unset OMP_WAIT_POLICY HD_TEST_COMM HD_TEST_COMM_DELAY_US
+unset OMP_WAIT_POLICY HD_TEST_COMM HD_TEST_COMM_DELAY_US HD_TEST_COMM_PIECE
 
 awk 'BEGIN {
 	n = split("and god said let there be light the waters under heaven were gathered together unto one place", w)

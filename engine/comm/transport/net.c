@@ -22,7 +22,7 @@
 static struct {
 	struct hd_request *first, **last; /* calls that were started and not issued yet, in this order */
 	uint64_t queued, completed;       /* numbers of calls so far */
-	int room;                         /* MPI requests that a call may need */
+	int room;                         /* MPI requests that a call needs if no message is cut */
 	pthread_mutex_t lock;             /* protects all of these, stop and busy */
 	pthread_cond_t more;
 	pthread_t thread;
@@ -54,9 +54,9 @@ static void issue(struct hd_request *t, int room)
 
 	under_way.at = hd_grow(under_way.at, under_way.n, &under_way.cap, sizeof(*under_way.at));
 	f = &under_way.at[under_way.n++];
-	if (f->cap < room) {
+	if (f->cap < (size_t)room) {
 		free(f->req);
-		f->cap = room;
+		f->cap = (size_t)room;
 		f->req = hd_alloc((size_t)room * sizeof(*f->req));
 	}
 	f->t = t;
@@ -154,15 +154,14 @@ static int test_all(void)
 	uint64_t done = 0;
 
 	for (size_t i = 0; i < under_way.n;) {
-		struct inflight f = under_way.at[i];
+		struct inflight f;
 
 		if (!test(&under_way.at[i])) {
 			i++;
 			continue;
 		}
 		complete(&under_way.at[i]);
-		f.t = NULL;
-		f.staging = NULL;
+		f = under_way.at[i];
 		under_way.at[i] = under_way.at[--under_way.n];
 		under_way.at[under_way.n] = f; /* for its requests */
 		done++;
@@ -236,12 +235,19 @@ static int attach(struct hd_communicator *m)
 	return 1;
 }
 
-/* MPI counts in int. */
-static int too_long(const struct hd_call *c)
+/* The collectives of MPI count in int. */
+static int check(const struct hd_communicator *m, const struct hd_call *c, struct hd_err *err)
 {
-	int bytes = c->rows || hd_call_is_message(c) || hd_net_by_members(c);
+	int64_t n = hd_net_elements(c);
 
-	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
+	if (n <= INT_MAX)
+		return HD_OK;
+	return hd_err_set(err, HD_ENOTSUP,
+			  "%s on group %s has %lld elements; a call of MPI between hosts has at most 2^31-1 = %d%s",
+			  hd_call_what(c), m->name, (long long)n, INT_MAX,
+			  hd_net_is_sum(c->kind) && c->kind != HD_COMM_ALL_MAX
+				  ? " (train.reduce = rank_order: no limit)"
+				  : "");
 }
 
 static void rows(struct hd_communicator *m, int64_t experts)
@@ -251,7 +257,7 @@ static void rows(struct hd_communicator *m, int64_t experts)
 
 static int start(struct hd_request *t)
 {
-	if (too_long(&t->call) || (t->call.wire && t->call.dtype != HD_DTYPE_F32))
+	if (hd_net_elements(&t->call) > INT_MAX || (t->call.wire && t->call.dtype != HD_DTYPE_F32))
 		return HD_ENOTSUP;
 	if (hd_net_by_members(&t->call)) /* the number becomes a tag, so only calls of all members are counted */
 		t->seq = t->m->net.sums++;
@@ -298,6 +304,7 @@ const struct hd_transport hd_transport_net = {
 	.moves = HD_MOVES_BY_THREAD,
 	.attach = attach,
 	.rows = rows,
+	.check = check,
 	.start = start,
 	.wait = wait,
 	.busy = busy,

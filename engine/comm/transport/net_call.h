@@ -17,8 +17,9 @@ struct staging { /* a buffer for one sum that is under way; kept for later sums 
 };
 struct inflight {
 	struct hd_request *t;
-	MPI_Request *req;
-	int nreq, cap, round;
+	MPI_Request *req; /* its address changes when hd_net_put or hd_net_get needs more of them */
+	size_t cap;
+	int nreq, round;
 	struct staging *staging; /* for sums: what other members send, and converted copies of what is sent */
 	double due;
 };
@@ -31,6 +32,9 @@ static inline int hd_net_is_sum(uint32_t kind)
 
 /* -- net_issue.c: under hd_mpi_lock ---------------------------------------------------------------- */
 void hd_net_issue(struct inflight *f);
+/* Returns how many elements MPI is told of, if the call is one of MPI's collectives; 0 if it consists of messages. */
+int64_t hd_net_elements(const struct hd_call *c);
+/* Messages may have any length. Both ends cut them into the same pieces. */
 void hd_net_put(struct inflight *f, int to, const void *p, int64_t bytes, int tag);
 void hd_net_get(struct inflight *f, int from, void *p, int64_t bytes, int tag);
 

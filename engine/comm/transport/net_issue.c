@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/comm/transport/net_call.h"
 #include "engine/comm/transport/sum.h"
+#include <stdlib.h>
 
 #define TAG_ROWS 30000
 #define TAG_MESSAGE 20000 /* + channel; sends, receives and shifts are matched in the order of the calls */
@@ -19,6 +20,13 @@ static MPI_Datatype type_of(uint32_t dtype)
 	case HD_DTYPE_BF16: return MPI_UINT16_T;
 	default: return MPI_UINT8_T;
 	}
+}
+
+int64_t hd_net_elements(const struct hd_call *c)
+{
+	if (c->rows || hd_call_is_message(c) || hd_net_by_members(c))
+		return 0;
+	return type_of(c->dtype) == MPI_UINT8_T ? hd_comm_size(c->dtype, c->count) : c->count;
 }
 
 static void *in_place(const struct hd_call *c, const char *out)
@@ -46,7 +54,7 @@ static void issue_move(const struct hd_communicator *m, const struct hd_call *c,
 {
 	MPI_Comm comm = m->net.group->comm;
 	MPI_Datatype type = type_of(c->dtype);
-	int n = type == MPI_UINT8_T ? (int)hd_comm_size(c->dtype, c->count) : (int)c->count;
+	int n = (int)hd_net_elements(c);
 	int64_t mine = m->me * hd_comm_size(c->dtype, c->count);
 	int root = m->me == c->index;
 
@@ -71,16 +79,40 @@ static void issue_move(const struct hd_communicator *m, const struct hd_call *c,
 	}
 }
 
+/* Returns how many bytes one message of MPI has at most. MPI counts in int. */
+static int64_t longest_piece(void)
+{
+	static int64_t most; /* only the progress thread gets here */
+	const char *test;
+
+	if (most)
+		return most;
+	test = getenv("HD_TEST_COMM_PIECE"); /* for tests only: cuts short messages too */
+	most = test && atoll(test) > 0 ? atoll(test) : 1 << 30;
+	return most;
+}
+
+static MPI_Request *next_request(struct inflight *f)
+{
+	f->req = hd_grow(f->req, (size_t)f->nreq, &f->cap, sizeof(*f->req));
+	return &f->req[f->nreq++];
+}
+
+/* The pieces of a message have the same tag: MPI keeps their order. */
 void hd_net_put(struct inflight *f, int to, const void *p, int64_t bytes, int tag)
 {
-	if (bytes)
-		MPI_Isend(p, (int)bytes, MPI_BYTE, to, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
+	for (int64_t at = 0, n; at < bytes; at += n) {
+		n = bytes - at < longest_piece() ? bytes - at : longest_piece();
+		MPI_Isend((const char *)p + at, (int)n, MPI_BYTE, to, tag, f->t->m->net.group->comm, next_request(f));
+	}
 }
 
 void hd_net_get(struct inflight *f, int from, void *p, int64_t bytes, int tag)
 {
-	if (bytes)
-		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
+	for (int64_t at = 0, n; at < bytes; at += n) {
+		n = bytes - at < longest_piece() ? bytes - at : longest_piece();
+		MPI_Irecv((char *)p + at, (int)n, MPI_BYTE, from, tag, f->t->m->net.group->comm, next_request(f));
+	}
 }
 
 static void issue_message(struct inflight *f)

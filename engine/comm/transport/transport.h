@@ -17,6 +17,8 @@ struct hd_transport {
 	int (*attach)(struct hd_communicator *m);    /* collective over the world; returns 1 if the group can use it */
 	void (*messages)(struct hd_communicator *m); /* prepares sends and receives; NULL: nothing to do */
 	void (*rows)(struct hd_communicator *m, int64_t experts); /* prepares HD_COMM_ALL_TO_ALL_V; may be NULL */
+	/* Says whether `start` would refuse the call for its size; may be NULL. */
+	int (*check)(const struct hd_communicator *m, const struct hd_call *c, struct hd_err *err);
 	int (*start)(struct hd_request *t);
 	int (*wait)(struct hd_request *t);
 	double (*busy)(int reset); /* returns the seconds that calls were under way; NULL: inline, or not counted */
