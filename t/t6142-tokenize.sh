@@ -97,6 +97,19 @@ cat long.bin >want.bin && tokenize --out first 1.txt >/dev/null 2>&1 && cat firs
 ok "... to the same ids, whatever the number of threads" cmp want.bin cut.bin
 is "... and leave no parts" "$(ls cut.part* 2>/dev/null)" ""
 
+# -- two runs at once
+# -------------------------------------------------------------------------------------------------------------------
+for i in 1 2 3 4 5 6 7 8 9 10; do cat long.jsonl; done >longer.jsonl
+"$heddle" tokenize --tokenizer "$tokenizer" --out both longer.jsonl >/dev/null 2>both.err &
+first=$!
+for i in $(seq 100); do [ -s both.part.json ] && break || sleep 0.05; done
+kill -STOP $first
+like "a second run with the same --out is refused" "$(refusal --out both 1.txt)" \
+	'^heddle: both\.part\.bin: another process is writing it; wait until it ends, or give another prefix$'
+kill -CONT $first
+ok "... and the first goes on" wait $first
+is "... to the ids of its text" "$(wc -c <both.bin | tr -d ' ')" "$((10 * $(wc -c <long.bin)))"
+
 # -- files that are not text
 # ----------------------------------------------------------------------------------------------------------
 printf '\223NUMPY\001\000' >x.npy

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether two names are one file (same_file.h).
+ * Whether two names are one file, and whether another process writes it (same_file.h).
  */
 #include <config.h>
 #include "engine/file/same_file.h"
 #include "engine/base/err.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST_LINKS 40 /* the longest chain of links that Linux follows */
@@ -80,4 +83,48 @@ int hd_file_same(const char *a, const char *b)
 	free(real_a);
 	free(real_b);
 	return same;
+}
+
+/* -- locks ------------------------------------------------------------------------------------- */
+/* Times that a file is opened again because its name led to another one. Some file systems report a new inode at each
+ * call, so there must be a limit. */
+#define TRIES 10
+
+int hd_file_has_name(const char *path, int fd)
+{
+	struct stat named, open;
+
+	return !stat(path, &named) && !fstat(fd, &open) && named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+static int is_regular(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode);
+}
+
+int hd_file_open_locked(const char *path, int flags, double wait)
+{
+	const struct timespec moment = { .tv_nsec = 100000000 };
+	double end = hd_seconds() + wait;
+
+	for (int tries = 1;;) {
+		int fd = open(path, flags | O_CLOEXEC, 0666);
+
+		if (fd < 0 || !is_regular(fd))
+			return fd;
+		if (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) {
+			/* The previous holder may have renamed or removed the file since it was opened here. */
+			if (hd_file_has_name(path, fd) || tries++ == TRIES)
+				return fd;
+			close(fd);
+			continue;
+		}
+		close(fd);
+		errno = EWOULDBLOCK;
+		if (hd_seconds() >= end)
+			return -1;
+		nanosleep(&moment, NULL);
+	}
 }

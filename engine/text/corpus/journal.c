@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The state of an unfinished corpus. PREFIX.part.bin contains the ids so far, and PREFIX.part.lengths the number of
  * tokens of each document. PREFIX.part.json tells how much of both is complete and where the remaining text begins.
- * The next run truncates the rest and writes the same bytes again.
+ * The next run truncates the rest and writes the same bytes again. PREFIX.part.bin is locked while a process writes.
  */
 #include <config.h>
 #include "engine/text/corpus/corpus.h"
 #include "engine/file/atomic_file.h"
+#include "engine/file/same_file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -50,43 +51,61 @@ static int read_state(struct hd_journal *j, const char *text, struct hd_err *err
 	return err->code;
 }
 
-static int open_part(struct hd_journal *j, const char *ending, int64_t bytes, struct hd_err *err)
+static int open_part(struct hd_journal *j, const char *ending, struct hd_err *err)
 {
 	char *path = name(j, ending);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	struct stat st;
 
 	free(path);
-	if (fd < 0 || fstat(fd, &st))
+	return fd < 0 ? io_fail(j, ending, err) : fd;
+}
+
+/* Two processes that write PREFIX.part.bin would each finish with the ids of the other. */
+static int open_locked(struct hd_journal *j, struct hd_err *err)
+{
+	char *path = name(j, ".part.bin");
+	int fd = hd_file_open_locked(path, O_RDWR | O_CREAT, 0);
+
+	free(path);
+	if (fd < 0 && errno == EWOULDBLOCK)
+		return hd_err_set(err, HD_EINVAL,
+				  "%s.part.bin: another process is writing it; wait until it ends, or give another "
+				  "prefix",
+				  j->prefix);
+	return fd < 0 ? io_fail(j, ".part.bin", err) : fd;
+}
+
+/* Removes what an earlier run wrote beyond its last complete state. */
+static int resume_part(struct hd_journal *j, const char *ending, int fd, int64_t bytes, struct hd_err *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
 		return io_fail(j, ending, err);
-	if (st.st_size < bytes) {
-		close(fd);
+	if (st.st_size < bytes)
 		return hd_err_set(err, HD_EIO,
 				  "%s%s: has %lld bytes, but %s.part.json says %lld; remove that to start again",
 				  j->prefix, ending, (long long)st.st_size, j->prefix, (long long)bytes);
-	}
-	if (ftruncate(fd, bytes) || lseek(fd, 0, SEEK_END) < 0) {
-		close(fd);
-		return io_fail(j, ending, err);
-	}
-	return fd;
+	return ftruncate(fd, bytes) || lseek(fd, 0, SEEK_END) < 0 ? io_fail(j, ending, err) : HD_OK;
 }
 
 int hd_journal_open(struct hd_journal *j, struct hd_err *err)
 {
 	struct hd_err none = { 0 };
-	char *path = name(j, ".part.json"), *text = hd_file_read(path, NULL, &none);
+	char *path, *text;
 
-	free(path);
 	j->ids = j->lengths = -1;
+	HD_TRY(j->ids = open_locked(j, err));
+	path = name(j, ".part.json");
+	text = hd_file_read(path, NULL, &none);
+	free(path);
 	if (text)
 		read_state(j, text, err);
 	free(text);
 	HD_TRY(err->code);
-	j->ids = open_part(j, ".part.bin", j->counts.tokens * j->width, err);
-	if (j->ids >= 0)
-		j->lengths = open_part(j, ".part.lengths", j->counts.documents * 4, err);
-	return err->code;
+	HD_TRY(resume_part(j, ".part.bin", j->ids, j->counts.tokens * j->width, err));
+	HD_TRY(j->lengths = open_part(j, ".part.lengths", err));
+	return resume_part(j, ".part.lengths", j->lengths, j->counts.documents * 4, err);
 }
 
 static int write_all(struct hd_journal *j, int fd, const void *at, size_t n, const char *ending, struct hd_err *err)
@@ -228,7 +247,8 @@ static void remove_parts(struct hd_journal *j, const char *const *endings, size_
 
 int hd_journal_finish(struct hd_journal *j, struct hd_err *err)
 {
-	static const char *const made[] = { ".part.json", ".part.lengths" };
+	/* .part.json is last: a new run that no longer finds it may create the others. */
+	static const char *const made[] = { ".part.lengths", ".part.json" };
 
 	HD_TRY(make_index(j, err));
 	if (fsync(j->ids))
