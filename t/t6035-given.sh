@@ -99,6 +99,32 @@ like "... with the reason" "$(cat "$tmp/.ok")" 'the vocabulary has 3 entries, bu
 fails "generate without the tokenizer is refused" heddle generate three --prompt ab
 fails "choices without the tokenizer are refused" heddle eval three --choices ab.txt
 
+# A tokenizer that is removed during the run.
+until_there() { for i in $(seq 400); do [ -e "$1" ] && return || sleep 0.05; done; }
+away() { # DIR FILE keys...: trains until FILE exists, removes the tokenizer, trains on, and ends with a save
+	dir=$1 file=$2
+	shift 2
+	mkdir -p gone && cp two.json gone/tokenizer.json
+	"$build/heddle" train tiny.ini --set data.train=ab.txt --set data.tokenizer=gone --set checkpoint.dir="$dir" \
+		--set train.steps=1000000 --set log.metrics="$dir.jsonl" "$@" >away.out 2>&1 &
+	run=$!
+	until_there "$file"
+	rm -r gone
+	sleep 0.2
+	kill -TERM $run
+	wait $run
+}
+away kept kept/latest --set checkpoint.every=10 --set checkpoint.keep=1
+ok "a tokenizer removed during the run is taken from the last step" cmp "kept/$(cat kept/latest)/tokenizer.json" two.json
+away lost lost.jsonl --set checkpoint.every=0
+ok "without such a step, the run ends with a save" test -s lost/latest
+like "... and a warning" \
+	"$(cat away.out)" '^heddle: data\.tokenizer: gone no longer exists; the checkpoint is saved without a tokenizer$'
+mkdir -p odd/merges.txt && cp two.json odd/tokenizer.json
+fails "a file of the tokenizer that cannot be copied fails the save" \
+	heddle train tiny.ini --set data.train=ab.txt --set data.tokenizer=odd --set checkpoint.dir=oddly --set train.steps=1
+like "... and is named" "$(cat "$tmp/.ok")" 'odd/merges\.txt: cannot be read: Is a directory'
+
 # -- files of weights
 mkdir one
 cp ck/step-00000002/config.json ck/step-00000002/model.safetensors one

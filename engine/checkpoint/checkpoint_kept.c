@@ -9,6 +9,7 @@
 #include "engine/file/inside.h"
 #include "engine/file/same_file.h"
 #include "engine/text/special.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -72,19 +73,25 @@ static const char *const beside[] = {
 };
 
 /* -- files ------------------------------------------------------------------------------------- */
+static int is_missing(const char *path)
+{
+	return access(path, F_OK) && errno == ENOENT;
+}
+
 /* Copies from/source to dir/name. A missing file is left out. So is a file elsewhere that a link leads to, since a
- * checkpoint may be given away. */
+ * checkpoint may be given away. Other failures are errors: a checkpoint without its tokenizer would look complete. */
 static int copy(const char *from, const char *source, const char *dir, const char *name, struct hd_err *err)
 {
-	struct hd_err why = { 0 }, none = { 0 };
+	struct hd_err why = { 0 };
 	char *path = hd_format("%s/%s", from, source), *to = hd_format("%s/%s", dir, name), *text = NULL;
-	int rc;
+	int rc = HD_OK;
 
 	if (hd_file_inside(from, source, &why) < 0)
 		hd_log(HD_LOG_WARN, "%s; it is not copied into the checkpoint", why.text);
-	else
-		text = hd_file_read(path, NULL, &none);
-	rc = text ? hd_file_write(to, text, err) : HD_OK;
+	else if (!is_missing(path)) {
+		text = hd_file_read(path, NULL, err);
+		rc = text ? hd_file_write(to, text, err) : err->code;
+	}
 	free(path);
 	free(text);
 	free(to);
@@ -127,18 +134,22 @@ static int copy_tokenizer(const char *path, const char *dir, struct hd_err *err)
 	return rc;
 }
 
-/* Returns the path of the tokenizer, malloc'ed, or NULL. It may have been in a step that this run continued and has
- * since removed. The steps saved since then have the same tokenizer. */
+/* Returns the path of the tokenizer, malloc'ed, or NULL. Its file may be gone: it was in a step that this run continued
+ * and has since removed, or somebody cleaned up. The steps saved since the start have the same tokenizer. */
 static char *tokenizer_there(const struct hd_job *j)
 {
-	const char *path = tokenizer_path(j), *dir = j->checkpoint.dir;
-	char *file = path ? hd_tokenizer_file(path) : NULL;
-	int gone = file && *dir && !strncmp(path, dir, strlen(dir)) && access(file, F_OK);
+	const char *path = tokenizer_path(j);
+	char *file = path ? hd_tokenizer_file(path) : NULL, *own;
+	int gone = file && access(file, F_OK);
 
 	free(file);
-	if (gone)
-		return hd_checkpoint_own_tokenizer(dir);
-	return path ? hd_strdup(path) : NULL;
+	if (!gone)
+		return path ? hd_strdup(path) : NULL;
+	own = *j->checkpoint.dir ? hd_checkpoint_own_tokenizer(j->checkpoint.dir) : NULL;
+	if (!own)
+		hd_log(HD_LOG_WARN, "data.tokenizer: %s no longer exists; the checkpoint is saved without a tokenizer",
+		       path);
+	return own;
 }
 
 int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
