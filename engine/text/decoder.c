@@ -15,7 +15,7 @@ static int load_strip(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	s->left = json_integer_value(json_object_get(o, "start"));
 	s->right = json_integer_value(json_object_get(o, "stop"));
-	return hd_step_content(s, o, "content", err);
+	return hd_step_mark(s, o, "content", err);
 }
 
 static int load_metaspace(struct hd_text_step *s, json_t *o, struct hd_err *err)
@@ -23,7 +23,7 @@ static int load_metaspace(struct hd_text_step *s, json_t *o, struct hd_err *err)
 	const char *scheme = json_string_value(json_object_get(o, "prepend_scheme"));
 
 	s->prepend = scheme ? strcmp(scheme, "never") : hd_step_flag(o, "add_prefix_space", 1);
-	return hd_step_content(s, o, "replacement", err);
+	return hd_step_mark(s, o, "replacement", err);
 }
 
 int hd_decoder_load(struct hd_steps *s, json_t *root, struct hd_err *err)

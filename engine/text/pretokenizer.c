@@ -79,7 +79,7 @@ static int load_metaspace(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	const char *scheme = json_string_value(json_object_get(o, "prepend_scheme"));
 
-	HD_TRY(hd_step_content(s, o, "replacement", err));
+	HD_TRY(hd_step_mark(s, o, "replacement", err));
 	s->prepend = HD_PREPEND_ALWAYS;
 	if (!scheme)
 		s->prepend = hd_step_flag(o, "add_prefix_space", 1) ? HD_PREPEND_ALWAYS : HD_PREPEND_NEVER;

@@ -86,6 +86,12 @@ int hd_step_content(struct hd_text_step *s, json_t *o, const char *key, struct h
 	return HD_OK;
 }
 
+int hd_step_mark(struct hd_text_step *s, json_t *o, const char *key, struct hd_err *err)
+{
+	HD_TRY(hd_step_content(s, o, key, err));
+	return s->ncontent ? HD_OK : hd_err_set(err, HD_EINVAL, "%s is empty", key);
+}
+
 int hd_step_flag(json_t *o, const char *key, int otherwise)
 {
 	json_t *flag = json_object_get(o, key);

@@ -58,6 +58,8 @@ struct hd_step_family {
 int hd_steps_load(struct hd_steps *s, const struct hd_step_family *part, json_t *o, struct hd_err *err);
 int hd_step_pattern(struct hd_text_step *s, json_t *o, struct hd_err *err); /* reads "pattern" */
 int hd_step_content(struct hd_text_step *s, json_t *o, const char *key, struct hd_err *err);
+/* Reads a text that marks places in tokens. An empty one, which is refused, would be everywhere without an end. */
+int hd_step_mark(struct hd_text_step *s, json_t *o, const char *key, struct hd_err *err);
 int hd_step_flag(json_t *o, const char *key, int otherwise);
 
 /* Appends the text, normalized by one step, to out. */
