@@ -170,6 +170,15 @@ printf '{"text": "a"}\n{"text": \n' >bad.jsonl
 like "a line that is not JSON is named" "$(refusal --out z bad.jsonl)" 'bad.jsonl:2: is not JSON'
 printf '{"text": 5}\n' >number.jsonl
 like "a field that is not text" "$(refusal --out v number.jsonl)" 'number.jsonl:1: the field text is not a string'
+printf '{"id": %s, "text": "a NaN"}\n' 18446744073709551616 -1e5 NaN '[-Infinity, "\"NaN", {"a":Infinity}]' >odd.jsonl
+for i in 1 2 3 4; do printf '{"text": "a NaN"}\n'; done >plain.jsonl
+tokenize --out plain plain.jsonl >/dev/null 2>&1
+ok "numbers beyond 64 bits, NaN and Infinity in other fields" tokenize --out odd odd.jsonl
+ok "... change no text" cmp odd.bin plain.bin
+printf '{"text": "a", "b": Infinit}\n' >constant.jsonl
+like "a word that is no number of Python" "$(refusal --out v constant.jsonl)" 'constant.jsonl:1: is not JSON'
+printf '{"text": NaN}\n' >nan.jsonl
+like "NaN as the text" "$(refusal --out v nan.jsonl)" 'nan.jsonl:1: the field text is not a string'
 head -c 60 all.jsonl.gz >short.jsonl.gz
 printf '[1]\n' >array.jsonl
 like "a line that is not an object" \

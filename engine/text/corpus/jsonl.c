@@ -89,24 +89,53 @@ static size_t replace_halves(char *s, size_t n)
 	return bad;
 }
 
+/* Replaces the numbers that Python writes but JSON lacks, NaN and Infinity, in place by 0 and blanks. Returns how many.
+ * Only texts are read here, so a number may change. */
+static size_t replace_constants(char *s, size_t n)
+{
+	static const char *const words[] = { "NaN", "Infinity" };
+	size_t found = 0, k;
+	int in_text = 0;
+
+	for (size_t i = 0; i < n; i += s[i] == '\\' ? 2 : 1) {
+		in_text ^= s[i] == '"';
+		for (size_t w = 0; !in_text && w < HD_LEN(words); w++) {
+			k = strlen(words[w]);
+			if (n - i < k || memcmp(s + i, words[w], k) || (i && isalnum((unsigned char)s[i - 1])))
+				continue;
+			memset(s + i, ' ', k);
+			s[i] = '0';
+			found++;
+		}
+	}
+	return found;
+}
+
+/* Integers are read as reals: jansson refuses one of more than 64 bits, such as a hash in a field of metadata. */
+static json_t *load(const char *s, size_t n, json_error_t *why)
+{
+	return json_loadb(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, why);
+}
+
 /* Parses a line as JSON; *bad is the number of bytes replaced. Returns NULL and sets *why if it is not JSON. The
- * halves of pairs are replaced only if parsing fails without that. */
+ * halves of pairs, and constants of Python, are replaced only if parsing fails without that. */
 static json_t *parse(struct hd_span json, int64_t *bad, json_error_t *why)
 {
 	struct hd_buf repaired = { 0 };
-	size_t halves = 0;
+	size_t halves = 0, constants = 0;
 	json_t *o;
 
 	*bad = (int64_t)hd_utf8_bad(json.at, json.n);
 	hd_utf8_repair(json.at, *bad ? json.n : 0, &repaired);
-	o = *bad ? json_loadb(repaired.at, repaired.n, JSON_ALLOW_NUL, why)
-		 : json_loadb(json.at, json.n, JSON_ALLOW_NUL, why);
+	o = *bad ? load(repaired.at, repaired.n, why) : load(json.at, json.n, why);
 	if (!o && !*bad)
 		hd_buf_add(&repaired, json.at, json.n);
-	if (!o)
+	if (!o) {
 		halves = replace_halves(repaired.at, repaired.n);
-	if (halves)
-		o = json_loadb(repaired.at, repaired.n, JSON_ALLOW_NUL, why);
+		constants = replace_constants(repaired.at, repaired.n);
+	}
+	if (halves || constants)
+		o = load(repaired.at, repaired.n, why);
 	*bad += (int64_t)halves;
 	hd_buf_release(&repaired);
 	return o;
