@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/train/metrics.h"
 #include "t/lib/tap.h"
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char *slurp(const char *path)
@@ -56,6 +57,30 @@ static void goes_back(const char *path)
 	free(replaced);
 }
 
+/* A run that resumes while its file cannot be replaced: a directory has the name of the temporary file. */
+static void fails_twice(const char *path)
+{
+	char *replaced = hd_format("%s.replaced", path), *temporary = hd_format("/tmp/.written-%s", path + 5);
+	FILE *f = fopen(path, "w");
+	struct hd_metrics *m;
+	struct hd_err err = { 0 };
+
+	fprintf(f, "{\"step\": 1}\n{\"step\": 2}\n");
+	fclose(f);
+	mkdir(temporary, 0777);
+	hd_metrics_open(path, 1, &m, &err);
+	for (int i = 2; i < 4; i++)
+		is_int(hd_metrics_write(m, step(i, 1), &err), HD_EIO, "lines that cannot be removed are an error");
+	rmdir(temporary);
+	memset(&err, 0, sizeof(err));
+	ok(!hd_metrics_write(m, step(4, 1), &err), "the next step can be written");
+	is_str(slurp(replaced), "{\"step\": 2}\n", "... and a removed line is in PATH.replaced once");
+	hd_metrics_close(m, &err);
+	unlink(replaced);
+	free(temporary);
+	free(replaced);
+}
+
 int main(void)
 {
 	char path[] = "/tmp/heddle-metrics-XXXXXX";
@@ -93,6 +118,7 @@ int main(void)
 	unlink(old);
 	free(old);
 	goes_back(path);
+	fails_twice(path);
 	unlink(path);
 	is_int(hd_metrics_open("/no/such/m.jsonl", 0, &m, &err), HD_EIO, "a missing directory is an I/O error");
 	is_str(err.text, "/no/such/m.jsonl: No such file or directory", "... and the message names the file");

@@ -57,6 +57,13 @@ int hd_log_file_add(struct hd_log_file *f, const void *piece, size_t bytes, stru
 	return HD_OK;
 }
 
+int hd_log_file_take_back(struct hd_log_file *f, size_t bytes, struct hd_err *err)
+{
+	off_t n = length(f);
+
+	return n >= (off_t)bytes && ftruncate(f->fd, n - (off_t)bytes) ? fail(f, err) : HD_OK;
+}
+
 size_t hd_log_file_end_line(struct hd_log_file *f)
 {
 	off_t n = length(f), keep = n;

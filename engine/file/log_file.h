@@ -17,6 +17,8 @@ struct hd_log_file {
 int hd_log_file_open(const char *path, struct hd_log_file *out, struct hd_err *err);
 /* Appends a piece, which is in the file when this returns HD_OK. After a failure the file is as long as before. */
 int hd_log_file_add(struct hd_log_file *f, const void *piece, size_t bytes, struct hd_err *err);
+/* Removes the last bytes, which were added just before. Does nothing to a device or a pipe. */
+int hd_log_file_take_back(struct hd_log_file *f, size_t bytes, struct hd_err *err);
 /* Removes an incomplete last line, which a full disk or a power cut has left. Returns the number of bytes removed. */
 size_t hd_log_file_end_line(struct hd_log_file *f);
 int hd_log_file_close(struct hd_log_file *f, struct hd_err *err);

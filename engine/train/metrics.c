@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/file/atomic_file.h"
 #include "engine/file/log_file.h"
+#include "engine/file/same_file.h"
 #include "engine/train/train_impl.h"
 #include <errno.h>
 #include <math.h>
@@ -95,26 +96,32 @@ static int64_t split(char *text, int64_t step, char *kept, char *later)
 	return n;
 }
 
-/* Writes the later lines to their new file first, so that a kill between the two writes loses none. */
-static int move_later(const char *path, const char *kept, const char *later, struct hd_err *err)
+/* Writes the later lines to their new file first, so that a kill between the two writes loses none. If the second
+ * write fails, they are taken back, since the next step tries both again. */
+static int move_later(const struct hd_metrics *m, const char *kept, const char *later, struct hd_err *err)
 {
-	char *to = hd_format("%s.replaced", path);
+	char *to = hd_format("%s.replaced", m->file.path);
+	struct hd_err ignored = { 0 };
 	struct hd_log_file f;
 	int rc = hd_log_file_open(to, &f, err);
 
-	if (rc >= 0) {
-		rc = hd_log_file_add(&f, later, strlen(later), err);
-		hd_log_file_close(&f, err);
-	}
 	free(to);
 	HD_TRY(rc);
-	return hd_file_write(path, kept, err);
+	rc = hd_log_file_add(&f, later, strlen(later), err);
+	if (rc >= 0) {
+		rc = hd_file_write(m->file.path, kept, err);
+		if (rc < 0 && hd_file_has_name(m->file.path, m->file.fd)) /* the file was not replaced */
+			hd_log_file_take_back(&f, strlen(later), &ignored);
+	}
+	hd_log_file_close(&f, rc < 0 ? &ignored : err);
+	return rc < 0 ? rc : err->code;
 }
 
 /* Moves the lines of later steps away. A run that died may have logged steps that are in no checkpoint. This run
  * trains them again, and each step has one line. */
-static int set_aside_later(const char *path, int64_t step, struct hd_err *err)
+static int set_aside_later(const struct hd_metrics *m, struct hd_err *err)
 {
+	const char *path = m->file.path;
 	struct stat s;
 	char *text, *kept, *later;
 	int64_t n;
@@ -127,12 +134,12 @@ static int set_aside_later(const char *path, int64_t step, struct hd_err *err)
 		return err->code;
 	kept = hd_alloc(strlen(text) + 2);
 	later = hd_alloc(strlen(text) + 2);
-	n = split(text, step, kept, later);
+	n = split(text, m->step, kept, later);
 	if (n)
-		rc = move_later(path, kept, later, err);
+		rc = move_later(m, kept, later, err);
 	if (n && rc >= 0)
 		hd_log(HD_LOG_INFO, "log.metrics: %lld line%s of steps after %lld moved from %s to %s.replaced",
-		       (long long)n, hd_plural(n, "s"), (long long)step, path, path);
+		       (long long)n, hd_plural(n, "s"), (long long)m->step, path, path);
 	free(text);
 	free(kept);
 	free(later);
@@ -180,7 +187,7 @@ static int begin(struct hd_metrics *m, struct hd_err *err)
 {
 	struct hd_log_file f;
 
-	HD_TRY(m->step ? set_aside_later(m->file.path, m->step, err) : keep_old(m->file.path, err));
+	HD_TRY(m->step ? set_aside_later(m, err) : keep_old(m->file.path, err));
 	HD_TRY(hd_log_file_open(m->file.path, &f, err));
 	hd_log_file_close(&m->file, err);
 	m->file = f;
