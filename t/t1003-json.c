@@ -81,6 +81,29 @@ static void fails_twice(const char *path)
 	free(replaced);
 }
 
+/* A second run with the same file.  The lock belongs to the open file, so one process can be both runs. */
+static void only_one_writes(const char *path)
+{
+	struct hd_metrics *m, *other;
+	struct hd_err err = { 0 }, why = { 0 };
+	char *want = hd_format("%s: another process is writing it; give this run another file", path);
+	char *replaced = hd_format("%s.replaced", path);
+
+	hd_metrics_open(path, 3, &m, &err);
+	hd_metrics_write(m, step(4, 1), &err);
+	is_int(hd_metrics_open(path, 1, &other, &why), HD_EINVAL, "a file that another run writes is refused");
+	is_str(why.text, want, "... and the message names it");
+	hd_metrics_close(m, &err);
+	ok(!hd_metrics_open(path, 1, &m, &err), "a run that has ended no longer has the lock");
+	hd_metrics_write(m, step(2, 1), &err);
+	memset(&why, 0, sizeof(why));
+	is_int(hd_metrics_open(path, 1, &other, &why), HD_EINVAL, "... and a file that was replaced is locked again");
+	hd_metrics_close(m, &err);
+	unlink(replaced);
+	free(replaced);
+	free(want);
+}
+
 int main(void)
 {
 	char path[] = "/tmp/heddle-metrics-XXXXXX";
@@ -119,6 +142,7 @@ int main(void)
 	free(old);
 	goes_back(path);
 	fails_twice(path);
+	only_one_writes(path);
 	unlink(path);
 	is_int(hd_metrics_open("/no/such/m.jsonl", 0, &m, &err), HD_EIO, "a missing directory is an I/O error");
 	is_str(err.text, "/no/such/m.jsonl: No such file or directory", "... and the message names the file");

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/file/log_file.h"
+#include "engine/file/same_file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,16 +16,36 @@ static int fail(const struct hd_log_file *f, struct hd_err *err)
 	return hd_err_set(err, HD_EIO, "%s: %s", f->path, strerror(errno));
 }
 
-int hd_log_file_open(const char *path, struct hd_log_file *out, struct hd_err *err)
+static int open_plainly(const char *path, int flags, double wait)
 {
-	*out = (struct hd_log_file){ .fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666) };
+	(void)wait;
+	return open(path, flags | O_CLOEXEC, 0666);
+}
+
+static int open_with(int (*opens)(const char *path, int flags, double wait), const char *path, double wait,
+		     struct hd_log_file *out, struct hd_err *err)
+{
+	*out = (struct hd_log_file){ .fd = opens(path, O_RDWR | O_APPEND | O_CREAT, wait) };
 	if (out->fd < 0 &&
 	    (errno == EACCES || errno == EINVAL)) /* a device or file that is writable but not readable */
-		out->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+		out->fd = opens(path, O_WRONLY | O_APPEND | O_CREAT, wait);
+	if (out->fd < 0 && errno == EWOULDBLOCK)
+		return hd_err_set(err, HD_EINVAL, "%s: another process is writing it; give this run another file",
+				  path);
 	if (out->fd < 0)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	out->path = hd_strdup(path);
 	return HD_OK;
+}
+
+int hd_log_file_open(const char *path, struct hd_log_file *out, struct hd_err *err)
+{
+	return open_with(open_plainly, path, 0, out, err);
+}
+
+int hd_log_file_open_locked(const char *path, double wait, struct hd_log_file *out, struct hd_err *err)
+{
+	return open_with(hd_file_open_locked, path, wait, out, err);
 }
 
 /* Returns the file's length, or -1 if it is not a regular file. */

@@ -15,6 +15,9 @@ struct hd_log_file {
 
 /* Opens the file, creating it if needed. Pieces are appended to what it contains. */
 int hd_log_file_open(const char *path, struct hd_log_file *out, struct hd_err *err);
+/* Opens it as above, and locks it, since another process that writes there would replace or repeat lines. Waits up to
+ * `wait` seconds for the lock. */
+int hd_log_file_open_locked(const char *path, double wait, struct hd_log_file *out, struct hd_err *err);
 /* Appends a piece, which is in the file when this returns HD_OK. After a failure the file is as long as before. */
 int hd_log_file_add(struct hd_log_file *f, const void *piece, size_t bytes, struct hd_err *err);
 /* Removes the last bytes, which were added just before. Does nothing to a device or a pipe. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Writes the metrics file. Each line is written in one piece. So a program that follows the file sees no half lines,
- * and a job that dies leaves all steps that it has finished.
+ * and a job that dies leaves all steps that it has finished. The file is locked while a run writes, since a second run
+ * would move the lines of the first away.
  */
 #include <config.h>
 #include "engine/file/atomic_file.h"
@@ -14,6 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define ENDING 5.0 /* seconds for which a new run waits until an earlier one that writes the same file has ended */
 
 struct hd_metrics {
 	struct hd_log_file file;
@@ -173,7 +176,7 @@ int hd_metrics_open(const char *path, int64_t step, struct hd_metrics **out, str
 {
 	struct hd_log_file f;
 
-	HD_TRY(hd_log_file_open(path, &f, err));
+	HD_TRY(hd_log_file_open_locked(path, ENDING, &f, err));
 	if (step && hd_log_file_end_line(&f))
 		hd_log(HD_LOG_WARN, "log.metrics: %s ended in the middle of a line, which was removed", path);
 	*out = hd_alloc(sizeof(**out));
@@ -188,9 +191,11 @@ static int begin(struct hd_metrics *m, struct hd_err *err)
 	struct hd_log_file f;
 
 	HD_TRY(m->step ? set_aside_later(m, err) : keep_old(m->file.path, err));
-	HD_TRY(hd_log_file_open(m->file.path, &f, err));
-	hd_log_file_close(&m->file, err);
-	m->file = f;
+	if (!hd_file_has_name(m->file.path, m->file.fd)) { /* else this run has the lock already */
+		HD_TRY(hd_log_file_open_locked(m->file.path, 0, &f, err));
+		hd_log_file_close(&m->file, err);
+		m->file = f;
+	}
 	m->fresh = 0;
 	return HD_OK;
 }
