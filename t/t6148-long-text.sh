@@ -74,6 +74,20 @@ heddle tokenize --tokenizer whole-text --out chain chain.txt 2>err || tap_commen
 ids chain.bin >pieces
 ok "a text without words: the ids are those of the complete text" cmp whole pieces
 
+# An added token of several words must not be cut at one of its blanks.
+mkdir phrase
+cat >phrase/tokenizer.json <<'EOF'
+{"added_tokens": [{"id": 9, "content": "one two three four"}], "pre_tokenizer": {"type": "WhitespaceSplit"},
+ "model": {"type": "BPE", "vocab": {"o": 0, "n": 1, "e": 2, "t": 3, "w": 4, "h": 5, "r": 6, "f": 7, "u": 8}, "merges": []}}
+EOF
+for ending in ' ' '\n'; do
+	awk -v ending="$ending" 'BEGIN { for (i = 0; i < 30000; i++) printf "one two three four%s", ending }' >phrase.txt
+	heddle tokenize --tokenizer phrase --ids phrase.txt | tr ' ' '\n' >whole
+	heddle tokenize --tokenizer phrase --out phrase phrase.txt 2>err || tap_comment <err
+	ids phrase.bin >pieces
+	ok "an added token of four words: the ids are those of the complete text" cmp whole pieces
+done
+
 # Memory: six times the text needs no more than the text once, even where every text has a prefix (llama2).
 peak() { (ulimit -d "$1" && heddle tokenize --tokenizer "$src/t/data/tokenizers/$2" --out "out-$1-$2" "$3.txt") >err 2>&1; }
 export OMP_NUM_THREADS=1

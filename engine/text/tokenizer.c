@@ -278,6 +278,18 @@ int hd_encoder_parts(const struct hd_encoder *e, uint32_t left, uint32_t right)
 	return e->t->bpe.joined && !e->t->bpe.ignore_merges && !hd_bpe_joined(&e->t->bpe, left, right);
 }
 
+size_t hd_encoder_longest_added(const struct hd_encoder *e)
+{
+	const struct hd_added *a = &e->t->added;
+	size_t most = 0;
+
+	for (size_t i = 0; i < a->n; i++) {
+		most = a->all[i].n > most ? a->all[i].n : most;
+		most = a->all[i].ntext > most ? a->all[i].ntext : most;
+	}
+	return most;
+}
+
 void hd_encoder_mark(struct hd_encoder *e, struct hd_ids *starts)
 {
 	hd_bpe_state_mark(e->state, starts);

@@ -39,6 +39,7 @@ int hd_encode_piece(struct hd_encoder *e, const char *text, size_t n, int begins
 /* Returns 1 if the model never joins these two adjacent code points. That is known only if words are split without a
  * regular expression: the text is one word, or is split at a fixed string. The normalizer is not considered. */
 int hd_encoder_parts(const struct hd_encoder *e, uint32_t left, uint32_t right);
+size_t hd_encoder_longest_added(const struct hd_encoder *e); /* bytes of the longest added token; 0: there is none */
 void hd_encoder_mark(struct hd_encoder *e, struct hd_ids *starts); /* see hd_bpe_state_mark */
 /* Appends the ids of a text. Bytes that are not valid UTF-8 count as U+FFFD. */
 int hd_encode(struct hd_encoder *e, const char *text, size_t n, struct hd_ids *out, struct hd_err *err);

@@ -8,7 +8,8 @@
  * may have any rules, so each cut is tried. The text before it and the text after it, encoded together, must have the
  * same ids as encoded separately. The text after it must also begin a word, or a part of a word that nothing is merged
  * with. Words are found from left to right, and the text before the cut begins at such a place too. So nothing further
- * to the left matters.
+ * to the left matters. Both texts are at least as long as the longest added token, since one of several words may
+ * have the cut inside.
  */
 #include <config.h>
 #include "engine/text/corpus/cut.h"
@@ -105,9 +106,22 @@ static int holds_between(struct hd_cutter *c, const char *text, size_t from, siz
 	       !memcmp(c->whole.at, c->parts.at, c->whole.n * sizeof(*c->whole.at));
 }
 
+/* Returns the bytes on each side of a cut that show whether it is inside an added token. */
+static size_t reach(const struct hd_cutter *c)
+{
+	size_t longest = hd_encoder_longest_added(c->encoder);
+
+	return longest ? longest : 1;
+}
+
 static int holds(struct hd_cutter *c, const char *text, size_t at, size_t n)
 {
-	return holds_between(c, text, place_before(text, at, 0, n), at, place_after(text, at, n));
+	size_t least = reach(c);
+
+	if (at < least || n - at < least)
+		return 0;
+	return holds_between(c, text, place_before(text, at - least + 1, 0, n), at,
+			     place_after(text, at + least - 1, n));
 }
 
 /* -- where there is no such place ---------------------------------------------------------------- */
@@ -134,21 +148,22 @@ static int may_part(const struct hd_cutter *c, const char *text, size_t at, size
 	       hd_encoder_parts(c->encoder, left, right);
 }
 
-/* Returns a cut between two characters that no token joins, or 0. Each is tried on a window of SPAN bytes on both
- * sides, which reveals an added token or characters that a normalizer composes. The window may begin anywhere, because
- * may_part examines the two characters alone. */
+/* Returns a cut between two characters that no token joins, or 0. Each is tried on a window of at least SPAN bytes on
+ * both sides, which reveals an added token or characters that a normalizer composes. The window may begin anywhere,
+ * because may_part examines the two characters alone. */
 static size_t cut_characters(struct hd_cutter *c, const char *text, size_t least, size_t n)
 {
 	enum { SPAN = 512 };
+	size_t span = SPAN + reach(c);
 
-	if (n < 2 * LINE)
+	if (n < 2 * LINE + span)
 		return 0;
-	for (size_t at = n - SPAN, tried = 0; at > least + SPAN && at > n - LINE && tried < TRIES; at--) {
+	for (size_t at = n - span, tried = 0; at > least + span && at > n - span - LINE && tried < TRIES; at--) {
 		if (!may_part(c, text, at, n))
 			continue;
 		tried++;
-		if (holds_between(c, text, character_before(text, at - SPAN), at,
-				  character_before(text, at + SPAN - 4)))
+		if (holds_between(c, text, character_before(text, at - span), at,
+				  character_before(text, at + span - 4)))
 			return at;
 	}
 	return 0;
@@ -156,10 +171,11 @@ static size_t cut_characters(struct hd_cutter *c, const char *text, size_t least
 
 size_t hd_cut_last(struct hd_cutter *c, const char *text, size_t least, size_t n)
 {
-	size_t at = n;
+	size_t at;
 
 	if (!c->encoder) /* leaves a byte for the next batch, so that the batch that ends the text is not empty */
 		return n - 1 > least ? n - 1 : 0;
+	at = n > reach(c) ? n - reach(c) + 1 : 0;
 	for (int i = 0; i < TRIES && (c->found || c->failed < GIVE_UP); i++) {
 		at = place_before(text, at, least, n);
 		if (!at)
