@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/data/tokens.h"
+#include "engine/text/corpus/corpus.h"
 #include "t/lib/tap.h"
 #include <unistd.h>
 
@@ -190,6 +191,56 @@ static void damaged_megatron_files(void)
 	is_str(try_open("m"), "m.idx: not a regular file", "... which is refused");
 }
 
+/* Adds n ids, which continue a document, or end it if length is its number of them. */
+static void add_ids(struct hd_journal *j, int n, int length)
+{
+	struct hd_encoded e = { .continues = !length };
+
+	for (int i = 0; i < n; i++)
+		hd_ids_add(&e.ids, (int32_t)(j->counts.tokens + i));
+	if (length)
+		hd_ids_add(&e.lengths, length);
+	if (length && n > length)
+		hd_ids_add(&e.lengths, n - length);
+	hd_journal_add(j, &e, &err);
+	hd_ids_release(&e.ids);
+	hd_ids_release(&e.lengths);
+}
+
+/* What tokenize writes of a document with more tokens than a sequence may have, here 4 instead of 2^31. */
+static void long_documents(void)
+{
+	struct hd_journal j = { .prefix = "long", .width = 2, .most = 4 };
+	struct hd_corpus_place at = { 0, 6, 0 };
+	unsigned char idx[34 + 4 * 12 + 3 * 8 + 1];
+	int32_t lengths[4];
+	int64_t documents[3];
+	FILE *f;
+
+	memset(&err, 0, sizeof(err));
+	hd_journal_open(&j, &err);
+	add_ids(&j, 6, 0);
+	hd_journal_save(&j, &at, &err);
+	hd_journal_close(&j);
+	j = (struct hd_journal){ .prefix = "long", .width = 2, .most = 4 };
+	hd_journal_open(&j, &err);
+	is_int(j.open, 2, "a document that is too long for one sequence goes on after a stop");
+	add_ids(&j, 5, 3);
+	is_int(hd_journal_finish(&j, &err), HD_OK, "... and is written completely");
+	is_int(j.counts.documents, 2, "... as one document, before another");
+	hd_journal_close(&j);
+	f = fopen("long.idx", "r");
+	is_int(f ? fread(idx, 1, sizeof(idx), f) : 0, sizeof(idx) - 1, "the index has 4 sequences and 3 boundaries");
+	memcpy(lengths, idx + 34, sizeof(lengths));
+	memcpy(documents, idx + 34 + 4 * 12, sizeof(documents));
+	ok(lengths[0] == 4 && lengths[1] == 4 && lengths[2] == 1 && lengths[3] == 2, "... of at most 4 tokens");
+	ok(!documents[0] && documents[1] == 3 && documents[2] == 4, "... of which the first three are one document");
+	is_str(try_open("long"), "", "... and is opened");
+	is_int(tokens->n, 11, "... with all tokens");
+	if (f)
+		fclose(f);
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/heddle-tokens-XXXXXX";
@@ -200,6 +251,7 @@ int main(void)
 	llmc_files();
 	megatron_files();
 	damaged_megatron_files();
+	long_documents();
 	hd_tokens_close(tokens);
 	if (system("rm -f *.txt *.bin *.idx"))
 		note("files are left in %s", dir);

@@ -68,7 +68,8 @@ struct hd_journal {
 	int ids, lengths;  /* file descriptors */
 	struct hd_corpus_place at;
 	struct hd_corpus_counts counts, kept; /* kept: those saved, which the next run would find */
-	int64_t open;                         /* tokens so far of an unfinished document */
+	int64_t open;                         /* tokens so far of an unfinished document, since its last sequence */
+	int32_t most;                         /* tokens of a sequence in the index; 0: as many as it can count */
 	int64_t bad, text;                    /* bytes of the current file so far: those that count as U+FFFD; all */
 	char *notes;                          /* a line for each earlier file with such bytes; NULL: none */
 };

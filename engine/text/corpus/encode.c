@@ -95,7 +95,8 @@ void hd_round_cut(struct hd_round *r, struct hd_cutter *c)
 	}
 }
 
-static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd_part *p, struct hd_encoder *e)
+static int encode_text(const struct hd_corpus *c, const char *path, struct hd_span text, struct hd_part *p,
+		       struct hd_encoder *e)
 {
 	struct hd_ids *ids = &p->made.ids;
 	size_t before = ids->n;
@@ -113,8 +114,9 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 	if (c->end >= 0)
 		hd_ids_add(ids, c->end);
 	if (ids->n - before > INT32_MAX)
-		return hd_err_set(&p->err, HD_ENOTSUP, "a document has %zu tokens, more than the index can count",
-				  ids->n - before);
+		return hd_err_set(&p->err, HD_ENOTSUP,
+				  "%s: a document has %zu tokens that cannot be cut, more than the index can count",
+				  path, ids->n - before);
 	if (ids->n > before)
 		hd_ids_add(&p->made.lengths, (int32_t)(ids->n - before));
 	return HD_OK;
@@ -142,7 +144,7 @@ void hd_part_encode(const struct hd_corpus *c, const struct hd_round *r, struct 
 	int64_t line = p->line;
 
 	if (r->batch.format == HD_FORMAT_TEXT) {
-		encode_text(c, p->text, p, e);
+		encode_text(c, r->batch.path, p->text, p, e);
 		return;
 	}
 	for (size_t from = 0, to; from < p->text.n; from = to, line++) {
@@ -158,7 +160,7 @@ void hd_part_encode(const struct hd_corpus *c, const struct hd_round *r, struct 
 		if (is_blank(json))
 			continue;
 		if (hd_document_text(&r->batch, line, json, c->field, text, &bad, &p->err) < 0 ||
-		    encode_text(c, (struct hd_span){ text->at, text->n }, p, e) < 0)
+		    encode_text(c, r->batch.path, (struct hd_span){ text->at, text->n }, p, e) < 0)
 			return;
 		p->bad += bad;
 	}

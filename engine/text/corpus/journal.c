@@ -121,23 +121,37 @@ static int write_all(struct hd_journal *j, int fd, const void *at, size_t n, con
 	return HD_OK;
 }
 
+/* Closes sequences of an unfinished document that has more tokens than the index can count in one. Their negative
+ * lengths tell write_index that the document goes on. */
+static void close_full(struct hd_journal *j, struct hd_ids *closed)
+{
+	int32_t most = j->most ? j->most : INT32_MAX;
+
+	for (; j->open > most; j->open -= most)
+		hd_ids_add(closed, -most);
+}
+
 /* Adds the tokens that are already written of an unfinished document to the first length of e, which is its rest. */
-static int close_document(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err)
+static void close_document(struct hd_journal *j, struct hd_encoded *e, struct hd_ids *closed)
 {
 	if (!e->lengths.n)
 		hd_ids_add(&e->lengths, 0);
 	j->open += e->lengths.at[0];
-	if (j->open > INT32_MAX)
-		return hd_err_set(err, HD_ENOTSUP, "a document has %lld tokens, more than the index can count",
-				  (long long)j->open);
+	close_full(j, closed);
 	e->lengths.at[0] = (int32_t)j->open;
 	j->open = 0;
-	return HD_OK;
+}
+
+static int write_lengths(struct hd_journal *j, const struct hd_ids *lengths, struct hd_err *err)
+{
+	j->counts.documents += (int64_t)lengths->n;
+	return write_all(j, j->lengths, lengths->at, lengths->n * 4, ".part.lengths", err);
 }
 
 int hd_journal_add(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err)
 {
 	uint16_t *narrow = j->width == 2 ? hd_alloc((e->ids.n + 1) * 2) : NULL;
+	struct hd_ids closed = { 0 };
 	int rc;
 
 	for (size_t i = 0; narrow && i < e->ids.n; i++)
@@ -146,12 +160,16 @@ int hd_journal_add(struct hd_journal *j, struct hd_encoded *e, struct hd_err *er
 	free(narrow);
 	HD_TRY(rc);
 	j->counts.tokens += (int64_t)e->ids.n;
-	if (e->continues)
+	if (e->continues) {
 		j->open += (int64_t)e->ids.n;
-	else if (j->open)
-		HD_TRY(close_document(j, e, err));
-	j->counts.documents += (int64_t)e->lengths.n;
-	return write_all(j, j->lengths, e->lengths.at, e->lengths.n * 4, ".part.lengths", err);
+		close_full(j, &closed);
+	} else if (j->open) {
+		close_document(j, e, &closed);
+	}
+	rc = write_lengths(j, &closed, err);
+	hd_ids_release(&closed);
+	HD_TRY(rc);
+	return write_lengths(j, &e->lengths, err);
 }
 
 int hd_journal_save(struct hd_journal *j, const struct hd_corpus_place *at, struct hd_err *err)
@@ -185,27 +203,41 @@ static void put(FILE *f, const void *at, size_t n)
 	fwrite(at, 1, n, f);
 }
 
-/* Writes the index that engine/data reads. Every document is one sequence. */
-static void write_index(FILE *f, const int32_t *lengths, int64_t n, int width)
+/* Returns the number of documents: sequences that do not go on in the next one. */
+static int64_t documents_of(const int32_t *lengths, int64_t n)
+{
+	int64_t documents = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		documents += lengths[i] >= 0;
+	return documents;
+}
+
+/* Writes the index that engine/data reads. A document is one sequence, or several if it is too long for one. */
+static void write_index(FILE *f, const int32_t *lengths, int64_t n, int64_t documents, int width)
 {
 	const unsigned char type = width == 2 ? 8 : 4;
-	const uint64_t head[] = { (uint64_t)n, (uint64_t)n + 1 }, version = 1;
+	const uint64_t head[] = { (uint64_t)n, (uint64_t)documents + 1 }, version = 1;
 	int64_t at = 0;
 
 	put(f, "MMIDIDX\0", 9);
 	put(f, &version, 8);
 	put(f, &type, 1);
 	put(f, head, sizeof(head));
-	put(f, lengths, (size_t)n * 4);
-	for (int64_t i = 0; i < n; at += (int64_t)lengths[i++] * width)
+	for (int64_t i = 0; i < n; i++)
+		put(f, &(int32_t){ abs(lengths[i]) }, 4);
+	for (int64_t i = 0; i < n; at += (int64_t)abs(lengths[i++]) * width)
 		put(f, &at, 8);
-	for (int64_t i = 0; i <= n; i++)
-		put(f, &i, 8);
+	put(f, &(int64_t){ 0 }, 8);
+	for (int64_t i = 0; i < n; i++)
+		if (lengths[i] >= 0)
+			put(f, &(int64_t){ i + 1 }, 8);
 }
 
 static int make_index(struct hd_journal *j, struct hd_err *err)
 {
-	size_t bytes = (size_t)j->counts.documents * 4;
+	int64_t sequences = j->counts.documents;
+	size_t bytes = (size_t)sequences * 4;
 	const int32_t *lengths = mmap(NULL, bytes, PROT_READ, MAP_SHARED, j->lengths, 0);
 	char *path = name(j, ".part.idx");
 	FILE *f = fopen(path, "wbe");
@@ -213,7 +245,8 @@ static int make_index(struct hd_journal *j, struct hd_err *err)
 
 	free(path);
 	if (!bad) {
-		write_index(f, lengths, j->counts.documents, j->width);
+		j->counts.documents = documents_of(lengths, sequences);
+		write_index(f, lengths, sequences, j->counts.documents, j->width);
 		bad = fflush(f) || ferror(f) || fsync(fileno(f));
 	}
 	if (bad)
