@@ -107,6 +107,11 @@ heddle report many.jsonl --out many.html
 is "... and report draws the traced step below the predicted one" \
 	"$(grep -o '<h2>The step as [a-z]*\|>stage [0-9]<\|>rank [0-9]<' many.html | tr -d '<>\n')" \
 	"h2The step as plannedstage 0stage 1h2The step as tracedrank 0rank 1"
+if [ -w /dev/full ]; then
+	fails "a trace that cannot be written" heddle train tiny.ini --set log.trace=/dev/full --set log.trace_steps=1 --set checkpoint.dir=full
+	like "... does not end the run, which ends with the reason" "$(cat "$tmp/.ok")" '^heddle: log\.trace: /dev/full: No space left on device$'
+	is "... and is saved" "$(cat full/latest)" step-00000003
+fi
 like "a message says that no step was traced" \
 	"$(heddle_mpi 2 train two.ini --set log.trace=many.json --set train.steps=1 2>&1)" \
 	'many\.json: no step is traced; log\.trace_steps is 2-4, but this run has steps 1 to 1'

@@ -256,12 +256,16 @@ static int64_t last_traced(const struct train_loop *l)
 	return l->j->log.trace_to < l->steps ? l->j->log.trace_to : l->steps;
 }
 
-static int end_trace(struct train_loop *l)
+/* If the trace cannot be written, the run goes on, and ends with the error. */
+static void end_trace(struct train_loop *l)
 {
 	l->traced = 1;
 	hd_program_trace(l->g, 0, 0);
-	HD_TRY(foresee(l));
-	return write_trace(l->j, l->g, l->err);
+	if (foresee(l) >= 0 && write_trace(l->j, l->g, l->err) >= 0)
+		return;
+	hd_log(HD_LOG_WARN, "%s; the run goes on", l->err->text);
+	l->trace_error = *l->err;
+	*l->err = (struct hd_err){ 0 };
 }
 
 void hd_trace_begin(struct train_loop *l)
@@ -272,18 +276,19 @@ void hd_trace_begin(struct train_loop *l)
 		hd_program_trace(l->g, step >= from ? (int32_t)step : 0, to - from + 1);
 }
 
-int hd_trace_end(struct train_loop *l)
+void hd_trace_end(struct train_loop *l)
 {
-	return is_traced(l) && l->at.step == last_traced(l) ? end_trace(l) : HD_OK;
+	if (is_traced(l) && l->at.step == last_traced(l))
+		end_trace(l);
 }
 
-int hd_trace_cut(struct train_loop *l)
+void hd_trace_cut(struct train_loop *l)
 {
 	const struct hd_log_config *log = &l->j->log;
 
 	if (!is_traced(l) || l->at.step < log->trace_from || l->at.step == l->first)
-		return HD_OK;
+		return;
 	hd_log(HD_LOG_INFO, "%s ends with step %lld: the next one has another batch size",
 	       *log->trace ? "log.trace" : "log.machine", (long long)l->at.step);
-	return end_trace(l);
+	end_trace(l);
 }

@@ -405,7 +405,7 @@ static int resize(struct train_loop *l)
 
 	if (batch != l->global_batch) {
 		HD_TRY(hd_train_wait_for_saves(l)); /* a save in progress uses names of the old program */
-		HD_TRY(hd_trace_cut(l));
+		hd_trace_cut(l);
 	}
 	l->global_batch = batch;
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
@@ -467,7 +467,7 @@ static int loop(struct train_loop *l)
 		hd_trace_begin(l);
 		HD_TRY(step(l, &n));
 		write_step(l, &n);
-		HD_TRY(hd_trace_end(l));
+		hd_trace_end(l);
 		HD_TRY(hd_train_look_after_saves(l));
 		if (interrupted(l))
 			return l->err->code;
@@ -577,6 +577,8 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 		return err->code;
 	hd_log_file_check(&l.metrics_say, err);
 	hd_log_file_check(&l.events_say, err);
+	if (l.trace_error.code && !err->code)
+		hd_err_set(err, l.trace_error.code, "%s", l.trace_error.text);
 	hd_comm_agree(err);
 	if (hd_saver_wait(l.saver, &late) < 0) /* a save whose copy was complete */
 		hd_log(HD_LOG_WARN, "%s", late.text);

@@ -26,6 +26,7 @@ struct train_loop {
 	int64_t saved;               /* the step that checkpoint.dir has or is about to have; -1: none */
 	int64_t newest;              /* the newest step that it has; -1: none of this run */
 	int traced;                  /* the trace is complete and written */
+	struct hd_err trace_error;   /* why it could not be written */
 	int last_save;               /* no other save follows the one of this step */
 	struct hd_saver *saver;
 	int failed_alone; /* this rank alone failed within a step */
@@ -52,9 +53,9 @@ int hd_trace_check(struct hd_log_config *log, int rank, int64_t first, int64_t l
 void hd_trace_begin(struct train_loop *l); /* traces the next step, if it shall be */
 /* After the last traced step: rank 0 writes the trace, and shows what log.machine predicts. The run may go on for days.
  * All ranks call it. */
-int hd_trace_end(struct train_loop *l);
+void hd_trace_end(struct train_loop *l);
 /* The same before the program changes: a trace has the steps of one program. */
-int hd_trace_cut(struct train_loop *l);
+void hd_trace_cut(struct train_loop *l);
 
 /* -- messages.c ----------------------------------------------------------------------------------- */
 /* Checks that each send meets its receive. All ranks call it before the
