@@ -247,6 +247,9 @@ static void sharing(void)
 	}
 	check(y, "gradient of a value that 41 nodes read: more than one addition takes");
 	begin();
+	check(hd_einsum(p, param("a", "batch,embed"), param("b", "seq,embed,mlp"), "batch,embed"),
+	      "gradients of a product that sums two dims of one operand");
+	begin();
 	x = param("w", "embed,mlp");
 	ins[0] = hd_einsum(p, param("a", "batch,embed"), x, "batch,mlp");
 	ins[1] = hd_einsum(p, param("b", "batch,embed"), x, "batch,mlp");

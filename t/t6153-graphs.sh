@@ -46,4 +46,8 @@ no 'chunk may be called in slot lower only, not in rewrite' check one.ini --set 
 sgd="--set train.optimizer=sgd --set train.clip=0 --set train.weight_decay=0 --set train.schedule=constant --set train.steps=4"
 is "an optimizer whose last nodes run every second step updates all parameters in each" \
 	"$(losses $sgd --set train.optimizer=g | cut -c1-8)" "$(losses $sgd | cut -c1-8)"
+layout dp 'zero = 2'
+rm -f m.jsonl
+ok "... also where gradients and states are sharded" heddle_mpi 2 train two.ini $sgd --set train.optimizer=g --set log.metrics=m.jsonl
+is "... with the same losses" "$(sed -n 's/.*"loss": *\([-0-9.e]*\).*/\1/p' m.jsonl | cut -c1-7)" "$(losses $sgd | cut -c1-7)"
 done_testing

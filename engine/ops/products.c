@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/ops/ops.h"
+#include <stdlib.h>
 #include <string.h>
 
 static int product_shape(HD_SHAPE_ARGS)
@@ -16,12 +17,25 @@ static int product_shape(HD_SHAPE_ARGS)
 			     ins[0]->dtype == HD_DTYPE_BF16 && strstr(attr, "fp32=1") ? HD_DTYPE_F32 : ins[0]->dtype);
 }
 
-static struct hd_tensor *product(struct hd_plan *p, struct hd_tensor *a, struct hd_tensor *b,
-				 const struct hd_tensor *like)
+/* Returns the gradient of `like`, from that of the result and the other operand. A dim that only `like` has was summed
+ * over: its gradient is the same all along it. */
+static struct hd_tensor *product(struct hd_plan *p, struct hd_tensor *a, struct hd_tensor *b, struct hd_tensor *like)
 {
-	struct tensor *ins[] = { T(a), T(b) },
-		      *c = hd_op1(p, "einsum", ins, 2, "out=%s%s", like->spec, hd_gradient_attr(a, like));
+	struct tensor *ins[] = { T(a), T(b) }, *c;
+	uint32_t n = 0;
+	char *spec = NULL;
 
+	for (uint32_t i = 0; i < like->ndim; i++)
+		if (hd_has_dim(ins[0], like->dims[i]) || hd_has_dim(ins[1], like->dims[i]))
+			hd_append(&spec, "%s%s", n++ ? "," : "", like->dims[i]->name);
+	c = hd_op1(p, "einsum", ins, 2, "out=%s%s",
+		   n == like->ndim ? like->spec
+		   : spec          ? spec
+				   : "",
+		   hd_gradient_attr(a, like));
+	free(spec);
+	if (c && n < like->ndim)
+		c = hd_map_new(p, (struct tensor *[]){ T(like), c }, 2, "b");
 	return c ? &c->v : NULL;
 }
 

@@ -262,7 +262,10 @@ static int reusable(const struct made *m, const struct cursor *c)
 {
 	/* a ragged tensor has as many rows after a movement as before, although its upper bound may be larger */
 	int larger = !m->from->ragged_counts && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
+	int64_t period = m->to->v.node ? N(m->to->v.node)->period : 0;
 
+	if (period && (!c->period || c->period % period)) /* it is not made in each step that the reader runs in */
+		return 0;
 	if (larger)
 		return m->block == c->block && (m->phase == c->phase || (backward(m->phase) && backward(c->phase)));
 	return m->phase == c->phase || m->phase & (HD_UNIT_F | HD_UNIT_G | HD_UNIT_S) ||
@@ -413,6 +416,8 @@ static struct cursor where_for(struct hd_plan *p, const struct tensor *x, const 
 
 	if (early)
 		return c;
+	if (!reader && x->v.node) /* what a leaf takes every few steps moves in those */
+		c.period = N(x->v.node)->period;
 	c.phase = phase_of(p, x, need, c.phase);
 	if (!(c.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
 		c.block = -1;

@@ -129,12 +129,21 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-/* SGD, which builds its nodes of every step first, and leaves `every` at 2. */
+/* SGD. A node of every second step is the first to read the gradient, and `every` is left at 2. */
 static int update(struct hd_strategy *s, struct hd_plan *p, const struct hd_update *u, struct hd_tensor **value)
 {
-	struct hd_tensor *in[] = { u->param, u->gradient, u->factor, s->g->scalar(p, HD_SCALAR_LR, NULL) }, *half;
+	struct hd_tensor *in[] = { u->param, u->gradient, u->factor, s->g->scalar(p, HD_SCALAR_LR, NULL) }, *half,
+			 *seen;
 	char name[200];
 
+	s->g->every(p, 2);
+	snprintf(name, sizeof(name), "seen.%s", u->name);
+	seen = hd_state(s->g, p, name, u->param, u->param->dtype, HD_RESHARD_REFUSE);
+	if (seen)
+		s->g->assign(p, seen,
+			     s->g->einsum(p, (struct hd_tensor *[]){ u->gradient, u->gradient }, 2, u->param->dims,
+					  u->param->ndim));
+	s->g->every(p, 1);
 	*value = s->g->map(p, in, 4, "a - d * (b * c)");
 	s->g->every(p, 2);
 	snprintf(name, sizeof(name), "half.%s", u->name);
