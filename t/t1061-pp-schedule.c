@@ -73,13 +73,20 @@ static const char *path(struct hd_plan *p, const char *key)
 	return "x.csv";
 }
 
+static void HD_PRINTF(5, 6)
+	quiet(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...)
+{
+	(void)p, (void)level, (void)file, (void)line, (void)fmt;
+}
+
 static const struct hd_host host = { .size = sizeof(host),
 				     .unit = take,
 				     .fail = fail,
 				     .status = status,
 				     .alloc = room,
 				     .opt_text = content,
-				     .opt_str = path };
+				     .opt_str = path,
+				     .log = quiet };
 
 static int make(int order, int p, int m, int v)
 {

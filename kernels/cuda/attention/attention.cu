@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(hd_att t, T *o, float *
 			    : -INFINITY;
 		fill_rows(tile, v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
 		high = fmaxf(max, warp_max(s));
-		p = high == -INFINITY || s == -INFINITY ? 0 : expf(s - high);
+		p = s == -INFINITY ? 0 : expf(s - high); /* NaN stays NaN */
 		if (max != high) {
 			float less = max == -INFINITY ? 0 : expf(max - high);
 
