@@ -253,7 +253,8 @@ int hd_may_build(struct hd_plan *p, const char *call)
 	return 0;
 }
 
-/* Whether a tensor's pieces may be built. Before placement every tensor has its full extents, also a chunk. */
+/* Returns whether the slot may build pieces of tensors. Before placement every tensor has its full extents, even a
+ * chunk. */
 int hd_may_build_pieces(struct hd_plan *p, const char *call)
 {
 	if (!hd_may_build(p, call))

@@ -33,7 +33,7 @@ static int reads(const struct node *n, const struct hd_tensor *t)
 	return 0;
 }
 
-/* users also has nodes that read t only before it was replaced. */
+/* Returns whether a node reads t. Its list of users also keeps nodes that read t only before it was replaced. */
 static int is_read(const struct tensor *t)
 {
 	for (size_t k = 0; k < t->nusers; k++)

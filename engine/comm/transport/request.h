@@ -13,7 +13,7 @@ struct hd_request { /* one started call; belongs to the caller, who may reuse it
 	struct hd_communicator *m;
 	struct hd_call call;
 	double started, finished;
-	struct hd_request *next; /* in the list of calls that the progress thread has not issued yet */
+	struct hd_request *next; /* links the started calls that the progress thread still has to issue */
 	int32_t state;
 };
 
