@@ -47,7 +47,7 @@ static const struct form {
 	hd_thin_fn *run;
 } forms[] = {
 	{ "plain", hd_thin_plain },
-#if HD_THIN_X86
+#if HD_X86
 	{ "avx2", hd_thin_avx2 },   { "avx512", hd_thin_avx512 },
 #endif
 #if HD_AMX
@@ -57,12 +57,11 @@ static const struct form {
 
 static int is_here(const struct form *f)
 {
-#if HD_THIN_X86
+#if HD_X86
 	if (!strcmp(f->name, "avx2"))
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+		return hd_has_avx2();
 	if (!strcmp(f->name, "avx512"))
-		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-		       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+		return hd_has_avx512();
 #endif
 	if (!strcmp(f->name, "pairs"))
 		return hd_pairs_here();

@@ -11,7 +11,7 @@
 #define PICK "ab/own:gemm"
 #include "t/lib/product_test.h"
 
-#if HD_GEMM_X86
+#if HD_X86
 /* The vectors of AVX-512, in code for AVX2. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 #pragma GCC push_options
@@ -132,7 +132,7 @@ static void check_widths(void)
 		const char *name;
 	} widths[] = {
 		{ &hd_gemm_plain, "4 floats" },
-#if HD_GEMM_X86
+#if HD_X86
 		{ __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &wide : NULL, "16 floats" },
 #endif
 	};

@@ -42,6 +42,14 @@ ok "a walk finds nodes that were wrapped" heddle check one.ini --set g.what=wrap
 no 'norm: the loss depends on output 1 \(batch,seq\), but only output 0 has a gradient' check one.ini --set g.what=statistics
 no 'chunk may be called in slot lower only, not in rewrite' check one.ini --set g.what=pieces
 
+# A cached run computes one token: positions, or noise by position, would begin at 0 in each.
+heddle train one.ini --set g.what=iota --set train.steps=1 --set checkpoint.dir=kept >out 2>&1 || tap_comment <out
+written() { heddle generate kept --set g.file="$plugin" --ids --prompt "$(seq -s ' ' 9)" --tokens 4 --temperature 0 "$@" 2>err; }
+want=$(written --no-cache)
+is "a graph that reads positions generates as it does without a cache" "$(written)" "$want"
+ok "... and says that it has none" grep -q 'without a cache, because an op iota' err
+like "... and generates ids" "$want" "^1 2 3 4 5 6 7 8 9 [0-9]"
+
 # An optimizer that ends with every(2): the next parameter starts with every step again.
 sgd="--set train.optimizer=sgd --set train.clip=0 --set train.weight_decay=0 --set train.schedule=constant --set train.steps=4"
 is "an optimizer whose last nodes run every second step updates all parameters in each" \

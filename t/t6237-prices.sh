@@ -156,6 +156,10 @@ plan 4 --set dp.size=4 --set dp.sync=ring
 share "latency of a ring of shifts: 3 and 3, and the loss" "$(comm)" 10
 plan 4 --set dp.size=4 --set dp.zero=1
 share "latency of reduce-scatter and all-gather: 3 each, the norm and the loss" "$(comm)" 14
+machine network_latency=1 ranks_per_node=2
+plan 4 --set dp.size=4 --set dp.sync=ring
+share "a ring of shifts over two nodes: two of its links are between them, each way; and the loss by a tree" "$(comm)" 6
+machine node_latency=1
 plan 2 --set pp.size=2 --set model.tie_embeddings=no --set train.global_batch=2
 share "latency of two stages: a message each way, and 2 for the norm; the loss takes 1 at the same time" \
 	"$(top step_seconds)" 4
@@ -219,6 +223,29 @@ share "... and two do not; half of the norm's 12 bytes stay too, but its rings p
 machine ranks_per_node=1 node_bandwidth=1e3
 stages 2
 share "without network_bandwidth, stages on two nodes send at the node's rate" "$(top step_seconds)" 8.2
+
+# -- what styles add.  A ring of 4 computes a layer's attention in 4 parts; with all movements measured at 1 KB/s,
+# gathering the parameters of complete layers takes as long as gathering them one by one.
+printf '[style]\nname = p\npass = 1\n' >pass.ini
+cp p.ini plain.ini
+printf '[strategy cp]\nplugin = cp\nsize = 4\n' >>p.ini
+machine
+for form in ulysses ring; do
+	plan 4 --set cp.form=$form --style "$tmp/pass.ini"
+	share "cp.form = $form: 2 passes of 2 layers and 4 micro-batches take a second each" "$(top step_seconds)" 16
+done
+mv plain.ini p.ini
+machine
+{
+	printf '[measured]\ndevice = cuda\ncores = 8\nthreads = 1\n[product forward]\nfp32 = 8x8x8:1e30\n'
+	printf '[movement %s]\nrate = 1:1e3\n' all-reduce reduce-scatter all-gather
+} >>machine.ini
+plan 4 --set dp.size=4 --set dp.zero=3
+apart=$(comm)
+ok "measured movements: the sums of gradients and the gathers take the time of their bytes" [ "${apart%%.*}" -gt 200 ]
+printf '[style]\nname = l\ngather = layer\n' >layer.ini
+plan 4 --set dp.size=4 --set dp.zero=3 --style "$tmp/layer.ini"
+share "... also where parameters are gathered by layer" "$(comm)" "$apart"
 
 # -- hardware whose rates depend on the size
 machine flops_fp32=1e9 sustained_clock=0.5

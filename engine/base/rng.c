@@ -24,12 +24,15 @@
 #define EXACT __attribute__((optimize("fp-contract=off"))) /* GCC ignores the pragma */
 #endif
 
-/* Functions marked WIDE are compiled for several vector widths; the program selects one when it starts. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && \
-	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
+/* Functions marked WIDE are compiled for several vector widths; the program selects one when it starts. Older versions
+ * of clang select by the name of the processor, and so mostly the baseline. */
 #define WIDE
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__)
+#if defined(__clang__) ? __clang_major__ >= 19 : __GNUC__ >= 12
+#undef WIDE
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
 #endif
 
 #define GOLDEN 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd */

@@ -66,6 +66,7 @@ int64_t hd_ragged_max(const struct tensor *t);
 double hd_ragged_balanced(const struct tensor *t);
 int64_t hd_ragged_row_elements(const struct tensor *t);
 int64_t hd_global_count(const struct tensor *t);
+int64_t hd_plan_parameters(const struct hd_plan *p); /* elements of all parameters */
 /* The dtype of a gradient of x, and the attribute that tells an op about it: "" or " fp32=1". */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);
 const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x);

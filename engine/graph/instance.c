@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The instances of plugins, one per [strategy NAME] or [plugin NAME].  Messages about them name the section, and the
- * key if they can.
+ * key if they can.  The cost of a node is here too, because a plugin's op may count it.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
@@ -130,4 +130,30 @@ int hd_slot_returned(struct hd_plan *p, int rc)
 int hd_op_slot_returned(struct hd_plan *p, const struct hd_op *op, int rc)
 {
 	return returned(p, op->name, ": ", rc);
+}
+
+/* Returns the fraction of the ranks that run the node, among those that could. */
+static double share_of_members(const struct node *n)
+{
+	const struct hd_members *only = &n->only;
+
+	return only->group ? (double)(only->to - only->from) / (double)only->group->n : 1;
+}
+
+double hd_plan_flops(const struct hd_plan *p)
+{
+	double sum = 0;
+
+	for (const struct node *n = p->first; n; n = n->next) {
+		struct hd_cost c = { .size = sizeof(c) };
+		int64_t ranks = hd_plan_workers(p);
+
+		if (!n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+			continue;
+		hd_node_cost(n, &c);
+		if (p->stages)
+			ranks /= p->stages->v.n;
+		sum += c.matmul_flops * (double)(p->micros * ranks) * share_of_members(n);
+	}
+	return sum;
 }

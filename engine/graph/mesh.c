@@ -209,3 +209,30 @@ int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t
 		    hd_role_first(gr->axes[i], gr->role);
 	return m;
 }
+
+static void add_text(char **to, const char *between, char *more)
+{
+	hd_append(to, "%s%s", between, more);
+	free(more);
+}
+
+char *hd_layout_text(const struct hd_plan *p)
+{
+	char *text = hd_strdup("");
+
+	for (int a = 0; a < p->naxes; a++)
+		add_text(&text, a ? ", " : "", hd_axis_text(p->axes[a]));
+	return text;
+}
+
+char *hd_coords_text(const void *plan, int rank)
+{
+	const struct hd_plan *p = plan;
+	char *at = NULL;
+
+	for (int a = 0; p && a < p->naxes; a++)
+		add_text(&at, a ? ", " : "(", hd_coord_text(p, rank, p->axes[a]));
+	if (at)
+		hd_append(&at, ")");
+	return at;
+}

@@ -16,6 +16,10 @@ int64_t hd_plan_workers(const struct hd_plan *p);
 char *hd_axis_text(const struct axis *a); /* "NAME 4", "NAME 4 + 1 server"; the caller frees it */
 /* "NAME 3", "NAME server 0"; the caller frees it */
 char *hd_coord_text(const struct hd_plan *p, int64_t rank, const struct axis *a);
+char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; the caller frees it */
+/* Returns a rank's coordinates, as "(NAME 1, NAME 0)". The caller frees it. NULL: there are no axes, or plan, a struct
+ * hd_plan, is NULL. */
+char *hd_coords_text(const void *plan, int rank);
 struct axis *hd_spare_axis(const struct hd_plan *p); /* the axis with spare coordinates, or NULL */
 /* Whether a tensor with this placement is on the rank, and whether the node runs there (if all members run it). */
 int hd_is_placed_at(const struct hd_plan *p, const struct placement *at, int64_t rank);
@@ -48,6 +52,9 @@ struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name);
 void hd_slot_end(struct hd_plan *p, struct hd_slot was);
 /* Computes the cost of a node with its op's slot cost, zeros if the op has none.  Returns what the slot returned. */
 int hd_node_cost(const struct node *n, struct hd_cost *c);
+/* Returns the FLOPs of the matrix products that all ranks compute in one step. They include what train.recompute and
+ * the layout repeat; hd_plan.model_flops does not. */
+double hd_plan_flops(const struct hd_plan *p);
 int hd_slot_returned(struct hd_plan *p, int rc); /* refuses invalid codes, and failures without a text */
 int hd_op_slot_returned(struct hd_plan *p, const struct hd_op *op, int rc); /* the same; the message names the op */
 

@@ -248,3 +248,13 @@ const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tenso
 {
 	return x->what == HD_TENSOR_PARAM && dout->dtype == HD_DTYPE_BF16 ? " fp32=1" : "";
 }
+
+int64_t hd_plan_parameters(const struct hd_plan *p)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_TENSOR_PARAM)
+			n += hd_global_count(p->tensors[i]);
+	return n;
+}

@@ -235,6 +235,7 @@ struct hd_plan {
 	int64_t node_size; /* ranks per host; 0: unknown */
 	int train;         /* 0: forward only */
 	int64_t past;      /* positions whose keys and values are kept between runs (passes/cache.c); 0: none */
+	const char *reads_other_tokens; /* an op that is wrong for a run of only some tokens of a sequence, or NULL */
 	int64_t batch, micro_batch, replicas, micros; /* batch of the graph = micro_batch x replicas */
 	/* FLOPs of the matrix products for one micro-batch of all replicas, without any work that the layout
 	 * repeats. */

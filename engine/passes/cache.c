@@ -9,6 +9,9 @@
  *	rope (x)		rope_at (x, positions)
  *	position (x, table)	x + embedding (positions, table)
  *
+ * This is right only if all other nodes compute each token by itself.  After the strategies' slot rewrite, the plan names
+ * the first node that does not; such a model is generated from without a cache (run/job.c).
+ *
  * For placement these are ordinary ops.  A cache lives where its only reader needs it: sharded by sequences and heads,
  * on its stage.  So every layout can generate.  Rules for seq are ignored (rules.c), because there are only one or a
  * few tokens.
@@ -77,6 +80,39 @@ static struct tensor *position(const struct caching *c, const struct node *n)
 static int is_op(const struct node *n, const char *name)
 {
 	return n->v.op == &hd_op_find(name)->v;
+}
+
+static int has_dim(struct hd_tensor *const *t, uint32_t n, const struct hd_dim *d)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (hd_has_dim(T(t[i]), d))
+			return 1;
+	return 0;
+}
+
+/* Returns whether the result for one token depends on the other tokens of this run or on their number. */
+static int reads_other_tokens(const struct node *n, const struct hd_dim *seq)
+{
+	/* These read positions or a cache, choose one token of each sequence, or choose experts for each token. */
+	static const char *const known[] = { "attention_cached", "rope_at", "select", "route", "dispatch", "combine" };
+	int in = has_dim(n->v.ins, n->v.nin, seq), out = has_dim(n->v.outs, n->v.nout, seq);
+
+	for (size_t i = 0; i < HD_LEN(known); i++)
+		if (is_op(n, known[i]))
+			return 0;
+	return (in && (!out || hd_is_unshardable(n, seq) || is_op(n, "attention"))) ||
+	       (out && (is_op(n, "iota") || is_op(n, "uniform")));
+}
+
+void hd_find_reader_of_other_tokens(struct hd_plan *p)
+{
+	const struct hd_dim *seq = hd_dim_get(p, "seq", 0);
+
+	for (struct node *n = p->first; n && p->past && seq; n = n->next)
+		if (reads_other_tokens(n, seq)) {
+			p->reads_other_tokens = n->v.op->name;
+			return;
+		}
 }
 
 int hd_pass_cache(struct hd_plan *p)

@@ -11,7 +11,9 @@
 
 /* Decides which tensors are in low precision; may run again after the graph has changed. */
 int hd_pass_precision(struct hd_plan *p);
-int hd_pass_cache(struct hd_plan *p);    /* generation with a cache of keys and values */
+int hd_pass_cache(struct hd_plan *p); /* generation with a cache of keys and values */
+/* For a plan with a cache: sets p->reads_other_tokens if a node does not compute each token by itself. */
+void hd_find_reader_of_other_tokens(struct hd_plan *p);
 int hd_pass_autodiff(struct hd_plan *p); /* backward nodes, accumulators, sync, norm, update */
 /* Splits ops that a rule shards along a dim that they may not shard into phases that may. */
 int hd_pass_decompose(struct hd_plan *p);

@@ -70,6 +70,7 @@ static int slot_open(struct hd_plan *p)
 static int slot_rewrite(struct hd_plan *p)
 {
 	HD_TRY(hd_slot_rewrite(p));
+	hd_find_reader_of_other_tokens(p);
 	HD_TRY(hd_pass_toposort(p)); /* autodiff follows program order */
 	return hd_pass_precision(p); /* for nodes that plugins added */
 }

@@ -190,9 +190,25 @@ double hd_price_more_flops(const struct hd_pricing *x, const struct node *n)
 	return of_steps(n) * (products * 2 * hd_price_scores(n) * (double)n->ins[0]->local[3] - c.matmul_flops);
 }
 
+/* Returns a node's part of the style's time for a pass over a layer. A ring computes a layer's attention in several
+ * nodes, which share it. */
+static double of_pass(const struct hd_pricing *x, const struct node *n)
+{
+	double parts = 0;
+
+	if (!is_attention(n) || x->style->pass <= 0)
+		return 0;
+	for (size_t i = 0; i < x->g->nmine; i++) {
+		const struct node *m = x->g->mine[i];
+
+		parts += m->block == n->block && m->v.phase == n->v.phase && m->is->role == n->is->role;
+	}
+	return x->style->pass / parts;
+}
+
 double hd_price_kernel(const struct hd_pricing *x, const struct node *n)
 {
-	return of_steps(n) * kernel(x, n) + (is_attention(n) ? x->style->pass : 0);
+	return of_steps(n) * kernel(x, n) + of_pass(x, n);
 }
 
 /* Returns the seconds of adding a term to an accumulator. A product adds as it computes; other terms are read,
@@ -400,6 +416,11 @@ static struct hd_movement_price collective(const struct hd_pricing *x, const str
 		piece = (double)hd_local_bytes(n->comm.kind == HD_COMM_GATHER ? n->ins[0] : n->outs[0]);
 		v = to_all(x, s, members, sent, (members - 1) * piece, n->comm.kind == HD_COMM_GATHER);
 		break;
+	case HD_COMM_RING_REDUCE_SCATTER:
+	case HD_COMM_RING_ALL_GATHER: /* each member passes a part on as soon as it has it */
+		v = to_next(x, s, sent);
+		v.seconds += round_latency(x, members, s);
+		return v;
 	default: v = to_next(x, s, sent);
 	}
 	v.seconds += (members - 1) * latency;
@@ -433,7 +454,7 @@ struct hd_movement_price hd_price_movement(const struct hd_pricing *x, const str
 		    ? message(x, n, sent)
 		    : collective(x, n, spread_of(x, n->comm.group), whole > 0 ? whole : sent);
 	part *= whole > 0 ? sent / whole : 1;
-	known = v.sent[HD_LINK_NETWORK] > 0 ? -1 : hd_known_movement(x, n, sent);
+	known = v.sent[HD_LINK_NETWORK] > 0 ? -1 : hd_known_movement(x, n, whole > 0 ? whole : sent);
 	if (known >= 0)
 		v.seconds = v.occupied[HD_LINK_NODE] = known;
 	v.seconds *= part;

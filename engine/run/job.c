@@ -441,70 +441,6 @@ static int agree_on_device(struct hd_job *j, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
-int64_t hd_plan_parameters(const struct hd_plan *p)
-{
-	int64_t n = 0;
-
-	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_TENSOR_PARAM)
-			n += hd_global_count(p->tensors[i]);
-	return n;
-}
-
-/* Returns the fraction of the ranks that run the node, among those that could. */
-static double share_of_members(const struct node *n)
-{
-	const struct hd_members *only = &n->only;
-
-	return only->group ? (double)(only->to - only->from) / (double)only->group->n : 1;
-}
-
-double hd_plan_flops(const struct hd_plan *p)
-{
-	double sum = 0;
-
-	for (const struct node *n = p->first; n; n = n->next) {
-		struct hd_cost c = { .size = sizeof(c) };
-		int64_t ranks = hd_plan_workers(p);
-
-		if (!n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
-			continue;
-		hd_node_cost(n, &c);
-		if (p->stages)
-			ranks /= p->stages->v.n;
-		sum += c.matmul_flops * (double)(p->micros * ranks) * share_of_members(n);
-	}
-	return sum;
-}
-
-static void add_text(char **to, const char *between, char *more)
-{
-	hd_append(to, "%s%s", between, more);
-	free(more);
-}
-
-char *hd_layout_text(const struct hd_plan *p)
-{
-	char *text = hd_strdup("");
-
-	for (int a = 0; a < p->naxes; a++)
-		add_text(&text, a ? ", " : "", hd_axis_text(p->axes[a]));
-	return text;
-}
-
-/* Returns a rank's coordinates in the layout that runs, as "(x 1, y 0)". The caller frees it. */
-static char *describe(const void *plan, int rank)
-{
-	const struct hd_plan *p = plan;
-	char *at = NULL;
-
-	for (int a = 0; p && a < p->naxes; a++)
-		add_text(&at, a ? ", " : "(", hd_coord_text(p, rank, p->axes[a]));
-	if (at)
-		hd_append(&at, ")");
-	return at;
-}
-
 static int read_config(struct hd_job *j, struct hd_err *err)
 {
 	HD_TRY(hd_train_config_read(j->conf, &j->train, err));
@@ -512,9 +448,40 @@ static int read_config(struct hd_job *j, struct hd_err *err)
 	return hd_log_config_read(j->conf, &j->log, err);
 }
 
-int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err)
+static void close_role(struct hd_job *j, int role)
+{
+	hd_program_destroy(j->program[role]);
+	hd_plan_destroy(j->plan[role]);
+	j->program[role] = NULL;
+	j->plan[role] = NULL;
+}
+
+/* Builds the program of each role. A cache needs a kernel for it, and a model that a run of only some tokens computes
+ * rightly. Otherwise one program that generates from complete sequences replaces the two with a cache. */
+static int build_all(struct hd_job *j, unsigned roles, struct hd_err *err)
 {
 	const unsigned cached = 1u << HD_JOB_PROMPT | 1u << HD_JOB_NEXT;
+	const char *op;
+
+	if (roles & cached && !j->device->kernel("attention_cached"))
+		roles = (roles & ~cached) | 1u << HD_JOB_GENERATE;
+	for (int r = 0; r < HD_JOB_ROLES; r++)
+		if (roles >> r & 1)
+			HD_TRY(build(j, r, 0, err));
+	if (!(roles & cached) || !(op = j->plan[HD_JOB_NEXT]->reads_other_tokens))
+		return HD_OK;
+	if (j->world.rank == 0)
+		hd_log(HD_LOG_INFO,
+		       "generation without a cache, because an op %s of this model does not compute each token of a "
+		       "sequence by itself",
+		       op);
+	close_role(j, HD_JOB_PROMPT);
+	close_role(j, HD_JOB_NEXT);
+	return build(j, HD_JOB_GENERATE, 0, err);
+}
+
+int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err)
+{
 	const struct hd_plan *p;
 
 	j->conf = conf;
@@ -531,12 +498,8 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 		hd_log(HD_LOG_INFO, "%s", j->device->slow(j->compute_dtype));
 	choose_comm(j, err);
 	HD_TRY(hd_comm_agree(err));
-	if (roles & cached && !j->device->kernel("attention_cached"))
-		roles = (roles & ~cached) | 1u << HD_JOB_GENERATE;
-	for (int r = 0; r < HD_JOB_ROLES; r++)
-		if (roles >> r & 1)
-			HD_TRY(build(j, r, 0, err));
-	hd_comm_describe(describe, hd_job_any_plan(j));
+	HD_TRY(build_all(j, roles, err));
+	hd_comm_describe(hd_coords_text, hd_job_any_plan(j));
 	hd_comm_watchdog(300);
 	HD_TRY(memory(j, err));
 	HD_TRY(bind_all(j, err));
@@ -567,7 +530,7 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 			   (long long)j->host_bytes);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(bind(j, j->program[HD_JOB_TRAIN], was, err));
-	hd_comm_describe(describe, hd_job_any_plan(j));
+	hd_comm_describe(hd_coords_text, hd_job_any_plan(j));
 	hd_program_destroy(was);
 	hd_plan_destroy(old);
 	j->tuned = NULL;
@@ -579,10 +542,8 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 void hd_job_close(struct hd_job *j)
 {
 	hd_comm_describe(NULL, NULL);
-	for (int r = 0; r < HD_JOB_ROLES; r++) {
-		hd_program_destroy(j->program[r]);
-		hd_plan_destroy(j->plan[r]);
-	}
+	for (int r = 0; r < HD_JOB_ROLES; r++)
+		close_role(j, r);
 	hd_data_close(j->data);
 	free(j->tuned);
 	hd_conf_destroy(j->conf);

@@ -53,8 +53,8 @@ struct hd_job {
 };
 
 /* Opens the job; all ranks call it. On error every rank has the same text. Takes ownership of conf.
- * roles: one bit per hd_role. If a device cannot keep a cache, GENERATE is opened in place of PROMPT and
- * NEXT. known_picks: those of a checkpoint, or NULL. */
+ * roles: one bit per hd_role. If the device or the model cannot generate with a cache, GENERATE is opened in place of
+ * PROMPT and NEXT. known_picks: those of a checkpoint, or NULL. */
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
 void hd_job_close(struct hd_job *j);
 /* Returns the dtype of products. */
@@ -85,12 +85,6 @@ int64_t hd_job_planned(const struct hd_job *j); /* bytes of this rank, in the me
 int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);
 /* Returns a text that names the keys that would lower a rank's memory and are not yet set so. The caller frees it. */
 char *hd_memory_advice(const struct hd_plan *p);
-
-char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; malloc'ed */
-int64_t hd_plan_parameters(const struct hd_plan *p);
-/* Returns the FLOPs of the matrix products that all ranks compute in one step. They include what train.recompute and
- * the layout repeat; hd_plan.model_flops does not. */
-double hd_plan_flops(const struct hd_plan *p);
 
 /* Replaces the training program by that for another global batch of the ramp. All ranks call it, between steps. */
 int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err);

@@ -55,11 +55,10 @@ static const struct hd_att_isa *best_isa(const struct hd_attention *t, const cha
 
 	if (tiles)
 		return tiles;
-#if HD_ATT_X86
-	if (width >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+#if HD_X86
+	if (width >= 16 && hd_has_avx512())
 		return &hd_att_avx512;
-	if (width >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+	if (width >= 8 && hd_has_avx2())
 		return &hd_att_avx2;
 #endif
 	return &hd_att_plain;

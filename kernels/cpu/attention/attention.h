@@ -4,13 +4,9 @@
 #ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_H
 #define HD_KERNELS_CPU_ATTENTION_ATTENTION_H
 #include "engine/base/half.h"
+#include "kernels/cpu/base/isa.h"
 #include "kernels/prepare/attention.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HD_ATT_X86 1 /* a pragma can compile a file for a different instruction set */
-#else
-#define HD_ATT_X86 0
-#endif
 #define HD_ATT_WIDEST 16 /* floats of the widest vector: panels suit every width */
 #define HD_ATT_BLOCK 64  /* queries and keys of one block */
 #define HD_ATT_PIECE 256 /* queries of one piece of a head */
@@ -31,7 +27,7 @@ struct hd_att_isa { /* the kernels for one kind of processor */
 };
 
 extern const struct hd_att_isa hd_att_plain;
-extern const struct hd_att_isa hd_att_avx2, hd_att_avx512; /* with HD_ATT_X86 */
+extern const struct hd_att_isa hd_att_avx2, hd_att_avx512; /* with HD_X86 */
 extern const struct hd_att_isa hd_att_amx, hd_att_pairs;   /* with HD_AMX: operands in bf16 */
 
 /* Returns the floats of a row of a panel: head_dim rounded up to whole vectors. */

@@ -3,13 +3,14 @@
  */
 #include <config.h>
 #include "kernels/cpu/attention/attention.h"
-#if HD_ATT_X86
+#if HD_X86
 #include <immintrin.h>
-#pragma GCC target("avx2,fma")
+HD_TARGET_AVX2
 #define HD_RED_MAX(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
 #define HD_VL 8
 #define HD_MR 4
 #define HD_NV 3
 #define HD_ISA hd_att_avx2
 #include "kernels/cpu/attention/attention_blocks.h"
+HD_TARGET_END
 #endif

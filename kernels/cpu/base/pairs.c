@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/base/err.h"
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/isa.h"
 #include "kernels/cpu/base/pairs.h"
 #if HD_AMX
 #include <immintrin.h>
@@ -12,10 +13,8 @@
 static int has(void)
 {
 	__builtin_cpu_init();
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx2") &&
-	       __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+	return hd_has_avx512() && hd_has_avx2() && __builtin_cpu_supports("avx512bf16") &&
+	       __builtin_cpu_supports("bmi2");
 }
 
 int hd_pairs_here(void)

@@ -15,9 +15,10 @@
 #include "engine/base/half.h"
 #include "kernels/cpu/base/elementary.h"
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
-	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#if __GNUC__ >= 12
+/* Older versions of clang choose a clone by the name of the processor, and so mostly the baseline. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__)
+#if defined(__clang__) ? __clang_major__ >= 19 : __GNUC__ >= 12
 #define HD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
 #endif

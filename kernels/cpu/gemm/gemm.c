@@ -54,7 +54,7 @@ struct gemm_step { /* rows and columns of a share, and k to k_end - 1 */
 
 const struct hd_gemm_isa *hd_gemm_best(void)
 {
-#if HD_GEMM_X86
+#if HD_X86
 	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
 
 	if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core)
@@ -67,7 +67,7 @@ const struct hd_gemm_isa *hd_gemm_best(void)
 
 int hd_gemm_preferred(void)
 {
-#if HD_GEMM_X86
+#if HD_X86
 	return hd_gemm_best() == &hd_gemm_avx2;
 #else
 	return 0;

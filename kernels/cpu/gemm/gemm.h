@@ -7,13 +7,8 @@
  */
 #ifndef HD_KERNELS_CPU_GEMM_GEMM_H
 #define HD_KERNELS_CPU_GEMM_GEMM_H
+#include "kernels/cpu/base/isa.h"
 #include "kernels/prepare/product.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HD_GEMM_X86 1 /* a pragma can compile a file for a different instruction set */
-#else
-#define HD_GEMM_X86 0
-#endif
 
 /* -- micro.h: what is compiled for each vector width */
 struct hd_gemm_micro { /* c (rows, cols) = a b [+ from] [+ bias] */
@@ -49,7 +44,7 @@ struct hd_gemm_isa {
 #define HD_GEMM_MOST_SUMS 384 /* the most elements of a micro-kernel's result */
 
 extern const struct hd_gemm_isa hd_gemm_plain;
-extern const struct hd_gemm_isa hd_gemm_avx2, hd_gemm_avx512; /* with HD_GEMM_X86 */
+extern const struct hd_gemm_isa hd_gemm_avx2, hd_gemm_avx512; /* with HD_X86 */
 const struct hd_gemm_isa *hd_gemm_best(void);                 /* the best that oneDNN, too, may use here */
 /* Returns 1 if these products are used where none are timed, and for bf16 if oneDNN has none. That is so if GCC compiled
  * them, and the processor is an x86-64 with AVX2 and without AVX-512. There they were measured: they take .5 to 1.05

@@ -3,12 +3,13 @@
  */
 #include <config.h>
 #include "kernels/cpu/gemm/gemm.h"
-#if HD_GEMM_X86
+#if HD_X86
 #include "kernels/cpu/base/low.h"
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
+HD_TARGET_AVX512
 #define HD_VL 16
 #define HD_MR 12
 #define HD_NV 2
 #define HD_GEMM_ISA hd_gemm_avx512
 #include "kernels/cpu/gemm/micro.h"
+HD_TARGET_END
 #endif

@@ -39,11 +39,10 @@ static int fits(const struct hd_mm_shape *s, int64_t rows)
 
 hd_thin_fn *hd_thin_best(void)
 {
-#if HD_THIN_X86
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+#if HD_X86
+	if (hd_has_avx512())
 		return hd_thin_avx512;
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+	if (hd_has_avx2())
 		return hd_thin_avx2;
 #endif
 	return hd_thin_plain;

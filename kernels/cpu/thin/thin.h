@@ -4,15 +4,9 @@
 #ifndef HD_KERNELS_CPU_THIN_THIN_H
 #define HD_KERNELS_CPU_THIN_THIN_H
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/isa.h"
 #include "kernels/cpu/base/simd.h"
 #include "kernels/prepare/product.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HD_THIN_X86 \
-	1 /* else hd_thin_plain alone: other compilers do not compile a file for a newer processor than the program's */
-#else
-#define HD_THIN_X86 0
-#endif
 
 #define HD_THIN_ROWS 4  /* up to here no other kernel is as fast */
 #define HD_THIN_MOST 32 /* up to here it is timed against other kernels */
