@@ -61,7 +61,7 @@ windows='--set=model.family=llama --set=model.window=4 --set=train.seq=64'
 for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
 	'4 --set=model.family=mixtral --set=model.experts=4 --set=model.expert_mlp=64 --set=model.mlp=256 --set=model.dense_layers=3' \
 	"4 $windows --set=model.layers=6 --set=model.window_layers=wwf" "4 $windows --set=model.layers=7 --set=model.window_layers=ffffffw" \
-	'4 --set=model.layers=8 --set=model.experts=4 --set=model.moe_every=8'; do
+	'4 --set=model.experts=4 --set=model.moe_every=4'; do
 	set -- $case
 	ranks=$1
 	shift

@@ -7,9 +7,9 @@
 
 /* The first on any machine, and the only ones with --quick: one of each family. */
 static const struct hd_small_shape quick[] = {
-	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
-	{ "llama", 1, 64, 2, 64, 2, 256, "" },
-	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n", 1 },
+	{ "gpt2", 1, 64, 2, 64, 1, 256, "" },
+	{ "llama", 1, 64, 2, 64, 1, 256, "" },
+	{ "mixtral", 1, 64, 2, 64, 1, 256, "experts = 4\n", 1 },
 };
 
 /* Widths and lengths around those of models that fit on a host.  One has long sequences, two have kernels that the

@@ -2,7 +2,8 @@
  * t/lib/kernel_props.h - properties of kernels beyond agreement with the reference.
  *
  * kt_gradient: dx, computed by a backward kernel in double, agrees with finite differences of the forward.
- * kt_threads: the bits of the cpu kernel's outputs do not depend on the number of threads.
+ * kt_threads: the bits of the cpu kernel's outputs do not depend on the number of threads; another device's are the
+ * same in each run.
  */
 #ifndef HD_T_LIB_KERNEL_PROPS_H
 #define HD_T_LIB_KERNEL_PROPS_H
@@ -57,6 +58,16 @@ static TAP_UNUSED void kt_share(const struct kt_buf *to, const struct kt_buf *fr
 	memcpy(to->mem[KT_CPU], from->mem[KT_CPU], from->bytes[KT_CPU]);
 }
 
+#ifdef KT_CUDA
+#define KT_DEVICE "cuda" /* its name in messages */
+#define KT_TEAMS 2       /* two runs, since the host's threads do not matter */
+#define KT_SAME "in each run"
+#else
+#define KT_DEVICE "cpu"
+#define KT_TEAMS 3
+#define KT_SAME "on 1, 2 and 3 threads"
+#endif
+
 /* Not for kernels that work in place.  Outputs begin with their present values, for acc. */
 static TAP_UNUSED int kt_threads(struct kt *t, const char *name)
 {
@@ -68,7 +79,7 @@ static TAP_UNUSED int kt_threads(struct kt *t, const char *name)
 		one[k] = malloc(t->out[k]->bytes[0] + 1);
 		memcpy(begin[k], t->out[k]->mem[0], t->out[k]->bytes[0]);
 	}
-	for (int n = 1; n <= 3; n++) {
+	for (int n = 1; n <= KT_TEAMS; n++) {
 		omp_set_num_threads(n);
 		for (int k = 0; k < t->nout; k++)
 			memcpy(t->out[k]->mem[0], begin[k], t->out[k]->bytes[0]);
@@ -84,14 +95,8 @@ static TAP_UNUSED int kt_threads(struct kt *t, const char *name)
 		free(begin[k]);
 		free(one[k]);
 	}
-	return ok(same, "%s: the same bits on 1, 2 and 3 threads", name);
+	return ok(same, "%s: the same bits " KT_SAME, name);
 }
-
-#ifdef KT_CUDA
-#define KT_DEVICE "cuda" /* its name in messages */
-#else
-#define KT_DEVICE "cpu"
-#endif
 
 /* Checks that prepare of the device's kernel fails with this text. */
 static TAP_UNUSED int kt_refused(struct kt *t, const char *text)
