@@ -202,6 +202,19 @@ said=$(search --ranks 4 --out own.ini --set model.layers=2 --set mine.plugin=dp 
 like "the INI's own layout is compared with the best" "$said" 'the layout of the INI: '
 like "... and the names of its sections are kept" "$(cat own.ini)" 'strategy mine'
 like "... as are keys that the space does not choose" "$(cat own.ini)" 'bucket = 1M'
+# The INI's own layout need not be a point of the space.  If it is the fastest, it is found as it stands.
+printf '[strategy b]\nplugin = dp\n[vary train.micro_batch]\nvalues = 1, 2\n' >few.ini
+few() { heddle plan m.ini --machine machine.ini --search --space few.ini --ranks 2 --set b.plugin=dp --set b.bucket=1M "$@" 2>&1; }
+said=$(few --json --out verbatim.ini --set train.micro_batch=4)
+is "a micro_batch that the space does not list: the fastest candidate is the INI's own layout" \
+	"$(field "$said" "'micro_batch = 4' in r['candidates'][0]['ini'], r['candidates'][0]['step_seconds'] == r['given_step_seconds']")" \
+	"(True, True)"
+like "... which --out writes" "$(cat verbatim.ini)" '^micro_batch = 4'
+# Without train.micro_batch, the engine chooses one.  The space lists it, so the search begins with this layout.
+printf '[strategy a]\nplugin = tp\n[strategy c]\nplugin = pp\nchoose = schedule=zb\n[vary train.micro_batch]\nvalues = 1, 2, 8\n' >eights.ini
+like "a micro_batch that the engine chose is found among those of the space" "$(heddle plan m.ini --machine machine.ini \
+	--search --space eights.ini --ranks 4 --set a.plugin=tp --set a.size=4 --tries 1 2>&1)" '^ .*a 4; micro_batch=8'
+
 said=$(search --ranks 4 --set x.plugin=ep --set x.size=1)
 is "a strategy that is not in the space is refused" $? 1
 like "... and named" "$said" 'strategy x.*no strategy of its plugin'

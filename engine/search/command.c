@@ -41,7 +41,7 @@ static int write_best(struct hd_cli *c, const struct search_result *r, const str
 	about = hd_format("the best of heddle plan %s --search on %lld ranks of %s: %s a step, %s of memory a rank",
 			  c->positional, (long long)r->space.ranks, m->name, hd_human_step(best->result.step).text,
 			  hd_human_bytes(best->result.memory).text);
-	text = hd_search_ini(r, &best->layout, about);
+	text = hd_search_ini(r, best, about);
 	hd_file_write(hd_cli_str(c, "out", ""), text, err);
 	free(about), free(text);
 	return err->code;
@@ -53,7 +53,7 @@ static struct hd_page_point *points_of(const struct search_result *r)
 
 	for (int64_t i = 0; i < r->nfound; i++)
 		v[i] = (struct hd_page_point){ r->found[i].result.step, r->found[i].result.memory,
-					       hd_layout_line(&r->space, &r->found[i].layout), r->found[i].fits };
+					       hd_search_line(r, &r->found[i]), r->found[i].fits };
 	return v;
 }
 
@@ -84,8 +84,7 @@ static int draw_best(const struct hd_cli *c, const struct search_options *o, con
 
 	if (!hd_cli_has(c, "html"))
 		return HD_OK;
-	if (hd_layout_conf(&r->space, &r->found[0].layout, ~0u, NULL, 0, &conf, err) >= 0 &&
-	    hd_plan_create(conf, &o->plan, &p, err) >= 0)
+	if (hd_search_conf(r, &r->found[0], &conf, err) >= 0 && hd_plan_create(conf, &o->plan, &p, err) >= 0)
 		draw(c, o, p, r, err);
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);
@@ -111,7 +110,7 @@ static void print_json(const struct search_result *r, const struct search_option
 
 static int none_fits(const struct search_result *r, struct hd_err *err)
 {
-	char *least = hd_layout_line(&r->space, &r->found[0].layout), *floor = hd_strdup("");
+	char *least = hd_search_line(r, &r->found[0]), *floor = hd_strdup("");
 
 	if (r->floor > 0)
 		hd_append(&floor, "; those that were not planned for lack of memory need at least %s",

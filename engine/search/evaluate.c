@@ -61,6 +61,7 @@ static int64_t ranks_of(const struct space *s, const struct space_layout *l, uns
 struct predicted {
 	struct hd_prediction times; /* to be released if there was no error */
 	int64_t micros;             /* of a step of the whole global batch */
+	int64_t micro_batch;        /* sequences of a replica */
 	int groups;
 };
 
@@ -76,6 +77,7 @@ static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd
 	*r = (struct predicted){ .times.want_spans = part };
 	if (hd_plan_create(c, o, &p, err) >= 0) {
 		r->micros = p->config.batch.full / p->batch;
+		r->micro_batch = p->micro_batch;
 		r->groups = (int)p->ngroups;
 		if (hd_simulate(p, &m, e->style, &r->times, err) < 0)
 			hd_prediction_release(&r->times);
@@ -90,6 +92,7 @@ static void evaluate_conf(const struct evaluator *e, struct hd_conf *c, struct e
 
 	if (!err->code && predict(e, c, &e->options, 0, &r, err) >= 0) {
 		out->step = r.times.step;
+		out->micro_batch = r.micro_batch;
 		for (int64_t k = 0; k < r.times.nstages; k++)
 			out->memory = larger_of(out->memory, r.times.stages[k].memory);
 		hd_prediction_release(&r.times);

@@ -78,17 +78,32 @@ static int point_strategies(const struct space *s, struct hd_conf *conf, struct 
 	return 1;
 }
 
-static int point_keys(const struct space *s, struct space_layout *out)
+/* Returns the index of a number among the values of a key, or -1. */
+static int value_of(const struct space_key *k, int64_t number)
 {
+	int64_t v;
+
+	for (int i = 0; i < k->n; i++)
+		if (hd_word_int(k->values[i], &v) >= 0 && v == number)
+			return i;
+	return -1;
+}
+
+static int point_keys(const struct space *s, struct hd_conf *conf, int64_t micro_batch, struct space_layout *out)
+{
+	int chosen = !hd_section_int(hd_conf_section(conf, NULL, "train"), "micro_batch"); /* by the engine */
+
 	for (int i = 0; i < s->nkeys; i++) {
 		out->value[i] = s->keys[i].plain;
+		if (chosen && !strcmp(s->keys[i].name, "train.micro_batch"))
+			out->value[i] = value_of(&s->keys[i], micro_batch);
 		if (out->value[i] < 0)
 			return 0;
 	}
 	return 1;
 }
 
-int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_layout *out)
+int hd_space_point(const struct space *s, struct hd_conf *conf, int64_t micro_batch, struct space_layout *out)
 {
 	int64_t ranks = 1;
 	int n = 0;
@@ -96,7 +111,7 @@ int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_lay
 	*out = (struct space_layout){ .size = { 0 } };
 	for (int i = 0; i < s->n; i++)
 		out->size[i] = 1;
-	if (!point_strategies(s, conf, out, &n) || !point_keys(s, out))
+	if (!point_strategies(s, conf, out, &n) || !point_keys(s, conf, micro_batch, out))
 		return 0;
 	for (int i = 0; i < s->n; i++) {
 		int seen = 0;

@@ -26,7 +26,7 @@ static int64_t count_alike(const struct search_result *r, int64_t i)
 static void print_row(const struct search_result *r, int64_t i, int64_t number, int64_t alike)
 {
 	const struct found_layout *f = &r->found[i];
-	char *text = hd_layout_line(&r->space, &f->layout);
+	char *text = hd_search_line(r, f);
 	char more[32] = "", others[48] = "";
 
 	if (i) {
@@ -119,7 +119,7 @@ json_t *hd_search_json(const struct search_result *r, int64_t top)
 
 	for (int64_t i = 0; i < r->nfound && i < top; i++) {
 		const struct found_layout *f = &r->found[i];
-		char *ini = hd_search_ini(r, &f->layout, NULL), *why = reason_of(r, i);
+		char *ini = hd_search_ini(r, f, NULL), *why = reason_of(r, i);
 
 		json_array_append_new(all, json_pack("{s:s, s:o, s:I, s:o, s:s}", "ini", ini, "step_seconds",
 						     hd_json_number(f->result.step), "memory_bytes",
@@ -144,13 +144,26 @@ json_t *hd_search_dropped_json(const struct search_result *r)
 	return all;
 }
 
-char *hd_search_ini(const struct search_result *r, const struct space_layout *l, const char *about)
+char *hd_search_line(const struct search_result *r, const struct found_layout *f)
+{
+	return f->verbatim ? hd_strdup("the layout of the INI as it stands; the space does not have it")
+			   : hd_layout_line(&r->space, &f->layout);
+}
+
+int hd_search_conf(const struct search_result *r, const struct found_layout *f, struct hd_conf **out,
+		   struct hd_err *err)
+{
+	return f->verbatim ? hd_conf_parse(r->space.name, r->own_text, NULL, 0, out, err)
+			   : hd_layout_conf(&r->space, &f->layout, ~0u, NULL, 0, out, err);
+}
+
+char *hd_search_ini(const struct search_result *r, const struct found_layout *f, const char *about)
 {
 	struct hd_conf *c = NULL;
 	struct hd_err err = { 0 };
 	char *text, *all;
 
-	if (hd_layout_conf(&r->space, l, ~0u, NULL, 0, &c, &err) < 0)
+	if (hd_search_conf(r, f, &c, &err) < 0)
 		return hd_format("; %s\n", err.text);
 	text = hd_conf_text(c);
 	all = about ? hd_format("; %s\n%s", about, text) : hd_strdup(text);

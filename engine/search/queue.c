@@ -284,6 +284,18 @@ void hd_search_add_found(struct search_state *s, const struct queued *it, const 
 		s->best = r->step;
 }
 
+void hd_search_add_own(struct search_state *s)
+{
+	struct search_result *out = s->out;
+
+	if (!s->own_apart || out->own.step > s->best)
+		return;
+	out->found = hd_grow(out->found, (size_t)out->nfound, &s->cap_found, sizeof(*out->found));
+	out->found[out->nfound++] = (struct found_layout){ .result = out->own, .fits = 1, .verbatim = 1 };
+	out->nfits++;
+	out->layouts++; /* the space does not count it */
+}
+
 /* -- what was dropped ---------------------------------------------------------------------------------------------- */
 /* Compares two reasons without their numbers, which differ from layout to layout. The first of equal reasons is
  * kept. */
@@ -381,6 +393,8 @@ static int by_merit(const void *va, const void *vb)
 		return b->fits - a->fits;
 	if (x != y)
 		return x < y ? -1 : 1;
+	if (a->verbatim != b->verbatim) /* of equally fast layouts, the user's own is first */
+		return b->verbatim - a->verbatim;
 	x = a->result.memory, y = b->result.memory;
 	if (x != y)
 		return x < y ? -1 : 1;
@@ -446,6 +460,7 @@ void hd_search_end(struct search_state *s)
 void hd_search_release(struct search_result *r)
 {
 	hd_space_release(&r->space);
-	free(r->found);
+	free(r->found), free(r->own_text);
 	r->found = NULL;
+	r->own_text = NULL;
 }

@@ -34,6 +34,7 @@ struct search_state {
 	struct evaluator e;
 	double limit, best;
 	int all_orders;
+	int own_apart;                 /* the INI's own layout fits, but no point of the space is the same */
 	struct space_layout *families; /* yet to be probed */
 	int64_t nfamilies, all_families;
 	size_t cap_families;
@@ -90,6 +91,8 @@ void hd_search_make_orders(struct search_state *s);
 const struct order_probe *hd_search_order(struct search_state *s, const struct space_layout *l, int64_t micros);
 
 void hd_search_add_found(struct search_state *s, const struct queued *it, const struct evaluated *r);
+/* Adds the INI's own layout as it stands, if it is no point of the space and at least as fast as the best. */
+void hd_search_add_own(struct search_state *s);
 /* Returns whether l was planned whole. */
 int hd_search_is_planned(const struct search_state *s, const struct space_layout *l);
 /* Returns whether a twin of the layout was planned whole: one that small plans cannot tell from it. */

@@ -478,17 +478,35 @@ static void climb(struct search_state *s)
 }
 
 /* -- the whole ----------------------------------------------------------------------------------------------------- */
+/* Evaluates the INI's own layout as the point of the space that seems to be it. Returns whether the two are the same:
+ * the INI may have values that the space does not list. */
+static int is_own_point(struct search_state *s)
+{
+	const struct evaluated *own = &s->out->own;
+	struct queued it = { .layouts = 1 };
+
+	if (!hd_space_point(s->e.space, s->o->conf, own->micro_batch, &it.layout))
+		return 0;
+	evaluate(s, &it, 1);
+	return s->out->nfound && s->out->found[0].result.step == own->step &&
+	       s->out->found[0].result.memory == own->memory;
+}
+
 /* Evaluates the INI as it stands, if it has a layout, and as a point of the space, if it is one. So the best found is
  * at least as fast. */
 static void evaluate_own_layout(struct search_state *s)
 {
-	struct queued it = { .layouts = 1 };
+	struct evaluated *own = &s->out->own;
+	int same;
 
-	s->out->own.verdict.code = HD_EINVAL;
+	own->verdict.code = HD_EINVAL;
+	s->out->own_text = hd_conf_text(s->o->conf);
 	if (hd_conf_next(s->o->conf, "strategy", NULL) || s->e.space->ranks == 1)
-		hd_search_evaluate_own(&s->e, s->o->conf, &s->out->own);
-	if (hd_space_point(s->e.space, s->o->conf, &it.layout))
-		evaluate(s, &it, 1);
+		hd_search_evaluate_own(&s->e, s->o->conf, own);
+	same = is_own_point(s);
+	s->own_apart = !own->verdict.code && !same && (s->limit <= 0 || own->memory <= s->limit);
+	if (s->own_apart && own->step < s->best)
+		s->best = own->step;
 }
 
 /* Nothing fits: plans the layout that is guessed to need the least memory, to know how much is missing. */
@@ -570,6 +588,7 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	rounds(&s);
 	if (o->tries && s.best < INFINITY)
 		climb(&s);
+	hd_search_add_own(&s);
 	if (!out->nfits)
 		plan_nearest(&s);
 	hd_search_end(&s);

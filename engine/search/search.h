@@ -25,6 +25,7 @@ struct found_layout { /* a layout that was planned whole */
 	double bound;                 /* lower bound of its step */
 	double guess, guessed_memory; /* from small plans; 0: there was no guess */
 	int fits, keys;               /* keys: hd_layout_keys */
+	int verbatim;                 /* the INI as it stands, which is no point of the space: no layout */
 };
 struct dropped_layouts { /* layouts that were not planned whole, and why */
 	char why[240], example[200];
@@ -39,6 +40,7 @@ struct search_result {
 	int ndropped;
 	int64_t layouts, not_tried; /* not_tried: those not looked at, because there were more than tries */
 	struct evaluated own;       /* the INI's own layout; its code is not 0 if there is none */
+	char *own_text;             /* the INI as it stands */
 	double limit;               /* of memory; 0: none */
 	/* The smallest memory bound, in bytes, of the layouts that were dropped for lack of memory. 0:
 	 * there are none. */
@@ -57,6 +59,10 @@ json_t *hd_search_json(const struct search_result *r, int64_t top);
 json_t *hd_search_dropped_json(const struct search_result *r);        /* returns [{"reason","layouts","example"}] */
 void hd_search_print_dropped(FILE *f, const struct search_result *r); /* prints the same as a table */
 /* Returns the INI of layout l, malloc'ed, after a comment line with the text `about`, unless that is NULL. */
-char *hd_search_ini(const struct search_result *r, const struct space_layout *l, const char *about);
+char *hd_search_ini(const struct search_result *r, const struct found_layout *f, const char *about);
+/* Creates the INI of a layout that was found. */
+int hd_search_conf(const struct search_result *r, const struct found_layout *f, struct hd_conf **out,
+		   struct hd_err *err);
+char *hd_search_line(const struct search_result *r, const struct found_layout *f); /* its text in tables, malloc'ed */
 
 #endif

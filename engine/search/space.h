@@ -60,8 +60,9 @@ const char *hd_space_refuses(const struct space *s, int strategy, int64_t size, 
 /* Returns whether the space has that strategy with this size. */
 int hd_space_allows(const struct space *s, int strategy, int64_t size);
 
-/* Sets *out to the point of the space that is the layout of an INI. Returns 0 if there is none. */
-int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_layout *out);
+/* Sets *out to the point of the space that is the layout of an INI. micro_batch: the one that its plan has, since the INI
+ * may leave it to the engine. Returns 0 if there is none. */
+int hd_space_point(const struct space *s, struct hd_conf *conf, int64_t micro_batch, struct space_layout *out);
 
 /* layout.c: Creates the INI of a layout with the strategies whose bits are set in `with`. The entries of sets
  * ("train.steps=1") override its keys. */
