@@ -128,6 +128,12 @@ for m in "$src"/conf/machines/*.ini; do
 		"$build/heddle" plan "$tmp/l.ini" --ranks 4 --machine "$m" --set tp.size=2 --set pp.size=2
 done
 
+# A server has the states of all parameters.  Here it needs more than a worker.
+plan free 3 --set d.plugin=dp --set d.sync=server --set d.servers=1 --set train.recompute=full --memory 100M
+is 'a server that does not fit counts' "$(printf '%s\n' "$said" | grep -o '"fits": *[a-z]*')" '"fits": false'
+is '... and the memory of a rank is the server'"'"'s' "$(top planned_peak_bytes)" \
+	"$(printf '%s\n' "$said" | sed -n 's/.*"servers".*"memory_bytes": *\([0-9]*\).*/\1/p')"
+
 # If train.precision is not given, the machine decides: bf16 on GPUs, whatever computer plans.  A search plans its
 # candidates in the same precision.
 sed '/^precision/d' "$tmp/l.ini" >"$tmp/p.ini"

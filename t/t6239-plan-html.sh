@@ -154,6 +154,10 @@ is "a search draws a point for each layout that was planned" \
 like "... on axes of time and memory" "$seen" 'The search: .*of a rank.*of a step'
 plan --search --space "$tmp/space.ini" --memory 1T --html wide.html >said
 like "memory that no layout needs does not squeeze the points against the axis" "$(cat wide.html)" 'A rank has 1\.1 TB'
+heddle plan m.ini --machine machine.ini --ranks 3 --set t.size=1 --set p.size=1 --set d.plugin=dp --set d.sync=server \
+	--set d.servers=1 --html servers.html >said
+like "the page has the memory of servers, which may be the most" "$(cat servers.html)" \
+	"A server needs at most $(sed -n 's/^1 server rank: at most \(.*\) (rank.*/\1/p' said)"
 said=$(plan --html "$tmp/none/x.html" 2>&1)
 is "a page that cannot be written is refused" $? 1
 like "... and named" "$said" 'none/x.html'

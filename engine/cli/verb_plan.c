@@ -19,7 +19,7 @@
 
 static const char *const links[HD_LINKS] = { "node", "network" };
 
-struct totals { /* maxima over the stages; compute, exposed and hidden are those of the busiest */
+struct totals { /* maxima over the stages, and of memory over servers too; compute, exposed, hidden: of the busiest */
 	double compute, exposed, hidden, idle, memory, host, moved[2], sent[HD_LINKS];
 	double idle_ratio; /* idle over busy time on this machine; the bubble depends on the schedule alone */
 };
@@ -31,7 +31,7 @@ static double most(double a, double b)
 
 static struct totals total(const struct hd_prediction *r)
 {
-	struct totals t = { .memory = 0 };
+	struct totals t = { .memory = hd_prediction_memory(r) };
 
 	for (int64_t i = 0; i < r->nstages; i++) {
 		const struct hd_stage_price *s = &r->stages[i];
@@ -41,7 +41,6 @@ static struct totals total(const struct hd_prediction *r)
 			t.compute = s->compute, t.exposed = s->exposed;
 			t.hidden = most(s->collective - s->exposed, 0);
 		}
-		t.memory = most(t.memory, s->memory);
 		t.host = most(t.host, s->host_memory);
 		for (int k = 0; k < 2; k++)
 			t.moved[k] = most(t.moved[k], s->moved[k]);

@@ -49,8 +49,9 @@ static struct hd_page_stage *stages_of(const struct hd_picture *x)
 	for (int64_t i = 0; i < r->nstages; i++) {
 		const struct hd_stage_price *s = &r->stages[i];
 
-		v[i] = (struct hd_page_stage){ .name = x->plan->stages ? hd_format("stage %lld", (long long)i)
-								       : hd_strdup("all ranks"),
+		v[i] = (struct hd_page_stage){ .name = x->plan->stages
+							       ? hd_format("stage %lld", (long long)i)
+							       : hd_strdup(r->servers.n ? "all workers" : "all ranks"),
 					       .holds = x->plan->stages ? blocks_of(x->plan, i) : hd_strdup("all"),
 					       .parameters = (double)s->parameters,
 					       .memory = s->memory,
@@ -112,6 +113,7 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 				     .node = x->machine->ranks_per_node,
 				     .seconds = x->prediction->step,
 				     .limit = x->machine->memory,
+				     .server = x->prediction->servers.memory,
 				     .axes = axes,
 				     .stages = stages,
 				     .points = x->points,

@@ -417,3 +417,12 @@ void hd_prediction_release(struct hd_prediction *r)
 	r->stages = NULL;
 	r->spans = NULL;
 }
+
+double hd_prediction_memory(const struct hd_prediction *r)
+{
+	double most = r->servers.memory;
+
+	for (int64_t i = 0; i < r->nstages; i++)
+		most = fmax(most, r->stages[i].memory);
+	return most;
+}

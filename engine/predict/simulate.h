@@ -57,5 +57,7 @@ struct hd_prediction {
 int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_style *style, struct hd_prediction *out,
 		struct hd_err *err);
 void hd_prediction_release(struct hd_prediction *r);
+/* Returns the memory of the rank that needs most, in bytes: a worker or a server. */
+double hd_prediction_memory(const struct hd_prediction *r);
 
 #endif

@@ -296,8 +296,11 @@ void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage)
 	legend(f, memories, HD_PAGE_MEMORIES, 'm', seen);
 	fprintf(f, "<p class=\"note\">Of ");
 	hd_html_text(f, s->name);
-	fprintf(f, ", which needs most: %s, including gaps between buffers and what the machine itself takes.</p>\n",
-		hd_human_bytes(s->memory).text);
+	fprintf(f, ", %s: %s, including gaps between buffers and what the machine itself takes.",
+		p->server > 0 ? "the most of any worker" : "which needs most", hd_human_bytes(s->memory).text);
+	if (p->server > 0)
+		fprintf(f, " A server needs at most %s.", hd_human_bytes(p->server).text);
+	fprintf(f, "</p>\n");
 	free(use);
 }
 

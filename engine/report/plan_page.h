@@ -53,6 +53,7 @@ struct hd_plan_page {
 	const char *about[4];  /* lines; NULL after the last */
 	int64_t ranks, node;   /* number of ranks; ranks per node */
 	double seconds, limit; /* of the step; memory of a rank, or 0 */
+	double server;         /* bytes that a parameter server needs at most, or 0 */
 	const struct hd_page_axis *axes;
 	const struct hd_page_stage *stages;
 	struct hd_page_both run; /* traced NULL: no step was run */

@@ -93,8 +93,7 @@ static void evaluate_conf(const struct evaluator *e, struct hd_conf *c, struct e
 	if (!err->code && predict(e, c, &e->options, 0, &r, err) >= 0) {
 		out->step = r.times.step;
 		out->micro_batch = r.micro_batch;
-		for (int64_t k = 0; k < r.times.nstages; k++)
-			out->memory = larger_of(out->memory, r.times.stages[k].memory);
+		out->memory = hd_prediction_memory(&r.times);
 		hd_prediction_release(&r.times);
 	}
 	if (err->code)

@@ -45,7 +45,7 @@ struct order_probe {
 
 struct evaluated { /* the prediction for a whole layout */
 	struct plan_verdict verdict;
-	double step, memory; /* memory: of the stage that needs most */
+	double step, memory; /* memory: of the rank that needs most */
 	int64_t micro_batch; /* sequences of a replica's micro-batch */
 };
 
