@@ -195,6 +195,16 @@ is "JSON says that the INI's own layout fits" \
 ok "... and with --tries 1 a different one is planned too" test "$(field "$said" "$planned")" -gt 1
 is "JSON says if the INI's own layout does not fit" "$(field "$(own --memory 100K)" 'r["given_fits"]')" False
 
+# Twelve neighbours do not fill nodes of 8 ranks evenly, so a sum in two levels is refused.  With tp inside they do.
+sed 's/^ranks_per_node = .*/ranks_per_node = 8/; s/^network_bandwidth = .*/network_bandwidth = 1e8/' machine.ini >nodes.ini
+printf '[strategy a]\nplugin = tp\nsize = 2\n[strategy b]\nplugin = dp\nchoose = sync=allreduce, sync=hierarchical\n' >levels.ini
+on_nodes() { heddle plan m.ini --machine nodes.ini --search --json "$@" 2>&1; }
+like "what one strategy alone refuses is tried between the ranks of others" \
+	"$(field "$(on_nodes --space levels.ini --ranks 24 --set train.global_batch=24)" "$first")" 'sync = hierarchical'
+printf '[strategy b]\nplugin = dp\nsize = 2..\n' >wide.ini
+is "a strategy of 40,000 ranks is possible alone" \
+	"$(field "$(on_nodes --space wide.ini --ranks 40000 --set train.global_batch=40000)" "$planned")" 1
+
 # The user's own section keeps its name and the keys that the space does not choose.  A section that the space does not
 # know is refused.  With two layers the best layout has that section by 7 %; with four, a pipeline without it is 0.9 %
 # faster.

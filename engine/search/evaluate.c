@@ -359,19 +359,24 @@ void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wan
 }
 
 /* -- strategies by themselves -------------------------------------------------------------------------------------- */
-/* Plans a strategy alone on `size` ranks. Its batch is divisible by everything that divides the ranks. It has all
- * layers if j->whole is set, else as few as the smallest probe. */
-static int alone_plan(const struct jobs *j, const struct space_layout *l, int64_t size, struct hd_plan **p,
-		      struct hd_conf **c, struct hd_err *err)
+#define MOST_BATCH 1000000000 /* the most of train.global_batch */
+
+/* Plans a strategy alone as `a` says. Its batch is divisible by everything that divides the ranks. If that is too many
+ * sequences, there is one for each rank, and the engine chooses the micro-batch. The plan has all layers if j->whole is
+ * set, else as few as the smallest probe. */
+static int alone_plan(const struct jobs *j, const struct space_layout *l, const struct space_alone *a,
+		      struct hd_plan **p, struct hd_conf **c, struct hd_err *err)
 {
 	const struct evaluator *e = j->e;
 	struct hd_plan_options o = e->options;
-	char *batch = hd_format("train.global_batch=%lld", (long long)(size * size));
-	char *micro = hd_format("train.micro_batch=%lld", (long long)size);
+	int64_t each = a->size <= MOST_BATCH / a->size ? a->size : 0;
+	char *batch = hd_format("train.global_batch=%lld", (long long)(each ? a->size * each : a->size));
+	char *micro = hd_format("train.micro_batch=%lld", (long long)each);
 	char *layers = hd_format("model.layers=%lld", (long long)(e->dense + e->period));
 	const char *sets[] = { batch, micro, "train.global_batch_ramp=", layers, "model.load=" };
 
-	o.ranks = size;
+	o.ranks = a->size;
+	o.node_size = a->node ? a->node : o.node_size;
 	o.after = "schedule";
 	if (hd_layout_conf(e->space, l, ~0u, sets, j->whole ? 3 : 5, c, err) >= 0)
 		hd_plan_create(*c, &o, p, err);
@@ -388,7 +393,7 @@ static void alone_job(void *ctx, int64_t i)
 	struct hd_err err = { 0 };
 	struct plan_verdict why = { 0 };
 
-	if (alone_plan(j, &j->layouts[i], out->size, &p, &c, &err) >= 0) {
+	if (alone_plan(j, &j->layouts[i], out, &p, &c, &err) >= 0) {
 		out->stages = p->stages != NULL;
 		out->replicas = p->replicas == out->size;
 	}
@@ -411,12 +416,11 @@ static void add_alone(const struct space *s, struct space_strategy *of)
 		}
 }
 
-/* Evaluates entries from .. to - 1 of strategy i's list `alone`. */
-static void evaluate_some_alone(const struct evaluator *e, const struct space *s, int i, int from, int to, int whole)
+/* Plans strategy i alone, as each of n entries says. */
+static void plan_alone(const struct evaluator *e, const struct space *s, int i, struct space_alone *at, int64_t n,
+		       int whole)
 {
-	struct space_alone *at = &s->strategies[i].alone[from];
 	struct jobs j = { .e = e, .whole = whole };
-	int64_t n = to - from;
 	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
 	char *lost;
 
@@ -432,6 +436,54 @@ static void evaluate_some_alone(const struct evaluator *e, const struct space *s
 	for (int64_t k = 0; k < n; k++)
 		at[k].refused |= lost[k];
 	free(l), free(lost);
+}
+
+/* Adds to v entry `a` with other strides: if only every k-th rank of a node belongs to the strategy, the plan is that of
+ * nodes with fewer ranks. Returns the list. */
+static struct space_alone *add_strides(const struct space *s, const struct space_alone *a, struct space_alone *v,
+				       int64_t *n, size_t *cap)
+{
+	for (int64_t node = 1; node < s->node && s->ranks > s->node; node++) {
+		if (s->node % node || s->ranks / a->size % (s->node / node))
+			continue;
+		v = hd_grow(v, (size_t)*n, cap, sizeof(*v));
+		v[*n] = *a;
+		v[(*n)++].node = node;
+	}
+	return v;
+}
+
+/* Tries refused entries with other strides. What is possible with one of them is left to the families' probes, since
+ * only they have the strategies between its ranks. Lost jobs have no reason, and are not tried again. */
+static void try_strides(const struct evaluator *e, const struct space *s, int i, struct space_alone *at, int64_t n,
+			int whole)
+{
+	struct space_alone *v = NULL;
+	int64_t m = 0;
+	size_t cap = 0;
+
+	for (int64_t k = 0; k < n; k++)
+		if (at[k].refused && *at[k].why)
+			v = add_strides(s, &at[k], v, &m, &cap);
+	if (m)
+		plan_alone(e, s, i, v, m, whole);
+	for (int64_t k = 0; k < n; k++)
+		for (int64_t t = 0; t < m; t++) {
+			if (v[t].refused || v[t].size != at[k].size || v[t].choice != at[k].choice)
+				continue;
+			at[k] = v[t];
+			at[k].node = 0;
+		}
+	free(v);
+}
+
+/* Evaluates entries from .. to - 1 of strategy i's list `alone`. */
+static void evaluate_some_alone(const struct evaluator *e, const struct space *s, int i, int from, int to, int whole)
+{
+	struct space_alone *at = &s->strategies[i].alone[from];
+
+	plan_alone(e, s, i, at, to - from, whole);
+	try_strides(e, s, i, at, to - from, whole);
 }
 
 /* Plans the smallest sizes with all layers until one is possible. That shows whether blocks are distributed along the

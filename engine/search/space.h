@@ -9,8 +9,8 @@
 
 #define HD_SPACE_MOST 8 /* most strategies, and most keys of other sections */
 
-struct space_alone { /* a strategy with this size and choice, used alone */
-	int64_t size;
+struct space_alone {        /* a strategy with this size and choice, used alone */
+	int64_t size, node; /* node: ranks of a node if only every so many-th belongs to it; 0: those of the machine */
 	int choice, refused, stages; /* stages: blocks are distributed along its axis */
 	int replicas;                /* each member of its axis has different sequences */
 	char why[200];
@@ -54,7 +54,8 @@ struct space_layout {
 	int order[HD_SPACE_MOST]; /* strategies, innermost first: all of them, used or not */
 };
 
-/* Returns NULL if that strategy, used alone, is possible with this size and choice, else why it is not. */
+/* Returns NULL if that strategy may be possible with this size and choice, else why it is not. It is not if it is refused
+ * when used alone, whatever its stride. */
 const char *hd_space_refuses(const struct space *s, int strategy, int64_t size, int choice);
 
 /* Returns whether the space has that strategy with this size. */
