@@ -228,6 +228,20 @@ like "a micro_batch that the engine chose is found among those of the space" "$(
 said=$(search --ranks 4 --set x.plugin=ep --set x.size=1)
 is "a strategy that is not in the space is refused" $? 1
 like "... and named" "$said" 'strategy x.*no strategy of its plugin'
+# Two sections of one plugin, of which the space has one; and a section with the name of another plugin in the space.
+two() { few --set b.size=2 --set n.plugin=dp --set n.size=1 "$@"; }
+like "a second section of a plugin with other keys is refused" "$(two --set n.bucket=2M)" \
+	'.strategy b. has the same plugin and other keys that a search keeps'
+unlike "... and one with the same keys is not" "$(two --set n.bucket=1M --json)" 'given twice|refused'
+said=$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space eights.ini --tries 1 --json --set c.plugin=tp --set c.size=2 2>&1)
+unlike "a section may have the name of another plugin's in the space" "$said" 'section given twice'
+like "... which gets a different name" "$said" 'strategy c2.[^"]*plugin = pp'
+
+printf '[strategy b]\nplugin = dp\nsize = 1..0\n' >least.ini
+like "a range without sizes is refused, with its line" \
+	"$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space least.ini 2>&1)" \
+	'least.ini:3: .strategy b. size: 1..0: LEAST is greater than MOST'
+
 said=$(heddle plan m.ini --machine machine.ini --search 2>&1)
 like "a search without a number of ranks is refused" "$said" 'needs the number of ranks'
 said=$(heddle plan m.ini --machine machine.ini --ranks 1 --out x.ini 2>&1)

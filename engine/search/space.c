@@ -48,7 +48,11 @@ static int sizes_of(struct hd_conf *c, struct hd_section *s, struct space_strate
 	if (!dots)
 		to->most = to->least;
 	free(least);
-	return bad ? hd_section_fail(c, s, "size", err, HD_EINVAL, "%s is not LEAST..MOST", text) : HD_OK;
+	if (bad)
+		return hd_section_fail(c, s, "size", err, HD_EINVAL, "%s is not LEAST..MOST", text);
+	if (to->most < to->least)
+		return hd_section_fail(c, s, "size", err, HD_EINVAL, "%s: LEAST is greater than MOST", text);
+	return HD_OK;
 }
 
 /* Returns whether an alternative sets this key, which has n characters. */
@@ -81,52 +85,126 @@ static int is_chosen(const struct space_strategy *s, const char *line)
  * section whose keys are not chosen. */
 struct user_line {
 	struct space *space;
+	struct hd_conf *user;
 	struct space_strategy *of; /* strategy whose section it is in, or NULL */
+	struct hd_section *at;     /* that section */
+	char *kept;                /* its lines so far that are not chosen */
 	int strategy;
+	int taken[HD_SPACE_MOST]; /* by strategy: the user has a section of its plugin */
 };
 
-static void take_section(struct user_line *u, struct hd_conf *user, const char *line)
+/* Returns the strategy of the space for a user's section: with its plugin, if possible with its name too, and not taken
+ * by another section. Returns a taken one if there is no other, or NULL. */
+static struct space_strategy *match(const struct user_line *u, const char *name, const char *plugin)
 {
-	const char *plugin;
+	struct space_strategy *best = NULL;
+	int most = -1;
+
+	for (int i = 0; i < u->space->n; i++) {
+		struct space_strategy *s = &u->space->strategies[i];
+		int merit = 2 * !u->taken[i] + !strcmp(s->name, name);
+
+		if (strcmp(s->plugin, plugin) || merit <= most)
+			continue;
+		best = s;
+		most = merit;
+	}
+	return best;
+}
+
+static int begin_section(struct user_line *u, const char *line, struct hd_err *err)
+{
 	char *name;
 
 	u->of = NULL;
 	u->strategy = !strncmp(line, "[strategy ", 10);
 	if (!u->strategy)
-		return;
+		return HD_OK;
 	name = hd_strdup(line + 10);
 	name[strcspn(name, "]")] = 0;
-	plugin = hd_section_str(hd_conf_section(user, "strategy", name), "plugin");
-	for (int i = 0; i < u->space->n && !u->of; i++)
-		if (!strcmp(u->space->strategies[i].plugin, plugin))
-			u->of = &u->space->strategies[i];
-	if (u->of) {
-		free(u->of->name);
-		u->of->name = hd_strdup(name);
-	}
+	u->at = hd_conf_section(u->user, "strategy", name);
+	u->of = match(u, name, hd_section_str(u->at, "plugin"));
 	free(name);
+	if (u->of)
+		return HD_OK;
+	return hd_err_set(err, HD_EINVAL,
+			  "%s: %s: the space has no strategy of its plugin; name a space that does with --space",
+			  hd_conf_path(u->user), line);
+}
+
+/* Gives the section's name and lines to its strategy. If an earlier section has the strategy, both must have the same
+ * lines, since a layout of the space has it once. */
+static int end_section(struct user_line *u, struct hd_err *err)
+{
+	int *taken = u->of ? &u->taken[u->of - u->space->strategies] : NULL;
+
+	if (!u->of)
+		return HD_OK;
+	if (*taken && strcmp(u->of->kept, u->kept))
+		return hd_section_fail(u->user, u->at, "plugin", err, HD_EINVAL,
+				       "[strategy %s] has the same plugin and other keys that a search keeps; name a "
+				       "space with a strategy for each with --space",
+				       u->of->name);
+	if (!*taken) {
+		free(u->of->name), free(u->of->kept);
+		u->of->name = hd_strdup(hd_section_name(u->at));
+		u->of->kept = hd_strdup(u->kept);
+	}
+	*taken = 1;
+	return HD_OK;
+}
+
+static int take_line(struct user_line *u, const char *line, struct hd_err *err)
+{
+	if (*line == '[') {
+		HD_TRY(end_section(u, err));
+		free(u->kept);
+		u->kept = hd_strdup("");
+		HD_TRY(begin_section(u, line, err));
+	}
+	if (!u->strategy)
+		hd_append(&u->space->base, "%s\n", line);
+	else if (*line && *line != '[' && !is_chosen(u->of, line))
+		hd_append(&u->kept, "%s\n", line);
+	return HD_OK;
+}
+
+/* Returns whether a strategy other than the i-th has the name. */
+static int is_taken(const struct space *s, int i, const char *name)
+{
+	for (int k = 0; k < s->n; k++)
+		if (k != i && !strcmp(s->strategies[k].name, name))
+			return 1;
+	return 0;
+}
+
+/* Renames strategy i of the space if the user's section of another one has its name: dp becomes dp2. */
+static void rename_clash(struct space *s, int i)
+{
+	char *was = s->strategies[i].name, *name = hd_strdup(was);
+
+	for (int k = 2; is_taken(s, i, name); k++) {
+		free(name);
+		name = hd_format("%s%d", was, k);
+	}
+	s->strategies[i].name = name;
+	free(was);
 }
 
 static int take_user(struct space *s, struct hd_conf *user, struct hd_err *err)
 {
 	char *text = hd_conf_text(user), *rest = text, *line;
-	struct user_line u = { .space = s };
+	struct user_line u = { .space = s, .user = user, .kept = hd_strdup("") };
 
 	s->base = hd_strdup("");
-	while ((line = strsep(&rest, "\n"))) {
-		if (*line == '[')
-			take_section(&u, user, line);
-		if (*line == '[' && u.strategy && !u.of)
-			hd_err_set(
-				err, HD_EINVAL,
-				"%s: %s: the space has no strategy of its plugin; name a space that does with --space",
-				hd_conf_path(user), line);
-		if (!u.strategy)
-			hd_append(&s->base, "%s\n", line);
-		else if (u.of && *line && *line != '[' && !is_chosen(u.of, line))
-			hd_append(&u.of->kept, "%s\n", line);
-	}
-	free(text);
+	while (!err->code && (line = strsep(&rest, "\n")))
+		take_line(&u, line, err);
+	if (!err->code)
+		end_section(&u, err);
+	for (int i = 0; i < s->n; i++)
+		if (!u.taken[i])
+			rename_clash(s, i);
+	free(text), free(u.kept);
 	return err->code;
 }
 
