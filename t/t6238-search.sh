@@ -237,6 +237,14 @@ said=$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space eights
 unlike "a section may have the name of another plugin's in the space" "$said" 'section given twice'
 like "... which gets a different name" "$said" 'strategy c2.[^"]*plugin = pp'
 
+# Without --tries 0, alternatives of also are tried near the best, and count if they are planned.
+said=$(heddle plan m.ini --machine machine.ini --search --space also.ini --ranks 4 2>&1)
+like "layouts that are planned near the best are counted" "$said" '^2 layouts: 2 planned completely'
+like "... and it is not claimed that no other is faster" "$said" '^alternatives of also were tried only near the best'
+unlike "... at all" "$said" 'none of them that is possible'
+printf '[strategy b]\nplugin = dp\nsize = 4..\n[strategy a]\nplugin = tp\n' >least.ini
+said=$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space least.ini --set b.plugin=dp --set b.size=2 --set a.plugin=tp --set a.size=2 2>&1)
+unlike "the INI's own layout is no point of a space that excludes its sizes" "$said" ' [ab] 2'
 printf '[strategy b]\nplugin = dp\nsize = 1..0\n' >least.ini
 like "a range without sizes is refused, with its line" \
 	"$(heddle plan m.ini --machine machine.ini --ranks 4 --search --space least.ini 2>&1)" \

@@ -212,6 +212,38 @@ static void add_sizes(struct search_state *s, struct space_layout *l, int i, int
 	l->size[i] = 1;
 }
 
+/* Returns whether the layout's order is one of those that add_orders counts. */
+static int has_counted_order(const struct search_state *s, const struct space_layout *l)
+{
+	struct space_layout first = *l, *v;
+	int n = 1, counted = 0;
+
+	for (int i = 0; i < s->e.space->n; i++)
+		first.order[i] = i;
+	v = s->all_orders ? hd_layout_orders(s->e.space, &first, &n) : NULL;
+	for (int i = 0; i < n && !counted; i++)
+		counted = hd_layout_same(s->e.space, v ? &v[i] : &first, l);
+	free(v);
+	return counted;
+}
+
+void hd_search_count(struct search_state *s, const struct space_layout *l)
+{
+	int counted = has_counted_order(s, l);
+
+	for (int i = 0; i < s->e.space->n; i++)
+		counted &= !hd_layout_used(l, i) || l->choice[i] < hd_search_choices(s, i);
+	s->out->layouts += !counted;
+}
+
+/* Sets which layouts of the space are not counted from the beginning. */
+static void set_few(struct search_state *s)
+{
+	s->out->few_orders = !s->all_orders;
+	for (int i = 0; i < s->e.space->n; i++)
+		s->out->few_choices |= hd_search_choices(s, i) < s->e.space->strategies[i].nchoices;
+}
+
 void hd_search_add_families(struct search_state *s)
 {
 	struct space_layout l = { .size = { 0 } };
@@ -220,11 +252,13 @@ void hd_search_add_families(struct search_state *s)
 		l.order[i] = i;
 	s->all_orders = 1;
 	add_sizes(s, &l, 0, s->e.space->ranks);
+	set_few(s);
 	if (s->all_families <= MANY || s->o->unbounded)
 		return;
 	s->nfamilies = s->all_families = s->out->layouts = s->out->ndropped = 0;
 	memset(s->out->dropped, 0, sizeof(s->out->dropped));
 	s->all_orders = 0;
+	set_few(s);
 	add_sizes(s, &l, 0, s->e.space->ranks);
 }
 

@@ -120,6 +120,8 @@ int hd_space_point(const struct space *s, struct hd_conf *conf, int64_t micro_ba
 			seen |= out->order[k] == i;
 		if (!seen)
 			out->order[n++] = i;
+		if (!hd_space_allows(s, i, out->size[i]))
+			return 0;
 		ranks *= out->size[i];
 	}
 	return ranks == s->ranks;

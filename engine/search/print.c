@@ -83,7 +83,11 @@ static void print_sum(const struct search_result *r)
 		       hd_human_bytes(r->limit).text, hd_human_bytes(r->found[r->nfits].result.memory).text);
 	printf("; why the others were not:\n");
 	hd_search_print_dropped(stdout, r);
-	if (!r->not_tried)
+	if (r->few_choices)
+		printf("alternatives of also were tried only near the best: --tries 0 tries all\n");
+	if (r->few_orders)
+		printf("orders on the mesh other than that of the space were tried only near the best\n");
+	if (!r->not_tried && !r->few_choices && !r->few_orders)
 		printf("none of them that is possible can be faster\n");
 }
 

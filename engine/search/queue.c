@@ -266,6 +266,7 @@ void hd_search_add_found(struct search_state *s, const struct queued *it, const 
 	struct search_result *out = s->out;
 	struct found_layout *f;
 
+	hd_search_count(s, &it->layout);
 	if (r->verdict.code) {
 		hd_search_drop_refused(s, &it->layout, 1, r->verdict.why);
 		return;

@@ -93,6 +93,8 @@ const struct order_probe *hd_search_order(struct search_state *s, const struct s
 void hd_search_add_found(struct search_state *s, const struct queued *it, const struct evaluated *r);
 /* Adds the INI's own layout as it stands, if it is no point of the space and at least as fast as the best. */
 void hd_search_add_own(struct search_state *s);
+/* Counts l in the result if it is none of the layouts that are counted at the beginning. */
+void hd_search_count(struct search_state *s, const struct space_layout *l);
 /* Returns whether l was planned whole. */
 int hd_search_is_planned(const struct search_state *s, const struct space_layout *l);
 /* Returns whether a twin of the layout was planned whole: one that small plans cannot tell from it. */

@@ -39,9 +39,12 @@ struct search_result {
 	struct dropped_layouts dropped[HD_SEARCH_REASONS]; /* the reason with the most layouts first */
 	int ndropped;
 	int64_t layouts, not_tried; /* not_tried: those not looked at, because there were more than tries */
-	struct evaluated own;       /* the INI's own layout; its code is not 0 if there is none */
-	char *own_text;             /* the INI as it stands */
-	double limit;               /* of memory; 0: none */
+	/* Whether alternatives of `also`, or orders on the mesh, were tried only near the best. Of those, `layouts`
+	 * counts only the ones that were planned. */
+	int few_choices, few_orders;
+	struct evaluated own; /* the INI's own layout; its code is not 0 if there is none */
+	char *own_text;       /* the INI as it stands */
+	double limit;         /* of memory; 0: none */
 	/* The smallest memory bound, in bytes, of the layouts that were dropped for lack of memory. 0:
 	 * there are none. */
 	double floor;
