@@ -161,4 +161,9 @@ like "the page has the memory of servers, which may be the most" "$(cat servers.
 said=$(plan --html "$tmp/none/x.html" 2>&1)
 is "a page that cannot be written is refused" $? 1
 like "... and named" "$said" 'none/x.html'
+like "a search refuses it before it begins" \
+	"$(plan --search --space "$tmp/space.ini" --memory 1K --html "$tmp/none/x.html" 2>&1)" 'none/x.html'
+said=$(plan --search --space "$tmp/space.ini" --tries 1 --html /dev/full 2>&1)
+is "a page that cannot be written after a search is an error" $? 1
+like "... and the result is printed nevertheless" "$said" 'layouts: .* planned completely'
 done_testing

@@ -19,6 +19,8 @@ static int64_t tries_of(int64_t layers)
 
 static int options_of(struct hd_cli *c, struct search_options *o, int64_t *top, struct hd_err *err)
 {
+	static const char *const files[] = { "out", "html" };
+
 	o->space = hd_cli_str(c, "space", "default");
 	HD_TRY(hd_cli_int(c, "top", 1, 1000000, 10, top, err));
 	HD_TRY(hd_cli_int(c, "tries", 0, 1000000000, -1, &o->tries, err));
@@ -26,8 +28,9 @@ static int options_of(struct hd_cli *c, struct search_options *o, int64_t *top, 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &o->memory, err));
 	if (!hd_cli_has(c, "ranks"))
 		return hd_err_set(err, HD_EINVAL, "plan: --search needs the number of ranks: --ranks N");
-	if (hd_cli_has(c, "out"))
-		HD_TRY(hd_path_writable(hd_cli_str(c, "out", ""), 0, err));
+	for (size_t i = 0; i < HD_LEN(files); i++)
+		if (hd_cli_has(c, files[i]))
+			HD_TRY(hd_path_writable(hd_cli_str(c, files[i], ""), 0, err));
 	return HD_OK;
 }
 
@@ -137,13 +140,27 @@ static int nothing(const struct search_result *r, struct hd_err *err)
 			  r->ndropped ? (long long)r->dropped[0].layouts : 0LL, r->ndropped ? r->dropped[0].why : "");
 }
 
+/* Prints the result, then writes the files. A search takes long, so an error of a file must not cost its result. */
+static int report(struct hd_cli *c, const struct search_options *o, const struct search_result *r, int64_t top,
+		  struct hd_err *err)
+{
+	/* If nothing was found, the JSON object says why, too. */
+	if (hd_cli_has(c, "json"))
+		print_json(r, o, hd_cli_has(c, "top") ? top : r->nfound);
+	else if (r->nfits)
+		hd_search_print(r, top);
+	if (!r->nfits)
+		return nothing(r, err);
+	HD_TRY(write_best(c, r, o->machine, err));
+	return draw_best(c, o, r, err);
+}
+
 int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_style *style, struct hd_conf **conf,
 		  struct hd_err *err)
 {
 	struct search_options o = { .machine = m, .style = style };
 	struct search_result r = { .layouts = 0 };
 	int64_t top;
-	int is_done;
 
 	HD_TRY(options_of(c, &o, &top, err));
 	HD_TRY(hd_cli_plan_options(c, hd_machine_node_size(m), conf, &o.plan, err));
@@ -154,18 +171,8 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	if (o.tries < 0) /* the time of a plan grows with its layers */
 		o.tries = tries_of(hd_section_int(hd_conf_section(*conf, NULL, "model"), "layers"));
 	o.unbounded = getenv("HD_TEST_SEARCH_ALL") != NULL;
-	is_done = hd_search(&o, &r, err) >= 0;
-	if (is_done && !r.nfits)
-		nothing(&r, err);
-	if (!err->code)
-		write_best(c, &r, m, err);
-	if (!err->code)
-		draw_best(c, &o, &r, err);
-	/* If nothing was found, the JSON object says why, too. */
-	if (is_done && hd_cli_has(c, "json") && (!err->code || !r.nfits))
-		print_json(&r, &o, hd_cli_has(c, "top") ? top : r.nfound);
-	else if (!err->code)
-		hd_search_print(&r, top);
+	if (hd_search(&o, &r, err) >= 0)
+		report(c, &o, &r, top, err);
 	hd_search_release(&r);
 	return err->code;
 }
