@@ -205,6 +205,15 @@ printf '[strategy b]\nplugin = dp\nsize = 2..\n' >wide.ini
 is "a strategy of 40,000 ranks is possible alone" \
 	"$(field "$(on_nodes --space wide.ini --ranks 40000 --set train.global_batch=40000)" "$planned")" 1
 
+# Within a node, this machine reaches one hundredth of the bandwidth.  So small plans on one node give no bound for
+# layouts whose groups are on several.
+sed 's/^node_bandwidth = .*/node_bandwidth = 1e9\nnode_efficiency = 0.01\ncards = 2/' machine.ini >rates.ini
+printf '[strategy a]\nplugin = tp\nsize = 1..2\n[strategy b]\nplugin = dp\nsize = 1..2\n[strategy c]\nplugin = pp\nsize = 1..2\nchoose = schedule=1f1b\n[vary train.micro_batch]\nvalues = 1, 2\n' >rates-space.ini
+rates() { heddle plan m.ini --machine rates.ini --ranks 4 --search --space "$tmp/rates-space.ini" --json --tries 0 2>&1; }
+said=$(rates)
+is "a network faster than a node by its efficiency: the search finds the best of all layouts" \
+	"$(field "$said" "$first")" "$(field "$(HD_TEST_SEARCH_ALL=1 rates)" "$first")"
+
 # The user's own section keeps its name and the keys that the space does not choose.  A section that the space does not
 # know is refused.  With two layers the best layout has that section by 7 %; with four, a pipeline without it is 0.9 %
 # faster.

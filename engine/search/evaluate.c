@@ -180,15 +180,38 @@ static int probe_conf(const struct evaluator *e, const struct space_layout *l, i
 	return rc;
 }
 
-/* Returns whether links within a node are at least as good as the network in bandwidth and latency. A probe has its
- * groups on neighbouring ranks, within a node where they fit. In the whole layout, stages between them may place them
- * across nodes. If the network is better in either respect, that may take less time. Then the collectives of a probe
- * give no bound. */
-static int nodes_are_closer(const struct hd_machine *m)
+/* Returns the rate of a rank's share of a link for messages of so many bytes. */
+static double link_rate(const struct hd_machine *m, int link, double bytes)
 {
-	const struct hd_link *node = &m->links[HD_LINK_NODE], *network = &m->links[HD_LINK_NETWORK];
+	double share = link == HD_LINK_NETWORK ? (double)m->cards / (double)m->ranks_per_node : 1;
 
-	return m->ranks_per_node <= 1 || (node->bandwidth >= network->bandwidth && node->latency <= network->latency);
+	return m->links[link].bandwidth * hd_curve_at(&m->links[link].efficiency, bytes) * (share < 1 ? share : 1);
+}
+
+/* Returns whether links within a node have at least twice the rate of the network, for messages of any size. Between
+ * two points of both curves, rates are linear in the logarithm of the size, so the points decide. */
+static int nodes_are_faster(const struct hd_machine *m)
+{
+	for (int k = 0; k < HD_LINKS; k++) {
+		const struct hd_size_curve *c = &m->links[k].efficiency;
+
+		for (int i = 0; i < c->n; i++)
+			if (link_rate(m, HD_LINK_NODE, c->size[i]) < 2 * link_rate(m, HD_LINK_NETWORK, c->size[i]))
+				return 0;
+	}
+	return 1;
+}
+
+/* Returns whether no collective takes less time across nodes than within one. A probe has its groups on neighbouring
+ * ranks, within a node where they fit. In the whole layout, stages between them may place them across nodes. If that may
+ * take less time, the collectives of a probe give no bound. A member that sends to all sends more than half to other
+ * nodes, at the same time as the rest, so half the rate of a node is enough. */
+static int nodes_are_closer(const struct evaluator *e)
+{
+	const struct hd_machine *m = e->machine;
+
+	return m->ranks_per_node <= 1 || e->space->ranks <= m->ranks_per_node ||
+	       (m->links[HD_LINK_NODE].latency <= m->links[HD_LINK_NETWORK].latency && nodes_are_faster(m));
 }
 
 /* Returns the seconds that a rank spends in forward and backward units. */
@@ -226,7 +249,7 @@ static int probe_one(const struct evaluator *e, const struct space_layout *l, st
 		out->step[k] = r.times.step;
 		out->units[k] = in_units(r.times.spans);
 		out->compute[k] = r.times.stages[0].compute;
-		out->collective[k] = nodes_are_closer(e->machine) ? r.times.stages[0].collective : 0;
+		out->collective[k] = nodes_are_closer(e) ? r.times.stages[0].collective : 0;
 		out->memory[k] = r.times.stages[0].memory;
 		out->kept[k] = most_kept(r.times.spans);
 		hd_prediction_release(&r.times);

@@ -178,7 +178,7 @@ static int is_taken(const struct space *s, int i, const char *name)
 	return 0;
 }
 
-/* Renames strategy i of the space if the user's section of another one has its name: dp becomes dp2. */
+/* Renames strategy i of the space if the user's section of another one has its name: b becomes b2. */
 static void rename_clash(struct space *s, int i)
 {
 	char *was = s->strategies[i].name, *name = hd_strdup(was);
