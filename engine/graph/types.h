@@ -233,6 +233,7 @@ struct hd_plan {
 	struct hd_model model;
 	int64_t ranks;
 	int64_t node_size; /* ranks per host; 0: unknown */
+	int *node_asked;   /* set to 1 if a plugin asks for node_size; may be NULL */
 	int train;         /* 0: forward only */
 	int64_t past;      /* positions whose keys and values are kept between runs (passes/cache.c); 0: none */
 	const char *reads_other_tokens; /* an op that is wrong for a run of only some tokens of a sequence, or NULL */

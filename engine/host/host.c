@@ -79,7 +79,11 @@ static const void *host_query(struct hd_plan *p, const char *feature)
 {
 	if (!feature)
 		return hd_plan_fail(p, HD_EBUG, "query: the feature is NULL"), NULL;
-	return !strcmp(feature, "heddle.node_size") ? &p->node_size : NULL;
+	if (strcmp(feature, "heddle.node_size") != 0)
+		return NULL;
+	if (p->node_asked)
+		*p->node_asked = 1;
+	return &p->node_size;
 }
 
 /* -- options ------------------------------------------------------------------------------------------------------- */

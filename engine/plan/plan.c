@@ -246,6 +246,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->err = &p->own;
 	p->ranks = o->ranks;
 	p->node_size = o->node_size;
+	p->node_asked = o->node_asked;
 	p->train = o->train;
 	p->past = o->past;
 	p->slot.inst = -1;

@@ -29,6 +29,7 @@ struct hd_plan_options {
 	/* No kernel of the device computes a slope (gelu_slope) or sums together with its main result. */
 	int no_multi_output_kernels;
 	int64_t node_size; /* ranks per host; 0: unknown, or not the same on all hosts */
+	int *node_asked;   /* If not NULL: set to 1 if a plugin asks for node_size. */
 	int quiet;         /* warnings of plugins are not printed: one of many plans, of which one will be chosen */
 	/* If not NULL: set to the number of ranks that the layout needs, if that is not `ranks`. */
 	int64_t *needs;

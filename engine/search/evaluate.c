@@ -204,8 +204,8 @@ static int nodes_are_faster(const struct hd_machine *m)
 
 /* Returns whether no collective takes less time across nodes than within one. A probe has its groups on neighbouring
  * ranks, within a node where they fit. In the whole layout, stages between them may place them across nodes. If that may
- * take less time, the collectives of a probe give no bound. A member that sends to all sends more than half to other
- * nodes, at the same time as the rest, so half the rate of a node is enough. */
+ * take less time, the collectives of a probe give no bound. A member that sends to all sends more than half of that to
+ * other nodes, at the same time as the rest. So half the rate of a node is enough. */
 static int nodes_are_closer(const struct evaluator *e)
 {
 	const struct hd_machine *m = e->machine;
@@ -387,8 +387,8 @@ void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wan
 /* Plans a strategy alone as `a` says. Its batch is divisible by everything that divides the ranks. If that is too many
  * sequences, there is one for each rank, and the engine chooses the micro-batch. The plan has all layers if j->whole is
  * set, else as few as the smallest probe. */
-static int alone_plan(const struct jobs *j, const struct space_layout *l, const struct space_alone *a,
-		      struct hd_plan **p, struct hd_conf **c, struct hd_err *err)
+static int alone_plan(const struct jobs *j, const struct space_layout *l, struct space_alone *a, struct hd_plan **p,
+		      struct hd_conf **c, struct hd_err *err)
 {
 	const struct evaluator *e = j->e;
 	struct hd_plan_options o = e->options;
@@ -400,6 +400,7 @@ static int alone_plan(const struct jobs *j, const struct space_layout *l, const 
 
 	o.ranks = a->size;
 	o.node_size = a->node ? a->node : o.node_size;
+	o.node_asked = &a->node_asked;
 	o.after = "schedule";
 	if (hd_layout_conf(e->space, l, ~0u, sets, j->whole ? 3 : 5, c, err) >= 0)
 		hd_plan_create(*c, &o, p, err);
@@ -461,8 +462,8 @@ static void plan_alone(const struct evaluator *e, const struct space *s, int i, 
 	free(l), free(lost);
 }
 
-/* Adds to v entry `a` with other strides: if only every k-th rank of a node belongs to the strategy, the plan is that of
- * nodes with fewer ranks. Returns the list. */
+/* Adds to v entry `a` with other strides. If only every k-th rank of a node belongs to the strategy, its nodes have
+ * fewer ranks. Returns the list. */
 static struct space_alone *add_strides(const struct space *s, const struct space_alone *a, struct space_alone *v,
 				       int64_t *n, size_t *cap)
 {
@@ -476,7 +477,7 @@ static struct space_alone *add_strides(const struct space *s, const struct space
 	return v;
 }
 
-/* Tries refused entries with other strides. What is possible with one of them is left to the families' probes, since
+/* Tries refused entries with other strides, if a plugin asks for the ranks of a node. What is possible with one of them is left to the families' probes, since
  * only they have the strategies between its ranks. Lost jobs have no reason, and are not tried again. */
 static void try_strides(const struct evaluator *e, const struct space *s, int i, struct space_alone *at, int64_t n,
 			int whole)
@@ -486,7 +487,7 @@ static void try_strides(const struct evaluator *e, const struct space *s, int i,
 	size_t cap = 0;
 
 	for (int64_t k = 0; k < n; k++)
-		if (at[k].refused && *at[k].why)
+		if (at[k].refused && at[k].node_asked && *at[k].why)
 			v = add_strides(s, &at[k], v, &m, &cap);
 	if (m)
 		plan_alone(e, s, i, v, m, whole);

@@ -13,6 +13,7 @@ struct space_alone {        /* a strategy with this size and choice, used alone 
 	int64_t size, node; /* node: ranks of a node if only every so many-th belongs to it; 0: those of the machine */
 	int choice, refused, stages; /* stages: blocks are distributed along its axis */
 	int replicas;                /* each member of its axis has different sequences */
+	int node_asked;              /* the plugin asks for the ranks of a node, so its stride may matter */
 	char why[200];
 };
 struct space_strategy {
