@@ -85,17 +85,17 @@ within "runs of one layout differ by less than 8 MB" "$(printf '%s\n' $peaks | s
 	awk '{ print ($2 - $1) / 1e6 }')" 0 8
 
 # A long context: attention keeps the keys and queries of a head in panels, which are not tensors of the plan.  In fp32,
-# backward has 5 of keys and 3 of queries, each of 1,024 positions x head_dim floats.  They are planned in addition.
+# backward has 5 of keys and 3 of queries, each of 512 positions x head_dim floats.  They are planned in addition.
 printf '[model]\nfamily = llama\nlayers = 2\nembed = 128\nheads = 4\n[data]\ntrain = text.txt\nvalid_fraction = 0\n' >long.ini
-printf '[train]\nseq = 8192\nglobal_batch = 1\nthreads = 1\nsteps = 1\n[strategy cp]\nplugin = cp\nsize = 4\n' >>long.ini
+printf '[train]\nseq = 4096\nglobal_batch = 1\nthreads = 1\nsteps = 1\n[strategy cp]\nplugin = cp\nsize = 4\n' >>long.ini
 bench4() { heddle_mpi 4 bench long.ini --steps 1 --json "$@" 2>/dev/null; }
 beside() { echo $(($(json "$1" measured_own_peak_bytes) - $(json "$1" planned_peak_bytes))); }
 bench4 --set train.seq=64 >/dev/null
 own=$(beside "$(bench4 --set train.seq=64)")
 bench4 >/dev/null
 ran=$(bench4)
-note "8,192 tokens on 4 ranks: planned $(json "$ran" planned_peak_bytes), scratch $(json "$ran" kernel_scratch_bytes), own peak $(json "$ran" measured_own_peak_bytes), the program's own $own at 64 tokens"
-within "attention's panels are counted" "$(json "$ran" kernel_scratch_bytes)" $((8 * 1024 * 32 * 4)) $((8 * 1024 * 32 * 4 + copies * 1000000))
+note "4,096 tokens on 4 ranks: planned $(json "$ran" planned_peak_bytes), scratch $(json "$ran" kernel_scratch_bytes), own peak $(json "$ran" measured_own_peak_bytes), the program's own $own at 64 tokens"
+within "attention's panels are counted" "$(json "$ran" kernel_scratch_bytes)" $((8 * 512 * 32 * 4)) $((8 * 512 * 32 * 4 + copies * 1000000))
 within "a long context takes the planned memory, its kernels' scratch and the program's own" \
 	"$(beside "$ran")" 0 $((own + copies * 1000000))
 done_testing
