@@ -33,8 +33,8 @@ static inline int64_t hd_column_sums_bytes(const struct hd_column_sums *c)
 
 #define HD_COLUMNS_PIECE 256
 
-HD_CLONES __attribute__((unused)) static void hd_column_sums_piece(float *y, const float *part, int64_t step,
-								   int64_t blocks, int64_t n, int acc)
+HD_CLONES static inline void hd_column_sums_piece(float *y, const float *part, int64_t step, int64_t blocks, int64_t n,
+						  int acc)
 {
 	double sum[HD_COLUMNS_PIECE];
 

@@ -19,7 +19,7 @@ void hd_store_bf16(uint16_t *low, const float *x, int64_t n);
  * first. */
 void hd_store_bf16_past(uint16_t *low, const float *x, int64_t n);
 
-HD_CLONES __attribute__((unused)) static void hd_bf16_to_f32(float *y, const uint16_t *x, int64_t n)
+HD_CLONES static inline void hd_bf16_to_f32(float *y, const uint16_t *x, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
@@ -27,7 +27,7 @@ HD_CLONES __attribute__((unused)) static void hd_bf16_to_f32(float *y, const uin
 }
 
 /* Computes y += x. */
-HD_CLONES __attribute__((unused)) static void hd_add_floats(float *y, const float *x, int64_t n)
+HD_CLONES static inline void hd_add_floats(float *y, const float *x, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
