@@ -59,6 +59,9 @@ enum op_flag {
 	OP_FLAG_ARRANGES = 32,  /* its result has the same elements, in a different order or on a different rank */
 	OP_FLAG_PIECES = 64,    /* its result is its operands, or pieces of them, joined or split */
 	OP_FLAG_MATMUL = 128,   /* its time is that of a matrix product */
+	/* With a cache, right for a run of some tokens of a sequence, although it reads positions or lists seq as
+	 * unshardable */
+	OP_FLAG_WITH_CACHE = 256,
 };
 struct op_traits {
 	enum op_role role;

@@ -320,5 +320,5 @@ OP(swiglu, IS(NONE, OP_FLAG_CHEAP | OP_FLAG_ROWS), .shape = hd_same_as_first, .v
    .cost = elementwise_cost);
 OP(swiglu_d, IS(NONE, OP_FLAG_ROWS), .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);
 OP(dropout, PLAIN, .linear = 1, .inplace = first, .shape = hd_same_as_first, .vjp = dropout_vjp);
-OP(rope_at, PLAIN, .unshardable = rope_uncut, .inplace = first, .shape = rope_shape);
+OP(rope_at, IS(NONE, OP_FLAG_WITH_CACHE), .unshardable = rope_uncut, .inplace = first, .shape = rope_shape);
 OP(rope, PLAIN, .linear = 1, .unshardable = rope_uncut, .inplace = first, .shape = rope_shape, .vjp = rope_vjp);

@@ -200,11 +200,12 @@ static const int8_t bias_inplace[] = { 0 };
 					      .unshardable = unshardable, \
 					      __VA_ARGS__ }, \
 				       .is = traits }
-OP(route, IS(ROUTE, 0, 3), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
+OP(route, IS(ROUTE, OP_FLAG_WITH_CACHE, 3), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
 OP(route_d, PLAIN, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
 OP(route_bias, IS(UPDATE, 0), .kind = "update", .inplace = bias_inplace, .shape = hd_same_as_first,
    .place = route_bias_place, .cost = route_cost);
-OP(dispatch, IS(NONE, OP_FLAG_MOVES_ROWS, 4), .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp,
+OP(dispatch, IS(NONE, OP_FLAG_MOVES_ROWS | OP_FLAG_WITH_CACHE, 4), .linear = 1, .shape = dispatch_shape,
+   .vjp = dispatch_vjp, .cost = move_cost);
+OP(combine, IS(NONE, OP_FLAG_ROWS | OP_FLAG_WITH_CACHE, 4), .linear = 1, .shape = combine_shape, .vjp = combine_vjp,
    .cost = move_cost);
-OP(combine, IS(NONE, OP_FLAG_ROWS, 4), .linear = 1, .shape = combine_shape, .vjp = combine_vjp, .cost = move_cost);
 OP(combine_dg, IS(NONE, OP_FLAG_ROWS), .kind = "combine", .linear = 3, .shape = combine_dg_shape, .cost = move_cost);

@@ -439,9 +439,9 @@ const struct op hd_op_attention_cached = { .v = { .size = sizeof(struct hd_op),
 						  .cost = cached_cost,
 						  .record = attention_record,
 						  .shape = cached_shape },
-					   .is = PLAIN };
+					   .is = IS(NONE, OP_FLAG_WITH_CACHE) };
 OP(embedding, PLAIN, .shape = embedding_shape, .vjp = embedding_vjp);
 OP(embedding_dw, PLAIN, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
 OP(position, PLAIN, .unshardable = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);
 OP(position_dw, PLAIN, .kind = "position", .unshardable = position_uncut, .linear = 1, .shape = position_dw_shape);
-OP(select, PLAIN, .unshardable = select_uncut, .shape = select_shape);
+OP(select, IS(NONE, OP_FLAG_WITH_CACHE), .unshardable = select_uncut, .shape = select_shape);

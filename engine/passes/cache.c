@@ -93,13 +93,10 @@ static int has_dim(struct hd_tensor *const *t, uint32_t n, const struct hd_dim *
 /* Returns whether the result for one token depends on the other tokens of this run or on their number. */
 static int reads_other_tokens(const struct node *n, const struct hd_dim *seq)
 {
-	/* These read positions or a cache, choose one token of each sequence, or choose experts for each token. */
-	static const char *const known[] = { "attention_cached", "rope_at", "select", "route", "dispatch", "combine" };
 	int in = has_dim(n->v.ins, n->v.nin, seq), out = has_dim(n->v.outs, n->v.nout, seq);
 
-	for (size_t i = 0; i < HD_LEN(known); i++)
-		if (is_op(n, known[i]))
-			return 0;
+	if (n->is->flags & OP_FLAG_WITH_CACHE)
+		return 0;
 	return (in && (!out || hd_is_unshardable(n, seq) || is_op(n, "attention"))) ||
 	       (out && (is_op(n, "iota") || is_op(n, "uniform")));
 }
