@@ -58,6 +58,9 @@ static const struct {
 	{ "llama", "rope_scaling = dynamic\nrope_factor = 2\nrope_original = 16", "\"model_type\":\"heddle\"" },
 	{ "llama", "rope_scaling = dynamic\nrope_factor = 2", "\"rope_type\":\"dynamic\"" },
 	{ "llama", "", "\"pad_token_id\":null" },
+	/* no ordinary token ends a text, and the defaults of the classes are no tokens of this vocabulary */
+	{ "llama", "", "\"eos_token_id\":null" },
+	{ "gpt2", "", "\"bos_token_id\":null" },
 	{ "llama", "head_dim = 4\nheads = 3\nkv_heads = 3", "\"model_type\":\"heddle\"" },
 	{ "mistral", "head_dim = 4\nheads = 3\nkv_heads = 3", "\"model_type\":\"mistral\"" },
 	{ "phi3", "", "\"pad_token_id\":null" },

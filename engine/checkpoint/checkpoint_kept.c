@@ -260,8 +260,8 @@ static int is_zero(json_t *config, const char *key)
 	return json_is_integer(id) && !json_integer_value(id);
 }
 
-/* Returns whether a checkpoint of Heddle does not know these ids. Both are 0 if neither a tokenizer nor a loaded model
- * gave them, and byte 0 ends no text. */
+/* Returns whether a checkpoint of Heddle does not know these ids. Earlier versions wrote 0 for both if neither a
+ * tokenizer nor a loaded model gave them, and byte 0 ends no text. */
 static int says_nothing(json_t *config, const char *dir)
 {
 	return is_ours(dir) && is_zero(config, "bos_token_id") && is_zero(config, "eos_token_id");

@@ -141,10 +141,10 @@ static void write_ours(const struct hd_model *m, json_t *o)
 static json_t *config_of(const struct hd_model *m)
 {
 	const struct hd_family *f = m->family;
-	/* pad_token_id is null because the class may have a default that a small vocabulary does not contain */
-	json_t *o =
-		json_pack("{s:[s], s:s, s:s, s:i, s:i, s:n}", "architectures", f->class, "model_type", f->model_type,
-			  "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0, "pad_token_id");
+	/* The ids of special tokens are null, not absent: the class may have defaults. A small vocabulary may not
+	 * contain them, or they are ordinary tokens here. */
+	json_t *o = json_pack("{s:[s], s:s, s:s, s:n, s:n, s:n}", "architectures", f->class, "model_type",
+			      f->model_type, "torch_dtype", "float32", "bos_token_id", "eos_token_id", "pad_token_id");
 	int all = is_expressible(m);
 
 	for (const struct hd_family_key *k = f->keys; k->theirs; k++)
