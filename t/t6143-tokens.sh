@@ -153,6 +153,23 @@ ok "... nor need a tokenizer be named" heddle check on.ini --set data.train=none
 like "an id beyond the model's vocabulary is refused" \
 	"$(refusal generate ck --ids --prompt '5 454')" "'454' is not an id below the model's vocab of 454"
 
+# -- ids without a known tokenizer: the sample is ids, and so is its prompt
+perl -e 'print pack("v*", map { $_ % 50 } 1 .. 500)' >few.bin
+sed -e '/^tokenizer\|^metrics\|^dir\|^sample_prompt/d' -e 's/^train = .*/train = few.bin\nformat = uint16/' \
+	-e 's/^\[model\]/&\nvocab = 50/' bpe.ini >few.ini
+sampled() { heddle train few.ini --set train.steps=0 "$@" 2>&1 | sed -n '/^sample, in ids/{n;p;}' | grep -oE "^$want( [0-9]+){4}$" | cut -d ' ' -f -2; }
+want='7 49'
+is "ids without a tokenizer: the prompt of a sample is ids" "$(sampled --set 'log.sample_prompt=7, 49')" '7 49'
+want=0
+like "... and 0 without a prompt" "$(sampled)" '^0 '
+sed -i '/^sample = 4/a sample_prompt = 7 50' few.ini
+line=$(sed -n '/^sample_prompt/=' few.ini)
+for verb in train check; do
+	like "$verb refuses a prompt beyond the vocabulary" "$(refusal $verb few.ini)" \
+		"^heddle: few.ini:$line: \[log\] sample_prompt: '50' is not an id below the model's vocab of 50\. It is read as ids"
+done
+like "... and text" "$(refusal train few.ini --set log.sample_prompt=The)" "^heddle: --set log.sample_prompt: 'The' is not an id below"
+
 # -- special tokens around a text, as the tokenizer's post-processor names them
 mkdir around && cp $step/config.json $step/model.safetensors around
 perl -pe 's/"post_processor": *null/"post_processor":{"type":"Sequence","processors":[{"type":"ByteLevel"},{"type":"TemplateProcessing",

@@ -11,6 +11,7 @@
 #include "engine/against/against.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/foresight/foresight.h"
+#include "engine/generate/generate.h"
 #include "engine/plugin/turn.h"
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
@@ -344,6 +345,19 @@ static void print_precision(const struct hd_plan *p)
 		printf("note: %s\n", slow);
 }
 
+/* Checks log.sample_prompt, whose ids a run would refuse. */
+static int check_prompt(struct hd_conf *conf, const struct hd_plan *p, const struct hd_data *d, struct hd_err *err)
+{
+	struct hd_ids ids = { 0 };
+	struct hd_log_config log;
+
+	HD_TRY(hd_log_config_read(conf, &log, err));
+	if (log.sample)
+		hd_sample_prompt(conf, &log, d, p->model.vocab, &ids, err);
+	hd_ids_release(&ids);
+	return err->code;
+}
+
 /* Checks the files of a run: its data, its outputs, and the checkpoint from which it would continue. *looked: 0 if the
  * data are not here. If they need not be, because model.vocab is given, the run will be on another machine, so no other
  * file is checked. against: --against-one-rank saves to its own folder, so checkpoints of earlier runs do not matter.
@@ -362,7 +376,9 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 			       ? HD_OK
 			       : hd_err_set(err, why.code, "%s", why.text);
 	hd_data_warn(d);
+	check_prompt(conf, p, d, err);
 	hd_data_close(d);
+	HD_TRY(err->code);
 	HD_TRY(hd_outputs_check(conf, err));
 	if (!against && hd_checkpoint_choose(conf, &resume, resume_error) >= 0 && resume)
 		hd_checkpoint_resumes(p, resume, resume_error);

@@ -36,24 +36,6 @@ static void print_logits(const float *z, int64_t vocab)
 	free(line);
 }
 
-/* Parses ids such as "1 2 3". */
-static int parse_ids(const char *text, int64_t vocab, struct hd_ids *out, struct hd_err *err)
-{
-	char *copy = hd_strdup(text), *save, *end;
-
-	for (char *word = strtok_r(copy, " \t\n,", &save); word && !err->code; word = strtok_r(NULL, " \t\n,", &save)) {
-		long long id = strtoll(word, &end, 10);
-
-		if (*end || id < 0 || id >= vocab)
-			hd_err_set(err, HD_EINVAL,
-				   "generate: --ids: '%.40s' is not an id below the model's vocab of %lld", word,
-				   (long long)vocab);
-		hd_ids_add(out, (int32_t)id);
-	}
-	free(copy);
-	return err->code;
-}
-
 /* -- prompts ----------------------------------------------------------------------------------- */
 struct prompts {
 	struct hd_ids *all;
@@ -65,6 +47,7 @@ struct prompts {
 static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_tokenizer *t, const char *text,
 		      const char *where, struct prompts *out, struct hd_err *err)
 {
+	struct hd_err why = { 0 };
 	struct hd_ids *ids;
 	size_t *special;
 
@@ -73,9 +56,9 @@ static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_
 	special = &out->special[out->n];
 	*special = 0;
 	ids = &out->all[out->n++];
-	if (hd_cli_has(c, "ids"))
-		HD_TRY(parse_ids(text, hd_checkpoint_vocab(j), ids, err));
-	else
+	if (hd_cli_has(c, "ids") && hd_ids_parse(text, hd_checkpoint_vocab(j), ids, &why) < 0)
+		return hd_err_set(err, why.code, "generate: --ids: %s", why.text);
+	if (!hd_cli_has(c, "ids"))
 		HD_TRY(hd_prompt(t, text, hd_cli_has(c, "no-special-tokens") ? NULL : special, ids, err));
 	return ids->n ? HD_OK : hd_err_set(err, HD_EINVAL, "generate: %s is empty", where);
 }

@@ -100,7 +100,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct save_dir *d, str
 	HD_TRY(hd_log_config_read(conf, &log, err));
 	HD_TRY(hd_train_config_read(conf, &t, err));
 	if (log.sample)
-		roles |= hd_sample_roles(j, &log, t.seq, err);
+		roles |= hd_sample_roles(j, conf, &log, t.seq, err);
 	HD_TRY(hd_comm_agree(err));
 	hd_job_open(j, conf, roles, picks, err);
 	free(picks);

@@ -29,7 +29,8 @@ static const struct hd_option logging[] = {
 	{ "sample", HD_OPT_INT, 0, "0", "0..1000000",
 	  "tokens of text generated after the last step (0: none; with sample_every: 200)" },
 	{ "sample_every", HD_OPT_INT, 0, "0", "0..", "steps between such texts (0: after the last step only)" },
-	{ "sample_prompt", HD_OPT_STR, 0, "", NULL, "prompt of that text" },
+	{ "sample_prompt", HD_OPT_STR, 0, "", NULL,
+	  "prompt of that text; ids if the data are ids without a tokenizer" },
 };
 const struct hd_key_table hd_log_keys = { logging, HD_LEN(logging), sizeof(logging[0]) };
 

@@ -276,6 +276,22 @@ int hd_prompt(const struct hd_tokenizer *t, const char *text, size_t *special, s
 	return err->code;
 }
 
+int hd_ids_parse(const char *text, int64_t vocab, struct hd_ids *out, struct hd_err *err)
+{
+	char *copy = hd_strdup(text), *save, *end;
+
+	for (char *word = strtok_r(copy, " \t\n,", &save); word && !err->code; word = strtok_r(NULL, " \t\n,", &save)) {
+		long long id = strtoll(word, &end, 10);
+
+		if (*end || id < 0 || id >= vocab)
+			hd_err_set(err, HD_EINVAL, "'%.40s' is not an id below the model's vocab of %lld", word,
+				   (long long)vocab);
+		hd_ids_add(out, (int32_t)id);
+	}
+	free(copy);
+	return err->code;
+}
+
 static int is_obeyed(unsigned char c)
 {
 	return (c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
@@ -311,74 +327,4 @@ int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, in
 	putchar('\n');
 	hd_buf_release(&text);
 	return err->code;
-}
-
-/* Prints ids for which no tokenizer is known. */
-static void print_bare(const int32_t *ids, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		printf(i ? " %d" : "%d", ids[i]);
-	putchar('\n');
-}
-
-static int print_sample(struct hd_job *j, const struct hd_tokenizer *t, const int32_t *ids, int64_t n,
-			struct hd_err *err)
-{
-	int bare = !t && hd_job_any_plan(j)->model.vocab != 256 && !hd_data_is_text(j->data);
-
-	printf(bare ? "sample, in ids (data.tokenizer is not known):\n" : "sample:\n");
-	if (!bare)
-		return hd_ids_print(t, ids, n, 1, err);
-	print_bare(ids, n);
-	return HD_OK;
-}
-
-/* Returns the ids with which the sample begins. */
-static int sample_prompt(const struct hd_job *j, const struct hd_log_config *log, struct hd_ids *ids,
-			 struct hd_err *err)
-{
-	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
-
-	HD_TRY(hd_prompt(t, *log->sample_prompt ? log->sample_prompt : "\n", NULL, ids, err));
-	if (!ids->n)
-		hd_ids_add(ids, 0);
-	return HD_OK;
-}
-
-unsigned hd_sample_roles(struct hd_job *j, const struct hd_log_config *log, int64_t seq, struct hd_err *err)
-{
-	struct hd_ids ids = { 0 };
-
-	sample_prompt(j, log, &ids, err);
-	j->cache = hd_cached_sizes(1, (int64_t)ids.n, log->sample, seq, j->world.size);
-	hd_ids_release(&ids);
-	return 1u << HD_JOB_PROMPT | 1u << HD_JOB_NEXT;
-}
-
-static int add_sample(struct hd_job *j, struct hd_ids *ids, int (*asked)(void), struct hd_err *err)
-{
-	struct hd_sampling s = { .temperature = 0.8, .top_p = 1, .seed = j->train.seed, .asked = asked };
-
-	if (hd_cached_rows(j))
-		return hd_cached_generate(j, ids, 1, j->log.sample, &s, NULL, err);
-	return hd_generate(j, ids, j->log.sample, &s, err);
-}
-
-int hd_sample(struct hd_job *j, int (*asked)(void), struct hd_err *err)
-{
-	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
-	struct hd_ids ids = { 0 };
-	int rc;
-
-	if (!j->log.sample || !(j->program[HD_JOB_GENERATE] || hd_cached_rows(j)))
-		return HD_OK;
-	rc = sample_prompt(j, &j->log, &ids, err);
-	if (rc >= 0)
-		rc = add_sample(j, &ids, asked, err);
-	if (rc && hd_comm_agree(err) < 0) /* all ranks have stopped: one was asked to end, or has failed */
-		rc = err->code;
-	if (rc == HD_OK && j->world.rank == 0)
-		rc = print_sample(j, t, ids.at, (int64_t)ids.n, err);
-	hd_ids_release(&ids);
-	return rc;
 }

@@ -60,9 +60,16 @@ int hd_prompt(const struct hd_tokenizer *t, const char *text, size_t *special, s
 /* Prints the ids' text on stdout. readable: invalid UTF-8 and control characters, which a terminal would obey, are
  * shown as U+FFFD; else the bytes are unchanged. */
 int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, int readable, struct hd_err *err);
-/* log.sample: generates text from the current model. hd_sample_roles returns the roles of the programs it needs, one
- * bit each, and sets j->cache; it uses j->data. */
-unsigned hd_sample_roles(struct hd_job *j, const struct hd_log_config *log, int64_t seq, struct hd_err *err);
+/* Parses ids below vocab, such as "1 2 3". */
+int hd_ids_parse(const char *text, int64_t vocab, struct hd_ids *out, struct hd_err *err);
+/* -- log.sample: generates text from the current model (sample.c) -- */
+/* Returns in *ids how the text begins: sample_prompt, a newline, or id 0 if the data are ids without a known tokenizer.
+ * Such a prompt is ids below vocab; any other is refused. d may be NULL. */
+int hd_sample_prompt(struct hd_conf *c, const struct hd_log_config *log, const struct hd_data *d, int64_t vocab,
+		     struct hd_ids *ids, struct hd_err *err);
+/* hd_sample_roles returns the roles of the programs it needs, one bit each, and sets j->cache; it uses j->data. */
+unsigned hd_sample_roles(struct hd_job *j, struct hd_conf *c, const struct hd_log_config *log, int64_t seq,
+			 struct hd_err *err);
 int hd_sample(struct hd_job *j, int (*asked)(void), struct hd_err *err);
 
 #endif
