@@ -167,13 +167,15 @@ static int is_loaded(const struct hd_plan *p)
 }
 
 /* The layout differs from one rank by more than the bounds. This tests whether one rank with different rounding does,
- * too. */
+ * too: it compares the layout again, with bounds raised by that difference. */
 static int compare_again(const struct hd_against *a, const struct against_files *f, struct hd_comparison *c, FILE *out,
 			 struct hd_err *err)
 {
 	*err = (struct hd_err){ 0 };
 	HD_TRY(run(a, f, "again", 1, err));
-	fprintf(out, "for comparison, rounding alone, in one rank whose initial weights differ in their last bits:\n");
+	fprintf(out,
+		"the layout again, with bounds raised by what rounding alone changes in one rank whose initial weights "
+		"differ in their last bits:\n");
 	c->again = 1;
 	return hd_compare(c, f->dir, out, err);
 }
