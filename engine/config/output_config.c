@@ -25,7 +25,7 @@ static const struct hd_option logging[] = {
 	{ "trace", HD_OPT_STR, 0, "", NULL, "file for a Chrome/Perfetto trace" },
 	{ "trace_steps", HD_OPT_STR, 0, "2-4", NULL, "steps that are traced" },
 	{ "machine", HD_OPT_STR, 0, "", NULL,
-	  "machine file (heddle machine): after the last step, compares what it predicts with what was measured" },
+	  "machine file (heddle machine): after trace_steps, compares what it predicts with what was measured" },
 	{ "sample", HD_OPT_INT, 0, "0", "0..1000000",
 	  "tokens of text generated after the last step (0: none; with sample_every: 200)" },
 	{ "sample_every", HD_OPT_INT, 0, "0", "0..", "steps between such texts (0: after the last step only)" },
