@@ -137,7 +137,7 @@ ok "where the data do not exist, check does not look for the tokenizer" \
 	heddle check tiny.ini --set data.train=nowhere.txt \
 	--set data.tokenizer=/nowhere --set model.vocab=256
 is "... and check says so" "$(grep '^note: data' "$tmp/.ok")" "note: data.train = nowhere.txt does not exist here, so no file of the run is checked"
-no 'do not divide batch = 1 \(train\.micro_batch x replicas\), which they shard in targets' check tiny.ini --ranks 4 \
+no 'train\.micro_batch: 1 is not a multiple of 2: .* do not divide batch = 1 \(micro_batch x replicas\), which they shard in targets' check tiny.ini --ranks 4 \
 	--set train.micro_batch=1 --set tp.plugin=tp --set tp.size=4 --set tp.form=2d
 no 'check: --memory: 0 is too small, at least 1' check tiny.ini --memory 0
 

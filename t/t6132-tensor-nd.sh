@@ -102,9 +102,15 @@ refused "a size that is not a cube" 'size: 4 ranks are not a cube; the nearest c
 refused "heads" 'size: q = 3 does not divide model\.heads = 4$' 2d.ini --ranks 9
 refused "key heads" 'size: q = 2 does not divide model\.kv_heads = 1$' 2d.ini --ranks 4 --set model.family=llama --set model.kv_heads=1
 refused "the feed-forward layer" 'size: q = 2 does not divide model\.mlp = 33$' 3d.ini --ranks 8 --set model.mlp=33
-refused "the batch on a grid" 'tp\.row 2 .* batch = 3' 2d.ini --ranks 4 --set train.micro_batch=3 --set train.global_batch=9
+refused "the batch on a grid" 'train\.micro_batch: 3 is not a multiple of 2: tp\.row 2 .* batch = 3' 2d.ini --ranks 4 --set train.micro_batch=3 --set train.global_batch=9
 refused "the batch on two grids" 'tp\.row 2 x tp\.depth 2 = 4 do not divide batch = 2' 2.5d.ini --ranks 8 --set train.micro_batch=2
 refused "the batch in three dimensions" 'tp\.[a-z]* 2 x tp\.[a-z]* 2 = 4 do not divide batch = 2' 3d.ini --ranks 8 --set train.micro_batch=2
+refused "the batch on grids of two replicas" \
+	'train\.micro_batch: 1 is not a multiple of 2: tp\.row 2 x d 2 = 4 do not divide batch = 2' 2d.ini --ranks 8 --set train.micro_batch=1 \
+	--set d.plugin=dp --set d.size=2
+sed '/micro_batch/d' 2d.ini >odd.ini
+refused "a global batch without such micro-batches" \
+	'train\.global_batch: 9 has no micro_batch that is a multiple of 2: tp\.row 2' odd.ini --ranks 4 --set train.global_batch=9
 refused "depth with another form" 'depth: 2, but form = 2d has none' 2d.ini --ranks 4 --set tp.depth=2
 refused "sequence parallelism with another form" \
 	'sequence_parallel: form = 3d shards' 3d.ini --ranks 8 --set tp.sequence_parallel=yes

@@ -72,12 +72,47 @@ static const char *described(struct hd_plan *p, const struct tensor *t)
 	return *name ? hd_plan_text(p, "%s (%s)", name, t->spec) : t->spec;
 }
 
+/* Returns the number that must divide train.micro_batch, so that `product` divides the batch of all replicas. */
+static int64_t multiple_of(const struct hd_plan *p, int64_t product)
+{
+	int64_t a = product, b = p->replicas;
+
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return product / a;
+}
+
+static int is_step_batch(const struct hd_plan *p, const struct hd_dim *d)
+{
+	return !strcmp(d->name, "batch") && D(d)->padded == p->batch && p->replicas > 0;
+}
+
+/* Fails at the key of [train] that gives the batch, because another size of an axis would not change it. */
+static void refuse_batch(struct hd_plan *p, const char *in, int64_t product, const char *why)
+{
+	long long multiple = (long long)multiple_of(p, product);
+
+	if (p->config.micro_batch)
+		hd_train_fail(p->conf, &p->config, "micro_batch", p->err, HD_EDIVIDE,
+			      "%lld is not a multiple of %lld: %s (micro_batch x replicas), which they shard in %s",
+			      (long long)p->config.micro_batch, multiple, why, in);
+	else
+		hd_train_fail(
+			p->conf, &p->config, "global_batch", p->err, HD_EDIVIDE,
+			"%lld has no micro_batch that is a multiple of %lld: %s (micro_batch x replicas), which they "
+			"shard in %s",
+			(long long)p->config.batch.full, multiple, why, in);
+}
+
 /* Each axis alone may divide a dim that all together do not.  So the message names all of them, at the section of the
  * last. */
 static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 {
-	char *all = NULL;
-	const char *of = strcmp(t->dims[i]->name, "batch") ? "" : " (train.micro_batch x replicas)";
+	char *all = NULL, *what;
 	const struct axis *last = NULL;
 	int64_t product = 1;
 
@@ -89,14 +124,16 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 		hd_append(&all, "%s%s %lld", all ? " x " : "", last->v.name,
 			  (long long)hd_role_count(last, t->at.on[a].role));
 	}
+	what = hd_format("%s = %lld do not divide %s = %lld", all ? all : "", (long long)product, t->dims[i]->name,
+			 (long long)D(t->dims[i])->padded);
 	if (!has_section(p, last))
-		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all ? all : "", t->dims[i]->name,
-			     (long long)D(t->dims[i])->padded, t->spec);
+		hd_plan_fail(p, HD_EDIVIDE, "%s in %s", what, t->spec);
+	else if (is_step_batch(p, t->dims[i]))
+		refuse_batch(p, described(p, t), product, what);
 	else
 		hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
-				"%s = %lld do not divide %s = %lld%s, which they shard in %s", all, (long long)product,
-				t->dims[i]->name, (long long)D(t->dims[i])->padded, of, described(p, t));
-	free(all);
+				"%s, which they shard in %s", what, described(p, t));
+	free(all), free(what);
 }
 
 /* Returns the axis that shards the dim in zigzag order, of which check_order allows one, or NULL. */
