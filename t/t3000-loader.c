@@ -81,6 +81,11 @@ static void test_not_loadable(void)
 	shell(": > '%s'", path);
 	is_str(refusal(path), "does not load: file too short", "an empty file is refused");
 	free(path);
+	path = build("cut", "");
+	shell("truncate -s 9000 '%s'", path);
+	ok(!strncmp(refusal(path), "is truncated: it has 9000 bytes, but its segments end at byte ", 62),
+	   "a file that was copied in part is refused");
+	free(path);
 	path = hd_format("%s/absent.so", tmp);
 	text = hd_format("no plugin file %s: No such file or directory", path);
 	is_str(refusal(path), text, "an absent file is refused");
@@ -313,6 +318,39 @@ static int many_turns(void *arg)
 	return 7;
 }
 
+/* Loads a plugin whose entry has this code, as `heddle plugins` does.  The first line must be `want`, after the path. */
+static void ends(const char *code, const char *want)
+{
+	char *defines = hd_format("-include stdlib.h -include signal.h -DV_CODE='%s'", code),
+	     *path = build("variant", defines);
+	char *text = hd_format("heddle: plugin %s: %s\n", path, want), *got;
+
+	got = output("/proc/%d/exe %s 2>&1", (int)getpid(), path);
+	if (!ok(!strncmp(got, text, strlen(text)), "%s: %s", code, want)) /* the shell may say more */
+		note("%s", got);
+	free(defines), free(path), free(text);
+}
+
+static int load_looping(void *arg)
+{
+	struct hd_plugin_entry *e;
+	struct hd_err err = { 0 };
+
+	return hd_registry_find(arg, NULL, &e, &err) < 0;
+}
+
+static void test_entry(void)
+{
+	char *path;
+
+	ends("*(volatile int *)8 = 1", "crashed while it was loaded, by signal SIGSEGV (an invalid address)");
+	ends("raise(7)", "crashed while it was loaded, by signal SIGBUS");
+	ends("exit(0)", "called exit while it was loaded");
+	path = build("variant", "-include unistd.h -DV_CODE='for (;;) pause()'");
+	is_int(hd_guard_run(load_looping, path, 1), 1, "an entry that does not return ends the child");
+	free(path);
+}
+
 static void test_limit(void)
 {
 	is_int(hd_guard_run(many_turns, NULL, 3), 7, "the time limit applies to each slot, not to all together");
@@ -334,6 +372,7 @@ int main(int argc, char **argv)
 	test_other_object();
 	test_accepted();
 	test_names();
+	test_entry();
 	test_limit();
 	shell("rm -rf '%s'", tmp);
 	return done();

@@ -30,7 +30,7 @@ static int watch(pid_t child, int end, const volatile struct hd_turn *turn, int 
 	double since = hd_seconds();
 
 	while (poll(&p, 1, 100) <= 0) {
-		if (!turn->slot[0] || turn->count != seen) {
+		if (!(turn->slot[0] || turn->file[0]) || turn->count != seen) {
 			seen = turn->count;
 			since = hd_seconds();
 		} else if (hd_seconds() - since > seconds) {
@@ -41,9 +41,23 @@ static int watch(pid_t child, int end, const volatile struct hd_turn *turn, int 
 	return 0;
 }
 
-static int report_end(int status, int late, const struct hd_turn *t, int seconds)
+/* Reports a file that ended the child, or that was not loaded in time. */
+static void report_file(int status, int late, const struct hd_turn *t, int seconds)
 {
 	if (late)
+		hd_log(HD_LOG_ERROR, "plugin %s: it was not loaded within %d s", t->file, seconds);
+	else if (WIFEXITED(status))
+		hd_log(HD_LOG_ERROR, "plugin %s: ended the process with status %d while it was loaded", t->file,
+		       WEXITSTATUS(status));
+	else
+		hd_log(HD_LOG_ERROR, "plugin %s: crashed while it was loaded (signal %d)", t->file, WTERMSIG(status));
+}
+
+static int report_end(int status, int late, const struct hd_turn *t, int seconds)
+{
+	if (t->file[0] && !t->slot[0])
+		report_file(status, late, t, seconds);
+	else if (late)
 		hd_log(HD_LOG_ERROR, "[%s]: slot %s of plugin %s did not return within %d s", t->section, t->slot,
 		       t->plugin, seconds);
 	else if (t->slot[0] && WIFEXITED(status))

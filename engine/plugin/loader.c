@@ -4,6 +4,9 @@
  * libltdl binds functions lazily. An object that calls an undefined function would load, and end the process at the
  * first such call. Also, libltdl reports "file not found" whatever went wrong. Therefore each object is first opened
  * with dlopen(RTLD_NOW), which binds everything or gives the true reason. libltdl then finds the object already loaded.
+ *
+ * dlopen maps a file that was copied in part, and ends the process at the first page that is missing. So the file's size is
+ * checked first.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -14,8 +17,10 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <ltdl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct hd_module {
 	lt_dlhandle handle;
@@ -57,6 +62,40 @@ static lt_dlhandle open_local(const char *path)
 	return handle;
 }
 
+/* Returns the byte where the file's last segment ends, or 0 if the file is no ELF file of this machine. */
+static uint64_t end_of_segments(FILE *f)
+{
+	ElfW(Ehdr) head;
+	ElfW(Phdr) segment;
+	uint64_t end;
+
+	if (fread(&head, sizeof(head), 1, f) != 1 || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
+	    head.e_phentsize != sizeof(segment))
+		return 0;
+	end = head.e_phoff + (uint64_t)head.e_phnum * sizeof(segment);
+	if (fseek(f, (long)head.e_phoff, SEEK_SET))
+		return end;
+	for (unsigned i = 0; i < head.e_phnum && fread(&segment, sizeof(segment), 1, f) == 1; i++)
+		if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > end)
+			end = segment.p_offset + segment.p_filesz;
+	return end;
+}
+
+static int check_size(const char *path, struct hd_err *err)
+{
+	FILE *f = fopen(path, "rb");
+	struct stat st;
+	uint64_t end = f ? end_of_segments(f) : 0;
+	int known = f && !fstat(fileno(f), &st);
+
+	if (f)
+		fclose(f);
+	if (known && end > (uint64_t)st.st_size)
+		return hd_err_set(err, HD_EABI, "is truncated: it has %lld bytes, but its segments end at byte %llu",
+				  (long long)st.st_size, (unsigned long long)end);
+	return HD_OK;
+}
+
 int hd_loader_open(const char *path, struct hd_module **out, struct hd_err *err)
 {
 	struct hd_module m = { NULL, NULL };
@@ -64,6 +103,7 @@ int hd_loader_open(const char *path, struct hd_module **out, struct hd_err *err)
 	void *probe;
 
 	HD_TRY(start_libltdl(err));
+	HD_TRY(check_size(path, err));
 	probe = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!probe)
 		return hd_err_set(err, HD_EABI, "does not load: %s", reason(path));

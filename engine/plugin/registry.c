@@ -7,6 +7,7 @@
 #include "engine/base/parse.h"
 #include "engine/plugin/accept.h"
 #include "engine/plugin/loader.h"
+#include "engine/plugin/turn.h"
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +18,8 @@
 static struct known_plugin **all;
 static size_t nall, all_cap;
 
-static void load(struct known_plugin *k)
+/* Loads the file, or sets k->e.why. */
+static void load_file(struct known_plugin *k)
 {
 	struct hd_module *m = NULL;
 	struct hd_err err = { .code = 0 };
@@ -33,6 +35,13 @@ static void load(struct known_plugin *k)
 	hd_loader_keep(m);
 	k->module = m;
 	k->e.ops = &k->table;
+}
+
+static void load(struct known_plugin *k)
+{
+	hd_turn_file(k->e.path);
+	load_file(k);
+	hd_turn_file(NULL);
 }
 
 /* Returns the file name without directory, lib, heddle_ and .so; the caller frees it. */

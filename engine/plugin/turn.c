@@ -23,16 +23,17 @@ void hd_turn_share(struct hd_turn *to)
 	turn = to ? to : &own;
 }
 
-/* Reports what the running slot or kernel did. For signal handlers. */
+/* Reports what the running slot, kernel or file did. For signal handlers. */
 static void report(const char *what, const char *more)
 {
 	const char *of_slot[] = {
 		"heddle: [", turn->section, "]: slot ", turn->slot, " of plugin ", turn->plugin, NULL
 	};
 	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel, NULL };
+	const char *of_file[] = { "heddle: plugin ", turn->file, NULL };
 	struct hd_handler_line line = { .n = 0 };
 
-	for (const char **part = turn->slot[0] ? of_slot : of_kernel; *part; part++)
+	for (const char **part = turn->slot[0] ? of_slot : kernel ? of_kernel : of_file; *part; part++)
 		hd_handler_add(&line, *part);
 	hd_handler_add(&line, what);
 	hd_handler_add(&line, more);
@@ -57,16 +58,18 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 		_exit(EXIT_FAILURE);
 	if (turn->slot[0] || kernel)
 		report(" ended by signal ", name_of(signal));
-	turn->slot[0] = 0;
+	else if (turn->file[0])
+		report(": crashed while it was loaded, by signal ", name_of(signal));
+	turn->slot[0] = turn->file[0] = 0;
 	kernel = NULL;
 	raise(signal); /* SA_RESETHAND is set, so the process ends as it would have without us */
 }
 
 static void on_exit_in_slot(void)
 {
-	if (!turn->slot[0] && !kernel)
+	if (!turn->slot[0] && !turn->file[0] && !kernel)
 		return;
-	report(" called exit", "");
+	report(turn->slot[0] || kernel ? " called exit" : ": called exit while it was loaded", "");
 	_exit(EXIT_FAILURE);
 }
 
@@ -93,7 +96,8 @@ static void install_handlers(void)
 }
 #endif
 
-/* Writes " in slot S of [KIND NAME]" or " in kernel K of [NAME]", or nothing. The caller holds the lock. */
+/* Writes " in slot S of [KIND NAME]", " in kernel K of [NAME]" or " while FILE is loaded", or nothing. The caller holds the
+ * lock. */
 static void describe(char *text, size_t size)
 {
 	const char *name = kernel, *section = kernel_section;
@@ -102,6 +106,8 @@ static void describe(char *text, size_t size)
 		snprintf(text, size, " in slot %s of [%s]", turn->slot, turn->section);
 	else if (name && section)
 		snprintf(text, size, " in kernel %s of [%s]", name, section);
+	else if (turn->file[0])
+		snprintf(text, size, " while %s is loaded", turn->file);
 }
 
 uint64_t hd_turn_now(char *text, size_t size)
@@ -140,6 +146,23 @@ void hd_turn_handled(void)
 	handlers_installed = 1;
 }
 
+static void install_once(void)
+{
+	if (!handlers_installed)
+		install_handlers();
+	handlers_installed = 1;
+}
+
+void hd_turn_file(const char *path)
+{
+	if (path)
+		install_once();
+	pthread_mutex_lock(&noting);
+	turn->count++;
+	snprintf(turn->file, sizeof(turn->file), "%s", path ? path : "");
+	pthread_mutex_unlock(&noting);
+}
+
 static void note(const char *kind, const char *section, const char *plugin, const char *slot)
 {
 	turn->count++;
@@ -153,9 +176,8 @@ static void note(const char *kind, const char *section, const char *plugin, cons
 
 void hd_turn_note(const char *kind, const char *section, const char *plugin, const char *slot)
 {
-	if (slot && !handlers_installed)
-		install_handlers();
-	handlers_installed |= slot != NULL;
+	if (slot)
+		install_once();
 	pthread_mutex_lock(&noting);
 	note(kind, section, plugin, slot);
 	pthread_mutex_unlock(&noting);

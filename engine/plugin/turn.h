@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/plugin/turn.h - records whose code is running: which slot of which plugin. Messages use it if the slot
- * crashes, ends the process or does not return.
+ * engine/plugin/turn.h - records whose code is running: which slot of which plugin, or which file is being loaded.
+ * Messages use it if that code crashes, ends the process or does not return.
  */
 #ifndef HD_ENGINE_PLUGIN_TURN_H
 #define HD_ENGINE_PLUGIN_TURN_H
@@ -9,6 +9,7 @@
 
 struct hd_turn {
 	char section[80], plugin[64], slot[64]; /* section: "strategy x"; slot "": the engine's own code */
+	char file[512];                         /* the plugin's file that is being loaded; "": none */
 	uint64_t count;                         /* changes with each turn */
 };
 
@@ -18,12 +19,15 @@ struct hd_turn {
 void hd_turn_note(const char *kind, const char *section, const char *plugin,
 		  /* kind: strategy or plugin */
 		  const char *slot);
+/* Records that this plugin's file is being loaded, which runs its constructors and its entry; NULL: none. Crashes and
+ * exits are reported as in a slot. */
+void hd_turn_file(const char *path);
 /* Records the running kernel of a section; NULL: none. Both texts must stay valid. */
 void hd_turn_kernel(const char *section, const char *name);
 /* Makes all further records go to `to` (memory that a parent reads); NULL: to this process's own. */
 void hd_turn_share(struct hd_turn *to);
-/* Writes " in slot rules of [strategy x]", " in kernel relu of [x]", or "" while the engine's own code runs. Crash
- * handlers call it too. */
+/* Writes " in slot rules of [strategy x]", " in kernel relu of [x]", " while FILE is loaded", or "" while the engine's own
+ * code runs. Crash handlers call it too. */
 void hd_turn_where(char *text, size_t size);
 /* To be called from another thread: writes the same text, and returns a number that changes with each turn. */
 uint64_t hd_turn_now(char *text, size_t size);

@@ -65,6 +65,9 @@
 #define V_OPTION_SIZE sizeof(struct hd_option)
 #endif
 
+#ifndef V_CODE
+#define V_CODE
+#endif
 #if defined(V_UNDEFINED_FUNCTION)
 void nobody_has_this(void);
 #endif
@@ -151,6 +154,7 @@ const struct hd_plugin *V_ENTRY(void)
 		.approximate = V_APPROXIMATE,
 	};
 
+	V_CODE;
 #if defined(V_NULL)
 	return plugin.size ? NULL : &plugin;
 #endif
