@@ -170,6 +170,12 @@ says "... and factors that are copies are refused" \
 	'^#   element 0 of x.*experts.w1.weight\. is .* after an update, but both are copies of one value' 1 \
 	./powersgd.so \
 	--only 'equals one rank, mixtral: powersgd 2, dp 2'
+changed powersgd powersgd 's/.update = serial_update }/.update = serial_update, .beside = "pp size=2" }/'
+says "a function that defines a layout with a second section is called" ' 1 passed, 0 failed' 0 ./powersgd.so --no-runs \
+	--only 'serial definition, gpt2: powersgd 2'
+changed powersgd powersgd '/^static int serial_update/,/^}/s/return HD_OK;/return *(volatile int *)8;/'
+says "... and is named if it crashes" 'a crash: .*SIGSEGV\) in slot serial.update of \[strategy x\]' 1 ./powersgd.so --no-runs \
+	--only 'serial definition, gpt2: powersgd 2'
 changed diloco diloco 's/"every=2 outer_lr=0.7 momentum=0.9"/"every=1 outer_lr=1 momentum=0"/; s/\(EVERY\|OUTER_LR\) [0-9.]*$/\1 1/; s/\(MOMENTUM\) 0.9$/\1 0/'
 says "a serial definition of the exact setting alone is refused" \
 	'trains like one rank without the plugin .*defines nothing approximate' 1 ./diloco.so \

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/conform/parts/parts.h"
+#include "engine/plugin/turn.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ struct serial_served {
 struct serial_model {
 	const struct hd_inprocess *layout;
 	struct hd_inprocess *alone;
-	const struct hd_serial_ops *ops;
+	const struct inst *of; /* the tested plugin's section */
 	double lr;
 	int64_t members;
 	struct serial_served *all;
@@ -70,6 +71,17 @@ static int is_named(const char *full, const char *name, const char *param)
 	return !full[3 + n] || !strcmp(full + 3 + n, param);
 }
 
+/* Returns the values of t on the first rank that holds it, which is a member 0, or NULL. A stage holds only its own
+ * layers. */
+static const double *on_member_0(const struct hd_inprocess *r, const struct tensor *t)
+{
+	const double *x = NULL;
+
+	for (int k = 0; k < r->n && !x; k++)
+		x = hd_inprocess_address(r, t, k);
+	return x;
+}
+
 static int initial(const struct hd_serial *s, const char *name, double *to, int64_t n)
 {
 	const struct hd_inprocess *r = ((const struct serial_call *)(const void *)s)->m->layout;
@@ -82,7 +94,7 @@ static int initial(const struct hd_serial *s, const char *name, double *to, int6
 
 		if (t->v.node || t->v.what != HD_TENSOR_STATE || !is_named(t->v.name, name, s->name))
 			continue;
-		x = hd_inprocess_address(r, t, 0);
+		x = on_member_0(r, t);
 		if (!x || hd_local_count(t) != n || t->v.dtype != HD_DTYPE_F64)
 			return HD_EINVAL;
 		memcpy(to, x, (size_t)n * sizeof(*to));
@@ -111,6 +123,16 @@ static void serve(struct serial_model *m, const struct tensor *t)
 	}
 }
 
+/* Returns the section x, which has the tested plugin. A section `beside` may be in front of it. */
+static const struct inst *tested(const struct hd_plan *p)
+{
+	int i = 0;
+
+	while (strcmp(p->inst[i].name, "x") != 0)
+		i++;
+	return &p->inst[i];
+}
+
 struct serial_model *serial_model_create(const struct hd_inprocess *layout, struct hd_inprocess *alone, double lr)
 {
 	struct serial_model *m = hd_alloc(sizeof(*m));
@@ -118,7 +140,7 @@ struct serial_model *serial_model_create(const struct hd_inprocess *layout, stru
 	*m = (struct serial_model){
 		.layout = layout, .alone = alone, .lr = lr, .members = layout->plan->batch / alone->plan->batch
 	};
-	m->ops = layout->plan->inst[0].plugin->serial;
+	m->of = tested(layout->plan);
 	m->all = hd_alloc((alone->plan->ntensors + 1) * sizeof(*m->all));
 	for (size_t i = 0; i < alone->plan->ntensors; i++) {
 		const struct tensor *t = alone->plan->tensors[i];
@@ -191,7 +213,9 @@ static int update(struct serial_model *m, struct serial_served *s, int64_t step,
 				     .gradients = (const double *const *)s->gradients,
 				     .state = state,
 				     .initial = initial };
-	rc = m->ops->update(&a.view);
+	hd_turn_note(hd_inst_section(m->of), m->of->name, m->of->plugin->name, "serial.update");
+	rc = m->of->plugin->serial->update(&a.view);
+	hd_turn_note(NULL, NULL, NULL, NULL);
 	return rc < 0 ? hd_err_set(err, rc, "serial.update of %s returns %d", s->p.name, rc) : HD_OK;
 }
 
