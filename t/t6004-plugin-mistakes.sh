@@ -490,6 +490,8 @@ says "a gradient with fewer dims than its input" \
 says "a gradient with as many dims as its input, but another one" \
 	'bent: gradient 0 is \(.*\), but input 0 is \(' 1 -DBENT=bent \
 	'-DVJP=din[0] = g->rename(p, dout[0], dout[0]->dims[2], s->h->dim_new(p, "other", dout[0]->dims[2]->n))'
+says "a gradient of another dtype than its input" 'm\]: bent: gradient 0 is f64, but input 0 is f32 \(slot vjp of plugin mistake' 1 \
+	-DBENT=bent '-DVJP=din[0] = g->cast(p, dout[0], HD_DTYPE_F64)'
 says "a vjp that fails without a message" \
 	'mistake.ini:[0-9]+: \[strategy m\]: bent: slot vjp failed with code -42 and no message' 1 -DBENT=bent '-DVJP=return -42'
 says "a vjp that returns no status" 'm\]: bent: slot vjp returned 7, which is not a status' 1 -DBENT=bent '-DVJP=return 7'

@@ -10,6 +10,7 @@
  * applied.
  */
 #include <config.h>
+#include "engine/device/device.h"
 #include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
 #include <stdlib.h>
@@ -48,6 +49,11 @@ static struct tensor *total(struct hd_plan *p, const struct tensor_list *l)
 	return sum;
 }
 
+static int is_float(uint32_t dtype)
+{
+	return dtype >> 16 == HD_DTYPE_F32 >> 16;
+}
+
 /* Returns, by tensor id, whether a tensor depends on a parameter, so that its gradient is needed. */
 static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 {
@@ -60,9 +66,8 @@ static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			any |= w[n->ins[i]->id];
-		/* A floating-point type. */
 		for (uint32_t k = 0; k < n->v.nout; k++)
-			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_DTYPE_F32 >> 16;
+			w[n->outs[k]->id] = any && is_float(n->outs[k]->v.dtype);
 	}
 	return w;
 }
@@ -77,8 +82,18 @@ static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const st
 
 #define BEYOND 64 /* extra entries after the last input, to detect a plugin that writes there */
 
-/* Checks the gradients that a plugin's vjp returned: they must be tensors of this plan, with the dims of their
- * inputs. */
+/* Checks the dtype of a gradient: contributions to one sum have the same. In low precision in_precision converts them. */
+static void check_dtype(struct hd_plan *p, const struct node *n, uint32_t i, uint32_t dtype)
+{
+	uint32_t want = n->ins[i]->v.dtype;
+
+	if (dtype != want && !(p->compute_dtype && is_float(dtype)))
+		hd_plan_fail(p, HD_EINVAL, "%s: gradient %u is %s, but input %u is %s", n->v.op->name, i,
+			     hd_dtype_name(dtype), i, hd_dtype_name(want));
+}
+
+/* Checks the gradients that a plugin's vjp returned: they must be tensors of this plan, with the dims and dtypes of
+ * their inputs. */
 static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, struct hd_tensor *const *din)
 {
 	for (uint32_t i = n->v.nin; i < n->v.nin + BEYOND && !p->err->code; i++)
@@ -94,6 +109,8 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 			 memcmp(din[i]->dims, n->ins[i]->dims, din[i]->ndim * sizeof(*din[i]->dims)))
 			hd_plan_fail(p, HD_EINVAL, "%s: gradient %u is (%s), but input %u is (%s)", n->v.op->name, i,
 				     din[i]->spec, i, n->ins[i]->spec);
+		else
+			check_dtype(p, n, i, din[i]->dtype);
 	}
 	return p->err->code;
 }

@@ -67,6 +67,8 @@ struct hd_op { /* static const data */
 		     uint32_t nin, struct hd_shape *outs, uint32_t *nout);
 	/* Adds nodes to the logical graph that compute the gradients of the inputs. dout[i] is the gradient of output
 	 * i, or NULL if it has none. Set din[i] if bit i of `want` is set; leave it NULL if that gradient is zero.
+	 * A gradient has the dims and the dtype of its input. In a bf16 run it may have any floating-point dtype, and
+	 * the engine converts it.
 	 * Separate nodes for separate inputs let a schedule delay the weight gradient. To report an error, call fail,
 	 * which keeps the text, and return its code. A negative code without a text is reported with the op's name
 	 * alone. NULL: the op is not differentiable, and is refused where a gradient is needed. */
