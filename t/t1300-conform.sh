@@ -343,5 +343,7 @@ fails "a missing plugin file is refused" heddle conform ./absent.so
 like "... with an error message" "$(cat "$tmp/.ok")" 'heddle: no plugin file'
 printf '[strategy d]\nplugin = dp\nsync = server\n' >keys.ini
 says "keys of an INI are used" 'dp 2' 0 dp keys.ini --only 'gpt2: dp 2'
+printf '[strategy e]\nplugin = ./dp_two.so\nsync = none\n[strategy d]\nplugin = ./heddle_dp.so\nsync = server\n' >two.ini
+says "... those of the section that names this plugin, with any prefix" '^ok 1 - [^#]*gpt2: dp 2, tp 2$' 0 dp two.ini --only 'one rank, gpt2: dp 2, tp 2'
 fails "an INI without the plugin is refused" heddle conform tp keys.ini
 done_testing

@@ -6,6 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Tells whether the section is the plugin's: its value is a name or a path, perhaps with lib, heddle_ and .so. */
+static int names_plugin(const struct hd_section *s, const struct hd_plugin_entry *e)
+{
+	char *name = hd_registry_name(hd_section_str(s, e->strategy_slot ? "plugin" : "file"));
+	int same = !strcmp(name, e->name);
+
+	free(name);
+	return same;
+}
+
 /* Appends the keys of the plugin's section in the user's INI to j->keys, one per line. The mesh and its size are drawn
  * instead. */
 static int keys_of_conf(struct judge *j, struct hd_err *err)
@@ -16,11 +26,7 @@ static int keys_of_conf(struct judge *j, struct hd_err *err)
 
 	HD_TRY(hd_conf_read(j->options.conf, NULL, 0, &conf, err));
 	while ((s = hd_conf_next(conf, j->plugin->strategy_slot ? "strategy" : "plugin", s))) {
-		const char *named = hd_section_str(s, j->plugin->strategy_slot ? "plugin" : "file"),
-			   *slash = strrchr(named, '/');
-
-		named = slash ? slash + 1 : named;
-		if (strncmp(named, j->plugin->name, strlen(j->plugin->name)))
+		if (!names_plugin(s, j->plugin))
 			continue;
 		for (uint32_t i = 0; i < o->noptions; i++) {
 			const struct hd_option *k = (const void *)((const char *)o->options + i * o->option_size);

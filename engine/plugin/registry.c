@@ -44,8 +44,7 @@ static void load(struct known_plugin *k)
 	hd_turn_file(NULL);
 }
 
-/* Returns the file name without directory, lib, heddle_ and .so; the caller frees it. */
-static char *name_of(const char *path)
+char *hd_registry_name(const char *path)
 {
 	const char *base = strrchr(path, '/');
 	size_t n;
@@ -72,7 +71,7 @@ static struct hd_plugin_entry *entry_of(const char *path)
 	if (!k) {
 		k = hd_alloc(sizeof(*k));
 		k->e.path = hd_strdup(path);
-		k->e.name = name_of(path);
+		k->e.name = hd_registry_name(path);
 		all = hd_grow(all, nall, &all_cap, sizeof(*all));
 		all[nall++] = k;
 	}
@@ -184,7 +183,7 @@ static int no_such_name(const char *name, const struct files *f, const char *pla
 	char *names = NULL;
 
 	for (size_t i = 0; i < f->n; i++) {
-		there[i] = name_of(f->path[i]);
+		there[i] = hd_registry_name(f->path[i]);
 		hd_append(&names, "%s%s", i ? ", " : "", there[i]);
 	}
 	near = hd_suggest_nearest(name, there, (int)f->n);
@@ -217,7 +216,7 @@ static char *path_of_name(const char *name, struct hd_err *err)
 		return hd_strdup(known->e.path);
 	places = search(&f);
 	for (size_t i = 0; i < f.n && !path; i++) {
-		char *one = name_of(f.path[i]);
+		char *one = hd_registry_name(f.path[i]);
 
 		path = strcmp(one, name) ? NULL : hd_strdup(f.path[i]);
 		free(one);

@@ -41,6 +41,8 @@ struct hd_plugin_entry {
  * reason. */
 int hd_registry_find(const char *name_or_path, const char *relative_to_dir, struct hd_plugin_entry **out,
 		     struct hd_err *err);
+/* Returns the name of a plugin of this path: the file name without directory, lib, heddle_ and .so. The caller frees it. */
+char *hd_registry_name(const char *path);
 /* Returns the plugin's kernel of that name for that device, or NULL. */
 const struct hd_kernel_ops *hd_registry_kernel(const struct hd_plugin_entry *e, const char *device, const char *name);
 /* Finds all plugins that a name can find, including refused ones, in search order. Sets *out to an array, which the
