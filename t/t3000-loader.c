@@ -144,6 +144,10 @@ static void test_table(void)
 	refuses("variant", "-DV_OPTION_SIZE=32", "option_size is 32, this engine's is 40");
 	refuses("variant", "-DV_KEY=NULL", "option 0 of 3 has no key");
 	refuses("variant", "-DV_KEY='\"size\"'", "option size: this key is the engine's");
+	refuses("variant", "-DV_KEY='\"file\"' -DV_MESH=NULL",
+		"option file: in [plugin], this key is the engine's and names the plugin's file");
+	refuses("variant", "-DV_DEFAULT='\"\"'",
+		"option depth: default_value is \"\", which is 0, outside the range 1..64; NULL makes the key mandatory");
 	refuses("variant", "-DV_TYPE=99", "option depth: type is 99, this engine knows 0..5");
 	refuses("variant", "-DV_TYPE=HD_OPT_CHOICE", "option depth: a choice without range");
 	refuses("variant", "-DV_HELP='\"how\\ndeep\"'", "option depth: help has byte 10, it must be one line");

@@ -208,7 +208,7 @@ static int is_range_end(const struct hd_option *k, const char *text, size_t n, d
 	return 1;
 }
 
-/* Checks a range. A malformed range would admit every number. */
+/* Checks a range. A malformed range would admit every number. A missing default is read as 0. */
 static int check_range(const struct hd_option *k, struct hd_err *err)
 {
 	const char *dots = k->range ? strstr(k->range, "..") : NULL;
@@ -223,10 +223,16 @@ static int check_range(const struct hd_option *k, struct hd_err *err)
 	if (lo > hi)
 		return hd_err_set(err, HD_EABI, "option %s: range is \"%s\", which contains no number", k->key,
 				  k->range);
+	if (k->default_value && !*k->default_value && (lo > 0 || hi < 0))
+		return hd_err_set(err, HD_EABI,
+				  "option %s: default_value is \"\", which is 0, outside the range %s; NULL makes the "
+				  "key mandatory",
+				  k->key, k->range);
 	return 0;
 }
 
-static int check_option(const struct hd_option *k, size_t size, struct hd_err *err)
+/* is_strategy: its section is [strategy], not [plugin]. */
+static int check_option(const struct hd_option *k, size_t size, int is_strategy, struct hd_err *err)
 {
 	char what[100];
 
@@ -234,6 +240,9 @@ static int check_option(const struct hd_option *k, size_t size, struct hd_err *e
 		return hd_err_set(err, HD_EABI, "option \"%s\": a key has letters, digits and _", k->key);
 	if (!strcmp(k->key, "plugin") || !strcmp(k->key, "size"))
 		return hd_err_set(err, HD_EABI, "option %s: this key is the engine's", k->key);
+	if (!strcmp(k->key, "file") && !is_strategy)
+		return hd_err_set(err, HD_EABI,
+				  "option file: in [plugin], this key is the engine's and names the plugin's file");
 	if (k->type > HD_OPT_CHOICE)
 		return hd_err_set(err, HD_EABI, "option %s: type is %u, this engine knows 0..%d", k->key, k->type,
 				  HD_OPT_CHOICE);
@@ -269,7 +278,7 @@ static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
 		k = option_at(o, i);
 		if (!k->key || !*k->key)
 			return hd_err_set(err, HD_EABI, "option %u of %u has no key", i, o->noptions);
-		HD_TRY(check_option(k, o->option_size, err));
+		HD_TRY(check_option(k, o->option_size, o->mesh || o->rules || o->schedule, err));
 		for (uint32_t j = 0; j < i; j++)
 			if (!strcmp(option_at(o, j)->key, k->key))
 				return hd_err_set(err, HD_EABI, "options %u and %u are both %s", j, i, k->key);

@@ -38,7 +38,7 @@ enum { HD_OPT_INT, HD_OPT_BOOL, HD_OPT_BYTES, HD_OPT_NUM, HD_OPT_STR, HD_OPT_CHO
 struct hd_option { /* frozen; const data of the plugin */
 	const char *key;
 	uint32_t type, zero;
-	const char *default_value; /* as written in an INI; NULL: the option is mandatory */
+	const char *default_value; /* as written in an INI; NULL: the option is mandatory; "": 0 for a number */
 	/* INT, BYTES, NUM: "0..64", "1..", or NULL for any value. CHOICE: "a|b|FILE", where FILE means that any other
 	 * value names a file. */
 	const char *range;
