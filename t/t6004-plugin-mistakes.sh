@@ -117,6 +117,9 @@ static const struct hd_op bent = { .size = sizeof(bent), .name = "bent", .shape 
 #ifndef ANCHOR
 #define ANCHOR hd_cursor(g, p, n, NULL)
 #endif
+#ifndef ATTR
+#define ATTR ""
+#endif
 static int m_rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
 #ifdef BENT
@@ -125,7 +128,7 @@ static int m_rewrite(struct hd_strategy *s, struct hd_plan *p)
 	struct hd_node *n = NULL, *mine;
 	while ((n = g->node_next(p, n, &gelus))) {
 		ANCHOR;
-		mine = g->node(p, &BENT, n->ins, 1, "%s", "");
+		mine = g->node(p, &BENT, n->ins, 1, "%s", ATTR);
 		if (mine)
 			g->replace(p, n->outs[0], mine->outs[0]);
 	}
@@ -415,6 +418,14 @@ says "an op with the name of an op of the engine" \
 says "an op that is NULL" 'm\]: node: the op is NULL' 1 '-DLOWER=g->node(p, g->op(p, "nothing"), &x, 1, "%s", "")'
 says "an op with too few inputs" \
 	'm\]: attention: 1 inputs, not 3 to 3' 1 '-DLOWER=g->node(p, g->op(p, "attention"), &x, 1, "%s", "")'
+updated() { # NAME PATTERN ATTRIBUTES: an sgd with these attributes is refused
+	says "$1" "m\\]: sgd: $2 \\(slot lower of plugin mistake" 1 \
+		"-DLOWER=struct hd_tensor *xs[] = { x, x, x }; g->node(p, g->op(p, \"sgd\"), xs, 3, \"$3\")"
+}
+updated "an attribute that the op does not have" 'unknown attribute decai; did you mean decay\?' decai=0.1
+updated "... nor one like it" 'unknown attribute momentum; its keys: decay, low, fp32, rows' momentum=0.1
+updated "an attribute that is no number" 'attribute decay is "0.1,low=1", it must be a number' decay=0.1,low=1
+updated "an attribute with blanks" 'attribute "decay" is not key=value; .*' 'decay = 0.1'
 says "an op that only its own call creates" \
 	'm\]: node: op comm cannot be created by name' 1 '-DLOWER=g->node(p, g->op(p, "comm"), &x, 1, "%s", "")'
 says "an op with nine outputs" 'm\]: mute: slot shape says 9 outputs, more than 8' 1 '-DSHAPE=*nout = 9' \
@@ -475,6 +486,8 @@ says "a cast to integers" 'cast: output 0 has dtype i32' 1 \
 
 # Gradients and costs of an op in the model.
 says "an op in the model" '^2 ranks = m.wide 2' 0 -DBENT=bent
+says "an op with an attribute that ops of the engine have" '^2 ranks = m.wide 2' 0 -DBENT=bent '-DATTR="rows=4"' \
+	'-DRECORD=return s->h->record->launch(r, "gelu", n->ins, 1, n->outs, 1, "%s", "")'
 says "an op in the model, without a cursor" 'm\]: bent: cursor must first say where new nodes belong \(slot rewrite of plugin mistake' 1 \
 	-DBENT=bent '-DANCHOR=(void)0'
 says "an op in the model, placed after its readers" '^2 ranks = m.wide 2' 0 -DBENT=bent \

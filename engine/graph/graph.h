@@ -77,6 +77,8 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 /* Creates a copy of n with different operands. */
 struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
+/* Tells whether the last operand of an op of the engine counts rows. The attributes of a plugin's op are its own. */
+int hd_node_counts_rows(const struct node *n);
 /* Checks the shapes that a slot shape returned for operands chosen by a plugin. */
 int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, const struct hd_shape *outs,
 		    uint32_t nout);

@@ -35,6 +35,11 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	return n;
 }
 
+int hd_node_counts_rows(const struct node *n)
+{
+	return !(n->is->flags & OP_FLAG_PLUGIN) && hd_attr_num(n->attr, "rows", 0) != 0;
+}
+
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout)
 {
 	/* Twice: for plugins, and the engine's own copy. */
@@ -53,7 +58,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 						t->local[i] = n->ins[j]->local[d];
 		}
 		t->step = p->cursor.phase & (HD_UNIT_U | HD_UNIT_G | HD_UNIT_S) ? 1 : 0;
-		if (hd_attr_num(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
+		if (hd_node_counts_rows(n) && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
 			t->ragged_counts = n->ins[n->v.nin - 1];
 			t->max_rows = p->model.experts_per_token;
 		} else if (n->v.nin && n->ins[0]->ragged_counts &&
@@ -77,7 +82,7 @@ static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const s
 
 	for (uint32_t i = 0; i < nin && !rows; i++)
 		rows = ins[i]->ragged_counts;
-	if (!rows || hd_attr_num(attr, "rows", 0) != 0)
+	if (!rows || (!(is->flags & OP_FLAG_PLUGIN) && hd_attr_num(attr, "rows", 0) != 0))
 		return NULL;
 	if (!(is->flags & (OP_FLAG_ROWS | OP_FLAG_MOVES_ROWS)))
 		hd_plan_fail(p, HD_ENOTSUP,

@@ -72,6 +72,9 @@ struct op_traits {
 struct op_signature {
 	uint32_t least, most; /* minimum and maximum number of inputs */
 	const char *dims;     /* one character per leading input: its number of dims; +: one or more, .: any */
+	/* The keys of its attributes, separated by blanks; all ops also know fp32 and rows. KEY= has a text as its
+	 * value, all others have numbers. NULL: its attributes are an expression. */
+	const char *keys;
 };
 
 struct op {

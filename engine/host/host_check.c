@@ -3,6 +3,7 @@
  * plugin can make the engine access memory out of bounds.
  */
 #include <config.h>
+#include "engine/base/parse.h"
 #include "engine/device/call.h"
 #include "engine/device/device.h"
 #include "engine/host/host_impl.h"
@@ -192,12 +193,70 @@ static int has_dims(struct hd_plan *p, const struct op_signature *s, const char 
 	return 1;
 }
 
-static int engine_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin)
+enum { MOST_KEYS = 24 };
+
+/* Splits "a b= c" into names without =. Sets *texts to the bits of those that have a text. Returns their number. */
+static int split_keys(struct hd_plan *p, const char *keys, const char **names, uint32_t *texts)
+{
+	int n = 0;
+
+	for (const char *at = keys; *at && n < MOST_KEYS; at += strspn(at, " ")) {
+		size_t word = strcspn(at, " "), name = strcspn(at, " =");
+
+		*texts |= (uint32_t)(name < word) << n;
+		names[n++] = hd_plan_text(p, "%.*s", (int)name, at);
+		at += word;
+	}
+	return n;
+}
+
+/* Checks one word "key=value" of an engine op's attributes. Its readers would ignore an unknown key, and the rest of a
+ * malformed number. */
+static int check_attribute(struct hd_plan *p, const struct hd_op *op, const char *word, const char *const *names, int n,
+			   uint32_t texts)
+{
+	const char *equals = strchr(word, '='), *key = hd_plan_text(p, "%.*s", (int)strcspn(word, "="), word);
+	char hint[500];
+	double ignored;
+	int k = 0;
+
+	while (k < n && strcmp(names[k], key) != 0)
+		k++;
+	hd_suggest(hint, sizeof(hint), key, "its keys", names, n);
+	if (!equals || !*key)
+		hd_plan_fail(p, HD_EBUG, "%s: attribute \"%s\" is not key=value; %s", op->name, word, hint);
+	else if (k == n)
+		hd_plan_fail(p, HD_EBUG, "%s: unknown attribute %s; %s", op->name, key, hint);
+	else if (texts >> k & 1 ? !equals[1] : hd_word_num(equals + 1, &ignored))
+		hd_plan_fail(p, HD_EBUG, "%s: attribute %s is \"%s\", it must be %s", op->name, key, equals + 1,
+			     texts >> k & 1 ? "a text" : "a number");
+	return !p->err->code;
+}
+
+static int check_attributes(struct hd_plan *p, const struct hd_op *op, const char *keys, const char *attr)
+{
+	const char *names[MOST_KEYS];
+	uint32_t texts = 0;
+	int n = split_keys(p, hd_plan_text(p, "%s fp32 rows", keys) + !*keys, names, &texts);
+
+	for (const char *at = attr + strspn(attr, " "); *at; at += strspn(at, " ")) {
+		size_t word = strcspn(at, " ");
+
+		if (!check_attribute(p, op, hd_plan_text(p, "%.*s", (int)word, at), names, n, texts))
+			return 0;
+		at += word;
+	}
+	return 1;
+}
+
+static int engine_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
+		     const char *attr)
 {
 	const struct op_signature *s = hd_op_signature(op);
 
 	if (s)
-		return hd_arg_tensors(p, op->name, ins, nin, s->least, s->most) && has_dims(p, s, op->name, ins, nin);
+		return hd_arg_tensors(p, op->name, ins, nin, s->least, s->most) && has_dims(p, s, op->name, ins, nin) &&
+		       (!s->keys || check_attributes(p, op, s->keys, attr));
 	hd_plan_fail(p, HD_EINVAL,
 		     "node: op %s cannot be created by name: it has a call of its own, or only the engine creates it",
 		     op->name);
@@ -230,14 +289,14 @@ static int plugin_op(struct hd_plan *p, const struct hd_op *op)
 	return !p->err->code;
 }
 
-int hd_arg_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin)
+int hd_arg_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin, const char *attr)
 {
 	if (!op) {
 		hd_plan_fail(p, HD_EBUG, "node: the op is NULL");
 		return 0;
 	}
 	if (!(hd_op_traits(op)->flags & OP_FLAG_PLUGIN))
-		return engine_op(p, op, ins, nin);
+		return engine_op(p, op, ins, nin, attr);
 	return plugin_op(p, op) && hd_arg_tensors(p, op->name, ins, nin, 1, HD_MAX_INS);
 }
 

@@ -43,7 +43,7 @@ int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const 
 int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b);
 int hd_arg_name(struct hd_plan *p, const char *call, const char *name);
 int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at);
-int hd_arg_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin);
+int hd_arg_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin, const char *attr);
 int hd_may_build(struct hd_plan *p, const char *call);
 int hd_may_build_pieces(struct hd_plan *p, const char *call);
 

@@ -37,7 +37,7 @@ struct hd_node *hd_host_node(struct hd_plan *p, const struct hd_op *op, struct h
 	if (attr)
 		text = hd_plan_vtext(p, attr, v);
 	va_end(v);
-	if (!hd_may_build(p, "node") || !hd_arg_op(p, op, ins, nin) || !hd_arg_in_step(p, op->name, ins, nin))
+	if (!hd_may_build(p, "node") || !hd_arg_op(p, op, ins, nin, text) || !hd_arg_in_step(p, op->name, ins, nin))
 		return NULL;
 	n = hd_node_new(p, op, hd_op_traits(op), (struct tensor *const *)ins, nin, text);
 	for (uint32_t k = 0; n && nin && k < n->v.nout; k++)

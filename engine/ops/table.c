@@ -37,31 +37,60 @@ const struct op_traits *hd_op_traits(const struct hd_op *op)
 	return HD_HAS(op, flags) && op->flags & HD_OP_CHEAP ? &cheap : &plain;
 }
 
-/* The ops of which a plugin may create nodes by name. */
-#define TAKES(id, least, most, dims) \
+/* The ops of which a plugin may create nodes by name. Keys that an op's rules and kernels read are listed with the op. */
+#define TAKES(id, least, most, dims, keys) \
 	{ \
 		&hd_op_##id.v, \
 		{ \
-			least, most, dims \
+			least, most, dims, keys \
 		} \
 	}
+#define ATTENTION "causal scale window softcap later"
+#define ROPE \
+	"theta rotary inverse scaling= factor original length low high beta_fast beta_slow attention truncate factors= " \
+	"most"
+#define ROUTE \
+	"group capacity counts aux aux_group z first_choice_aux normalize random site scale sigmoid groups best_groups"
 static const struct {
 	const struct hd_op *op;
 	struct op_signature takes;
 } signatures[] = {
-	TAKES(einsum, 2, 4, ""),       TAKES(sum, 1, 1, ""),          TAKES(add, 1, HD_MAX_INS, ""),
-	TAKES(map, 1, HD_MAX_INS, ""), TAKES(cast, 1, 1, ""),         TAKES(copy, 1, 1, ""),
-	TAKES(fill, 1, 1, ""),         TAKES(norm, 2, 3, "+11"),      TAKES(norm_d, 4, 5, "+1"),
-	TAKES(norm_dw, 3, 4, "+"),     TAKES(attention, 3, 3, "444"), TAKES(attention_d, 6, 6, "444434"),
-	TAKES(gelu, 1, 1, ""),         TAKES(gelu_d, 2, 2, ""),       TAKES(swiglu, 2, 2, ""),
-	TAKES(swiglu_d, 3, 3, ""),     TAKES(embedding, 2, 2, "22"),  TAKES(embedding_dw, 2, 2, "23"),
-	TAKES(position, 2, 2, "32"),   TAKES(position_dw, 1, 1, "3"), TAKES(rope, 1, 1, "4"),
-	TAKES(dropout, 1, 1, ""),      TAKES(xent, 2, 2, "32"),       TAKES(xent_combine, 3, 3, "222"),
-	TAKES(xent_d, 5, 5, "22232"),  TAKES(nll, 5, 5, "22232"),     TAKES(route, 1, 2, "31"),
-	TAKES(dispatch, 2, 2, "33"),   TAKES(combine, 3, 3, "433"),   TAKES(sgd, 3, 3, ""),
-	TAKES(adamw, 5, 5, ""),
+	TAKES(einsum, 2, 4, "", "out= bias add keep"),
+	TAKES(sum, 1, 1, "", "out="),
+	TAKES(add, 1, HD_MAX_INS, "", ""),
+	TAKES(map, 1, HD_MAX_INS, "", NULL),
+	TAKES(cast, 1, 1, "", "dtype"),
+	TAKES(copy, 1, 1, "", "run runs src src_step dst dst_step"),
+	TAKES(fill, 1, 1, "", "value loss_scale"),
+	TAKES(norm, 2, 3, "+11", "eps rms"),
+	TAKES(norm_d, 4, 5, "+1", "rms dw bias out="),
+	TAKES(norm_dw, 3, 4, "+", "rms bias"),
+	TAKES(attention, 3, 3, "444", ATTENTION),
+	TAKES(attention_d, 6, 6, "444434", ATTENTION),
+	TAKES(gelu, 1, 1, "", ""),
+	TAKES(gelu_d, 2, 2, "", "out="),
+	TAKES(swiglu, 2, 2, "", "gelu"),
+	TAKES(swiglu_d, 3, 3, "", "gelu"),
+	TAKES(embedding, 2, 2, "22", ""),
+	TAKES(embedding_dw, 2, 2, "23", "out="),
+	TAKES(position, 2, 2, "32", ""),
+	TAKES(position_dw, 1, 1, "3", "out="),
+	TAKES(rope, 1, 1, "4", ROPE),
+	TAKES(dropout, 1, 1, "", "p site"),
+	TAKES(xent, 2, 2, "32", ""),
+	TAKES(xent_combine, 3, 3, "222", ""),
+	TAKES(xent_d, 5, 5, "22232", "value loss_scale"),
+	TAKES(nll, 5, 5, "22232", "value loss_scale"),
+	TAKES(route, 1, 2, "31", ROUTE),
+	TAKES(dispatch, 2, 2, "33", "group capacity gates"),
+	TAKES(combine, 3, 3, "433", "group capacity gates"),
+	TAKES(sgd, 3, 3, "", "decay low"),
+	TAKES(adamw, 5, 5, "", "beta1 beta2 eps decay low"),
 };
 #undef TAKES
+#undef ATTENTION
+#undef ROPE
+#undef ROUTE
 
 const struct op_signature *hd_op_signature(const struct hd_op *op)
 {

@@ -126,7 +126,7 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 {
 	struct launches *all = &r->g->launches[r->node->id];
 	const struct hd_kernel *k = device_of(r)->kernel(kernel);
-	struct tensor *rows = nin && hd_attr_num(r->node->attr, "rows", 0) != 0 ? ins[nin - 1] : NULL;
+	struct tensor *rows = nin && hd_node_counts_rows(r->node) ? ins[nin - 1] : NULL;
 	struct launch *l;
 
 	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));

@@ -393,7 +393,8 @@ static inline struct hd_tensor *hd_state(const struct hd_graph_api *g, struct hd
 }
 
 /* The engine's ops, as the names for `op`, `launch` and hd_match.kind (inputs -> outputs; attributes). All since 0.1. A
- * name with a trailing _d or _dw is the backward op.
+ * name with a trailing _d or _dw is the backward op. An op refuses attributes that it does not know, and numbers that are
+ * not complete.
  *   einsum (a, b -> c), sum (a -> c), add (x, ... -> y), map (a, ... -> y), cast, copy (x -> y),
  *   fill (like -> y; value)
  *   norm (x, w[, b] -> y, rstd[, mean]; eps, rms)   norm_d (x, w, rstd[, mean], dy -> dx)
