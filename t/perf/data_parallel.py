@@ -117,7 +117,7 @@ def planned(heddle, ini):
     views = [
         ("Seconds a step", lambda j: "%.2f" % j["step_seconds"]),
         ("Of them waiting for communication", lambda j: "%.2f" % j["comm_exposed_seconds"]),
-        ("GB of memory of a worker", lambda j: "%.1f" % (j["planned_peak_bytes"] / 1e9)),
+        ("GB of memory of a worker", lambda j: "%.1f" % (max(s["memory_bytes"] for s in j["stages"]) / 1e9)),
         ("GB sent by a worker within its node and over the network",
          lambda j: "%.1f, %.1f" % (j["bytes"].get("node", 0) / 1e9, j["bytes"].get("network", 0) / 1e9)),
     ]
