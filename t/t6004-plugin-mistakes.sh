@@ -291,6 +291,10 @@ says "a stage along an axis with spare coordinates" \
 	'\[strategy m\]: stage: axis m.wide has 1 coordinates for stages and 1 spare ones.*\(slot rules of plugin mistake' 1 \
 	-DNOAXIS "$spare" '-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 0)'
 says "a stage without a block" 'm\]: stage: the block is NULL' 1 '-DRULES=hd_stage(s->h, p, NULL, s->axis, 0, 0)'
+says "a stage without blocks" 'm\]: stage: no block is on stage 1 of axis m.wide \(slot rules of plugin mistake' 1 \
+	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 0)'
+says "a block on two stages" 'm\]: stage: block embed is already on stage 0, chunk 0 \(slot rules of plugin mistake' 1 \
+	'-DRULES=for (int i = 0; i < 2; i++) hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, i, 0)'
 says "a chunk beyond the number of blocks" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'
 says "a root that is not in the group" \
@@ -367,6 +371,9 @@ says "pieces without an array for the results" 'm\]: unpack_pieces: the array fo
 says "a parameter in the host's memory" \
 	'm\]: storage: space 1 of \(.*\): only optimizer states and masters may be in HD_SPACE_HOST, all else is in HD_SPACE_DEVICE' 1 \
 	'-DSTORAGE=at.space = HD_SPACE_HOST; s->h->graph->storage(p, &at)'
+says "a parameter stored as terms of a sum" \
+	'm\]: storage: \(.*\) as terms along m.wide: only gradients can be stored so, .*\(slot storage of plugin mistake' 1 \
+	'-DSTORAGE=const struct hd_place sum = { .kind = HD_PLACE_PARTIAL }; at.place = &sum; s->h->graph->storage(p, &at)'
 says "a memory space that does not exist" \
 	'm\]: storage: space 7 of' 1 '-DSTORAGE=at.space = 7; s->h->graph->storage(p, &at)'
 says "a position without a group" 'm\]: chunk: pos.mul is 7, but there is no group' 1 \

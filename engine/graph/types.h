@@ -184,6 +184,7 @@ struct block {
 	char *name;
 	int64_t coord; /* its coordinate on the stage axis */
 	int64_t chunk;
+	int staged; /* a plugin has put it there by `stage` */
 };
 
 #define HD_MAX_INSTANCES 24

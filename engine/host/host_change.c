@@ -44,6 +44,11 @@ int hd_host_storage(struct hd_plan *p, const struct hd_storage_args *args)
 		return hd_plan_fail(p, HD_EINVAL,
 				    "storage: (%s) is computed by %s in each step and has no storage of its own",
 				    x.leaf->spec, x.leaf->node->op->name);
+	if (x.place->kind == HD_PLACE_PARTIAL && (x.leaf->what != HD_TENSOR_GRAD || x.place->red != HD_RED_SUM))
+		return hd_plan_fail(
+			p, HD_EINVAL,
+			"storage: (%s) as terms along %s: only gradients can be stored so, as terms of a sum",
+			x.leaf->spec, x.axis->name);
 	if (!hd_args_zero(p, "storage", "reserved", x.reserved) || hd_set_space(p, T(x.leaf), x.space) < 0)
 		return p->err->code;
 	store_along(p, T(x.leaf), x.place, A(x.axis));

@@ -195,6 +195,7 @@ const struct hd_block *hd_host_block_next(struct hd_plan *p, const struct hd_blo
 int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args)
 {
 	struct hd_stage_args x;
+	struct block *b;
 
 	if (!hd_in_slot(p, "rules"))
 		return hd_out_of_turn(p, "stage", "rules");
@@ -205,7 +206,13 @@ int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args)
 	if (x.chunk >= (int64_t)p->nblocks)
 		return hd_plan_fail(p, HD_EINVAL, "stage: chunk %lld, the model has %zu blocks", (long long)x.chunk,
 				    p->nblocks);
-	return hd_assign_block(p, (struct block *)(uintptr_t)x.block, A(x.axis), x.coord, x.chunk);
+	b = (struct block *)(uintptr_t)x.block;
+	if (b->staged && (b->coord != x.coord || b->chunk != x.chunk))
+		return hd_plan_fail(p, HD_EINVAL, "stage: block %s is already on stage %lld, chunk %lld", b->name,
+				    (long long)b->coord, (long long)b->chunk);
+	HD_TRY(hd_assign_block(p, b, A(x.axis), x.coord, x.chunk));
+	b->staged = 1;
+	return HD_OK;
 }
 
 static int check_unit(struct hd_plan *p, const struct hd_unit_args *x)

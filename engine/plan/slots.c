@@ -39,9 +39,34 @@ static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, 
 	return o->rewrite(s, p);
 }
 
+static int holds_block(const struct hd_plan *p, int64_t coord)
+{
+	size_t i = 0;
+
+	while (i < p->nblocks && p->blocks[i].coord != coord)
+		i++;
+	return i < p->nblocks;
+}
+
+/* Checks that each stage has a block, if this section has put blocks on stages. A schedule needs units of every stage. */
+static int check_stages(struct hd_plan *p)
+{
+	int staged = 0;
+
+	for (size_t i = 0; i < p->nblocks; i++)
+		staged |= p->blocks[i].staged;
+	for (int64_t k = 0; staged && p->stages->inst == p->slot.inst && k < p->stages->v.n; k++)
+		if (!holds_block(p, k))
+			return hd_plan_fail(p, HD_EINVAL, "stage: no block is on stage %lld of axis %s", (long long)k,
+					    p->stages->v.name);
+	return HD_OK;
+}
+
 static int call_rules(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
 {
-	return o->rules(s, p);
+	int rc = o->rules(s, p);
+
+	return rc == HD_OK && !p->err->code ? check_stages(p) : rc;
 }
 
 static int call_storage(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)

@@ -257,7 +257,8 @@ struct hd_host {
 	int (*rule)(struct hd_plan *p, const struct hd_rule_args *x);
 	/* Walks over the model's blocks in order; prev NULL begins, and NULL ends. */
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
-	/* Puts one block on a stage: coordinate coord of the axis, chunk number chunk. */
+	/* Puts one block on a stage: coordinate coord of the axis, chunk number chunk. A block is on one stage, and each
+	 * stage must have a block. */
 	int (*stage)(struct hd_plan *p, const struct hd_stage_args *x);
 	/* -- units: slot schedule only. Append them in the order in which the coordinate runs them. In a plan without
 	 * HD_UNIT_W units, HD_UNIT_B includes the weight gradients. The engine adds the G, S and U units itself. */
