@@ -34,6 +34,12 @@ fault "a read of unwritten scratch memory is found" 'product of .*: element 0 .*
 	'-DW_LAST=y[0] += ((float *)a->scratch)[0]'
 wrong -DW_SCRATCH=64 '-DW_LAST=((float *)a->scratch)[0] = 1; y[0] += 0 * ((float *)a->scratch)[0]'
 says "... and one after a write passes" ' [1-9][0-9]* passed, 0 failed' 0 --only "$only"
+fault "a write directly after scratch memory is found" 'product of .*: its kernel writes beyond the 60 bytes of its scratch' \
+	-DW_SCRATCH=60 '-DW_LAST=((float *)a->scratch)[15] = 1'
+more='-DW_PREPARED=k->more = a->alloc(a, 60)'
+fault "... or after memory from alloc" 'product of .*: its kernel writes beyond the end of memory from alloc' "$more" \
+	'-DW_LAST=((float *)k->more)[15] = 1'
+fault "... or far after it" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' "$more" '-DW_LAST=((float *)k->more)[99] = 1'
 fault "a failing kernel is reported" 'product of .*: kernel product of \[x\] failed with code 3' '-DW_RUN=return 3'
 fault "a kernel that is never launched is found" 'product of .*: element 0 of [0-9]* of output 0 is not written' \
 	'-DW_RECORD=return HD_OK'

@@ -433,6 +433,7 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 	struct hd_err err = { 0 }, none = { 0 };
 	struct hd_output output;
 
+	hd_kernel_memory_guard(1);
 	if (open_device(ini, place, &b, &err) < 0 && !b.planned)
 		outcome_refused(j, &err, o);
 	else if (err.code && place == ON_CPU && !computes_on_cpu(j))
@@ -449,6 +450,7 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 	}
 	if (o->verdict == JUDGED_OK)
 		judge_prepared_memory(&b, o);
+	hd_kernel_memory_guard(0);
 	close_device(&exact);
 	close_device(&b);
 	free(ini);

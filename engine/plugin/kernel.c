@@ -189,4 +189,9 @@ int hd_plugin_kernel_failed(const struct hd_prep *p, struct hd_err *err)
 			 : HD_OK;
 }
 
+int hd_plugin_kernel_overrun(const struct hd_prep *p)
+{
+	return hd_kernel_memory_overrun(((const struct loaded *)p->state)->memory);
+}
+
 const struct hd_kernel hd_plugin_kernel = { .name = "a plugin's", .run = run };

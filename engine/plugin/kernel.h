@@ -29,15 +29,22 @@ struct hd_kernel_bytes hd_plugin_kernel_takes(const struct hd_prep *p);
 /* After a run: returns HD_OK, or an error whose text names the code that the plugin's run function returned. */
 int hd_plugin_kernel_failed(const struct hd_prep *p, struct hd_err *err);
 
+/* Tells whether the launch wrote directly after memory that it keeps. Only guarded memory is checked. */
+int hd_plugin_kernel_overrun(const struct hd_prep *p);
+
 /* -- kernel_memory.c ----------------------------------------------------------------------------------------------- */
 /* hd_kernel_memory_keep returns zeroed memory that is aligned to a cache line and belongs to the list, or NULL.
  * hd_kernel_memory_free frees the list. */
 struct kernel_memory;
 void *hd_kernel_memory_keep(struct kernel_memory **list, size_t bytes);
 void hd_kernel_memory_free(struct kernel_memory *list);
+/* 1: from now on, such memory ends at a page without access rights, except for the rest of a cache line. */
+void hd_kernel_memory_guard(int on);
+/* Tells whether the rest of a cache line after guarded memory was written. */
+int hd_kernel_memory_overrun(const struct kernel_memory *list);
 /* Scratch: one block for all launches of this process, as large as the largest request. hold returns 1, or 0 if memory
  * is short. Each hold needs one leave. at returns `bytes` bytes of the block, aligned to a cache line, valid until the
- * next hold. */
+ * next hold. The rest of the last cache line follows, and then a page without access rights. */
 int hd_kernel_scratch_hold(int64_t bytes);
 void hd_kernel_scratch_leave(void);
 void *hd_kernel_scratch_at(int64_t bytes);

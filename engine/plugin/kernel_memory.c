@@ -10,28 +10,85 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define LINE 64
+
+static size_t lines(size_t bytes)
+{
+	return (bytes + LINE - 1) / LINE * LINE;
+}
+
+static size_t pages(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
+/* Returns whole pages of zeroes for so many bytes, followed by one page without access rights, or NULL. */
+static char *map_guarded(size_t bytes)
+{
+	char *p = mmap(NULL, pages(bytes) + pages(1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	if (!mprotect(p, pages(bytes), PROT_READ | PROT_WRITE))
+		return p;
+	munmap(p, pages(bytes) + pages(1));
+	return NULL;
+}
+
 /* -- memory that a launch keeps ------------------------------------------------------------------------------------ */
 struct kernel_memory {
 	struct kernel_memory *next;
-	char *begin; /* the address to free */
+	char *begin;   /* the address to free */
+	char *at;      /* what the plugin got */
+	size_t bytes;  /* number of bytes that it asked for */
+	size_t mapped; /* 0: begin is from calloc; else the bytes to unmap */
 };
 
-#define LINE 64
+static int guarding;
 
-/* Returns zeroed memory without writing to it, so that requesting a large amount is cheap. */
+void hd_kernel_memory_guard(int on)
+{
+	guarding = on;
+}
+
+/* Sets begin and at. Memory from calloc is zeroed without writing to it, so that a large amount is cheap. */
+static void make(struct kernel_memory *m)
+{
+	if (guarding && (m->begin = map_guarded(m->bytes))) {
+		m->mapped = pages(m->bytes) + pages(1);
+		m->at = m->begin + pages(m->bytes) - lines(m->bytes);
+		return;
+	}
+	m->begin = calloc(1, m->bytes + LINE);
+	m->at = m->begin ? m->begin + (LINE - (uintptr_t)m->begin % LINE) % LINE : NULL;
+}
+
 void *hd_kernel_memory_keep(struct kernel_memory **list, size_t bytes)
 {
-	const size_t head = (sizeof(struct kernel_memory) + LINE - 1) / LINE * LINE;
-	char *begin = bytes > PTRDIFF_MAX / 2 ? NULL : calloc(1, head + bytes + LINE), *at;
-	struct kernel_memory *m;
+	struct kernel_memory *m = bytes > PTRDIFF_MAX / 2 ? NULL : calloc(1, sizeof(*m));
 
-	if (!begin)
+	if (!m)
 		return NULL;
-	at = begin + (LINE - (uintptr_t)begin % LINE) % LINE;
-	m = (void *)at;
-	*m = (struct kernel_memory){ *list, begin };
+	m->bytes = bytes;
+	make(m);
+	if (!m->at) {
+		free(m);
+		return NULL;
+	}
+	m->next = *list;
 	*list = m;
-	return at + head;
+	return m->at;
+}
+
+int hd_kernel_memory_overrun(const struct kernel_memory *list)
+{
+	for (const struct kernel_memory *m = list; m; m = m->next)
+		for (size_t i = m->bytes; m->mapped && i < lines(m->bytes); i++)
+			if (m->at[i])
+				return 1;
+	return 0;
 }
 
 void hd_kernel_memory_free(struct kernel_memory *list)
@@ -39,7 +96,11 @@ void hd_kernel_memory_free(struct kernel_memory *list)
 	while (list) {
 		struct kernel_memory *next = list->next;
 
-		free(list->begin);
+		if (list->mapped)
+			munmap(list->begin, list->mapped);
+		else
+			free(list->begin);
+		free(list);
 		list = next;
 	}
 }
@@ -52,28 +113,17 @@ static struct {
 	int users;
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static size_t pages(size_t bytes)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-	return (bytes + page - 1) / page * page;
-}
-
 /* Enlarges the block. Its content is lost, since scratch keeps nothing from launch to launch. */
 static int grow(size_t bytes)
 {
 	size_t most = pages(bytes), mapped = most + pages(1);
-	void *p;
+	char *p;
 
 	if (most <= shared.bytes)
 		return 1;
-	p = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
+	p = map_guarded(bytes);
+	if (!p)
 		return 0;
-	if (mprotect(p, most, PROT_READ | PROT_WRITE)) {
-		munmap(p, mapped);
-		return 0;
-	}
 	if (shared.map)
 		munmap(shared.map, shared.mapped);
 	shared.map = p;
@@ -107,5 +157,5 @@ void hd_kernel_scratch_leave(void)
 /* The result ends where the block ends, so that a kernel that writes beyond its end faults at once. */
 void *hd_kernel_scratch_at(int64_t bytes)
 {
-	return shared.map + shared.bytes - ((size_t)bytes + LINE - 1) / LINE * LINE;
+	return shared.map + shared.bytes - lines((size_t)bytes);
 }

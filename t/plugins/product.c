@@ -103,6 +103,7 @@ static const struct hd_op product = {
 /* -- its kernels ----------------------------------------------------------------------------------- */
 struct prepared {
 	int64_t n, calls;
+	void *more;
 };
 
 static int prepare(struct hd_strategy *s, struct hd_kernel_prepare *a)

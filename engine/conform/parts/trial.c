@@ -107,13 +107,36 @@ static char *address_of(const struct hd_trial *t, const struct tensor *x)
 	return NULL; /* the recorder refuses other tensors */
 }
 
-/* Fills the scratch memory with the fill byte, as another kernel would leave something there. */
+enum { LINE = 64 };
+
+static int64_t scratch_of(const struct launch *l)
+{
+	return l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_takes(&l->prep).scratch : 0;
+}
+
+/* Fills the scratch memory with the fill byte, as another kernel would leave something there. The rest of its last cache
+ * line is filled too; behind it is a page without access rights. */
 static void fill_scratch(const struct hd_trial *t, const struct launch *l)
 {
-	int64_t bytes = l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_takes(&l->prep).scratch : 0;
+	int64_t bytes = scratch_of(l);
 
 	if (bytes > 0)
-		memset(hd_kernel_scratch_at(bytes), t->fill, (size_t)bytes);
+		memset(hd_kernel_scratch_at(bytes), t->fill, (size_t)((bytes + LINE - 1) / LINE * LINE));
+}
+
+/* Checks that the launch wrote nothing directly after memory that it asked for. */
+static int check_ends(const struct hd_trial *t, const struct launch *l, struct hd_err *err)
+{
+	int64_t bytes = scratch_of(l);
+	const char *at = bytes > 0 ? hd_kernel_scratch_at(bytes) : NULL;
+
+	for (int64_t i = bytes; at && i < (bytes + LINE - 1) / LINE * LINE; i++)
+		if (at[i] != (char)t->fill)
+			return hd_err_set(err, HD_EBUG, "its kernel writes beyond the %lld bytes of its scratch",
+					  (long long)bytes);
+	if (l->kernel == &hd_plugin_kernel && hd_plugin_kernel_overrun(&l->prep))
+		return hd_err_set(err, HD_EBUG, "its kernel writes beyond the end of memory from alloc");
+	return HD_OK;
 }
 
 static int run_launch(const struct hd_trial *t, const struct launch *l, struct hd_err *err)
@@ -127,7 +150,9 @@ static int run_launch(const struct hd_trial *t, const struct launch *l, struct h
 		out[k] = address_of(t, l->out[k]);
 	fill_scratch(t, l);
 	l->kernel->run(&l->prep, out, in, &run);
-	return l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_failed(&l->prep, err) : HD_OK;
+	if (l->kernel == &hd_plugin_kernel)
+		HD_TRY(hd_plugin_kernel_failed(&l->prep, err));
+	return check_ends(t, l, err);
 }
 
 /* Copies results that are stored in place of an input to where they are expected. */
