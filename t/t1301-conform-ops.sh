@@ -29,6 +29,8 @@ fault "an op that wrongly allows in-place results is found" \
 	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] = x[i]; for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i]; return 0'
 fault "a cpu kernel that differs from ref is found" \
 	'product of .*: element 1 of .* on cpu, and .* on ref; rounding explains' '-DW_CPU=y[1] *= 1.01f'
+fault "a cpu kernel that ignores where its shard begins is found" 'product of .*: element 0 of .* on cpu, and .* on ref; rounding explains' \
+	'-DW_PREPARED=if (a->ins[0]->dtype == HD_DTYPE_F64 && a->ins[0]->first[2]) k->more = k' '-DW_LAST=y[0] += k->more != 0'
 fault "a read of unwritten scratch memory is found" 'product of .*: element 0 .*It depends on what was in memory' \
 	-DW_SCRATCH=64 \
 	'-DW_LAST=y[0] += ((float *)a->scratch)[0]'

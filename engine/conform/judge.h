@@ -102,6 +102,8 @@ char *layout_model_ini(const struct judge *j, const struct layout *l, int64_t gl
 char *layout_text(const struct judge *j, const struct layout *l); /* the family and all pieces; the caller frees it */
 void layout_exact(char **keys, const char *text); /* appends the keys of hd_plugin.approximate as lines of an INI */
 struct layout *layout_alone(int family, int64_t size);
+/* A layout of these sections, in this order. */
+struct layout *layout_of(int family, int n, const struct judge_piece *pieces);
 void layouts_fixed(struct judge *j, int family, void (*each)(struct judge *j, struct layout *l));
 struct layout *layout_draw(const struct judge *j, int family, int64_t number, int again);
 int64_t layout_terms(const struct hd_plan *p); /* total length of the sums through which a gradient passes */

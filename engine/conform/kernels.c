@@ -26,6 +26,7 @@
 
 #define THREADS 3
 #define THREADED 2
+#define SHARDS 2
 
 /* The device and precision on which nodes run. */
 enum { ON_REF, ON_CPU, ON_CPU_BF16, PLACES };
@@ -39,11 +40,12 @@ struct device_plan {
 	int planned;
 };
 
-static int open_device(const char *ini, int place, struct device_plan *b, struct hd_err *err)
+/* Opens the last of `ranks` ranks, whose operands begin latest in the global tensors. */
+static int open_device(const char *ini, int64_t ranks, int place, struct device_plan *b, struct hd_err *err)
 {
-	struct hd_plan_options o = { .ranks = 1, .train = 1 };
+	struct hd_plan_options o = { .ranks = ranks, .train = 1 };
 	const struct hd_device_ops *device = place == ON_REF ? hd_device_ref() : hd_device_cpu();
-	struct hd_program_options with = { .device = device };
+	struct hd_program_options with = { .rank = ranks - 1, .device = device };
 	struct hd_classes c;
 	int rc;
 
@@ -57,7 +59,7 @@ static int open_device(const char *ini, int place, struct device_plan *b, struct
 	HD_TRY(hd_program_build(b->plan, &with, &b->program, err));
 	HD_TRY(hd_program_build(b->plan, &with, &b->threaded, err));
 	hd_classes_find(b->plan, &c);
-	rc = hd_program_try(b->program, device, &c, 0, err);
+	rc = hd_program_try(b->program, device, &c, c.of[c.nranks - 1], err);
 	hd_classes_release(&c);
 	return rc < 0 ? rc : hd_program_record(b->threaded, device, THREADED, err);
 }
@@ -71,11 +73,12 @@ static void close_device(struct device_plan *b)
 	*b = (struct device_plan){ 0 };
 }
 
-/* Returns the next node of the plugin that launches, or should launch, a kernel. */
+/* Returns the next node of the plugin that launches, or should launch, a kernel on this rank. */
 static const struct node *next_node(const struct device_plan *b, const struct node *n, const char *plugin)
 {
 	n = n ? n->next : b->plan->first;
-	while (n && (n->inst < 0 || strcmp(b->plan->inst[n->inst].plugin->name, plugin) || !n->v.op->record))
+	while (n && (n->inst < 0 || strcmp(b->plan->inst[n->inst].plugin->name, plugin) || !n->v.op->record ||
+		     !b->program->here[n->id]))
 		n = n->next;
 	return n;
 }
@@ -432,16 +435,17 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 	struct device_plan b = { 0 }, exact = { 0 };
 	struct hd_err err = { 0 }, none = { 0 };
 	struct hd_output output;
+	int64_t ranks = t->layout->n > 1 ? SHARDS : 1;
 
 	hd_kernel_memory_guard(1);
-	if (open_device(ini, place, &b, &err) < 0 && !b.planned)
+	if (open_device(ini, ranks, place, &b, &err) < 0 && !b.planned)
 		outcome_refused(j, &err, o);
 	else if (err.code && place == ON_CPU && !computes_on_cpu(j))
 		outcome_set(o, JUDGED_WRONG,
 			    "it has no kernels for the cpu, so it cannot be used for training there: %s", err.text);
 	else if (err.code)
 		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text);
-	else if (place != ON_REF && open_device(ini, ON_REF, &exact, &none) < 0)
+	else if (place != ON_REF && open_device(ini, ranks, ON_REF, &exact, &none) < 0)
 		close_device(&exact);
 	if (o->verdict == JUDGED_OK) {
 		hd_output_keep(&output);
@@ -456,6 +460,20 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 	free(ini);
 }
 
+/* Adds the checks of a rank that holds the second half of what another plugin shards. */
+static void add_shards(struct judge *j, int family)
+{
+	for (int k = 0; j->plugin->kernels && k < (int)j->nothers; k++) {
+		struct judge_piece pieces[] = { { .other = -1, .size = j->axes ? 1 : 0 },
+						{ .other = k, .size = SHARDS } };
+		struct layout *l = layout_of(family, 2, pieces);
+
+		l->layers = 1;
+		judge_add(j, kernels, l, -2 - ON_CPU, "ops keep to their operands, %s on cpu, second shard of %s",
+			  family_name(j, family), j->others[k]->name);
+	}
+}
+
 void kernels_add(struct judge *j)
 {
 	for (int f = families_first(j); f < families_end(j); f++)
@@ -467,4 +485,6 @@ void kernels_add(struct judge *j)
 			judge_add(j, kernels, l, -2 - place, "ops keep to their operands, %s on %s", family_name(j, f),
 				  places[place]);
 		}
+	for (int f = families_first(j); f < families_end(j); f++)
+		add_shards(j, f);
 }

@@ -211,7 +211,7 @@ char *layout_text(const struct judge *j, const struct layout *l)
 }
 
 /* -- the fixed layouts --------------------------------------------------------------------------------------------- */
-static struct layout *layout_of(int family, int n, const struct judge_piece *pieces)
+struct layout *layout_of(int family, int n, const struct judge_piece *pieces)
 {
 	struct layout *l = hd_alloc(sizeof(*l));
 
