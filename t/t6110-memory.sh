@@ -77,7 +77,7 @@ within "two ranks: the high-water mark includes the neighbour's gradients" \
 peaks= runs="1 2 3"
 ! whole_sweep || runs="$runs 4 5"
 for run in $runs; do
-	peaks="$peaks $(json "$(heddle_mpi 2 bench large.ini --steps 1 --json --set model.embed=384 --set model.layers=6 \
+	peaks="$peaks $(json "$(heddle_mpi 2 bench large.ini --steps 1 --json --set model.embed=384 --set model.layers=3 \
 		--set train.seq=256 --set dp.size=2 --set dp.zero=3 2>/dev/null)" measured_own_peak_bytes)"
 done
 note "runs of one layout:$peaks"
