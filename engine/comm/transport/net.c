@@ -36,7 +36,9 @@ static struct {
 static struct {
 	struct inflight *at;
 	size_t n, cap;
+	int room; /* MPI requests that each of the first AT_ONCE entries has */
 } under_way;
+#define AT_ONCE 128 /* how many are under way depends on timing; with fewer, no step allocates */
 
 /* -- one call ---------------------------------------------------------------------------------- */
 /* Makes room for the MPI requests of a new group's calls, or of its rows. */
@@ -47,18 +49,37 @@ static void requests_reserve(int members)
 	pthread_mutex_unlock(&net.lock);
 }
 
+/* Gives the entry, which is not in use, room for so many MPI requests. */
+static void make_room(struct inflight *f, int room)
+{
+	if (f->cap >= (size_t)room)
+		return;
+	free(f->req);
+	f->cap = (size_t)room;
+	f->req = hd_alloc((size_t)room * sizeof(*f->req));
+}
+
+static void make_room_at_once(int room)
+{
+	if (!under_way.at) {
+		under_way.at = hd_alloc(AT_ONCE * sizeof(*under_way.at));
+		under_way.cap = AT_ONCE;
+	}
+	for (size_t i = under_way.n; i < AT_ONCE; i++)
+		make_room(&under_way.at[i], room);
+	under_way.room = room;
+}
+
 static void issue(struct hd_request *t, int room)
 {
 	const struct hd_call *c = &t->call;
 	struct inflight *f;
 
+	if (room > under_way.room)
+		make_room_at_once(room);
 	under_way.at = hd_grow(under_way.at, under_way.n, &under_way.cap, sizeof(*under_way.at));
 	f = &under_way.at[under_way.n++];
-	if (f->cap < (size_t)room) {
-		free(f->req);
-		f->cap = (size_t)room;
-		f->req = hd_alloc((size_t)room * sizeof(*f->req));
-	}
+	make_room(f, room);
 	f->t = t;
 	f->round = f->nreq = 0;
 	f->due = t->started + net.delay;
