@@ -35,9 +35,14 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	return n;
 }
 
+static int counts_rows(const struct op_traits *is, const char *attr)
+{
+	return !(is->flags & OP_FLAG_PLUGIN) && hd_attr_num(attr, "rows", 0) != 0;
+}
+
 int hd_node_counts_rows(const struct node *n)
 {
-	return !(n->is->flags & OP_FLAG_PLUGIN) && hd_attr_num(n->attr, "rows", 0) != 0;
+	return counts_rows(n->is, n->attr);
 }
 
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout)
@@ -82,7 +87,7 @@ static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const s
 
 	for (uint32_t i = 0; i < nin && !rows; i++)
 		rows = ins[i]->ragged_counts;
-	if (!rows || (!(is->flags & OP_FLAG_PLUGIN) && hd_attr_num(attr, "rows", 0) != 0))
+	if (!rows || counts_rows(is, attr))
 		return NULL;
 	if (!(is->flags & (OP_FLAG_ROWS | OP_FLAG_MOVES_ROWS)))
 		hd_plan_fail(p, HD_ENOTSUP,

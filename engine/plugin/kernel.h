@@ -38,6 +38,7 @@ int hd_plugin_kernel_overrun(const struct hd_prep *p);
 struct kernel_memory;
 void *hd_kernel_memory_keep(struct kernel_memory **list, size_t bytes);
 void hd_kernel_memory_free(struct kernel_memory *list);
+size_t hd_kernel_lines(size_t bytes); /* rounded up to whole cache lines */
 /* 1: from now on, such memory ends at a page without access rights, except for the rest of a cache line. */
 void hd_kernel_memory_guard(int on);
 /* Tells whether the rest of a cache line after guarded memory was written. */

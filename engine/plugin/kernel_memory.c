@@ -12,7 +12,7 @@
 
 #define LINE 64
 
-static size_t lines(size_t bytes)
+size_t hd_kernel_lines(size_t bytes)
 {
 	return (bytes + LINE - 1) / LINE * LINE;
 }
@@ -58,7 +58,7 @@ static void make(struct kernel_memory *m)
 {
 	if (guarding && (m->begin = map_guarded(m->bytes))) {
 		m->mapped = pages(m->bytes) + pages(1);
-		m->at = m->begin + pages(m->bytes) - lines(m->bytes);
+		m->at = m->begin + pages(m->bytes) - hd_kernel_lines(m->bytes);
 		return;
 	}
 	m->begin = calloc(1, m->bytes + LINE);
@@ -85,7 +85,7 @@ void *hd_kernel_memory_keep(struct kernel_memory **list, size_t bytes)
 int hd_kernel_memory_overrun(const struct kernel_memory *list)
 {
 	for (const struct kernel_memory *m = list; m; m = m->next)
-		for (size_t i = m->bytes; m->mapped && i < lines(m->bytes); i++)
+		for (size_t i = m->bytes; m->mapped && i < hd_kernel_lines(m->bytes); i++)
 			if (m->at[i])
 				return 1;
 	return 0;
@@ -157,5 +157,5 @@ void hd_kernel_scratch_leave(void)
 /* The result ends where the block ends, so that a kernel that writes beyond its end faults at once. */
 void *hd_kernel_scratch_at(int64_t bytes)
 {
-	return shared.map + shared.bytes - lines((size_t)bytes);
+	return shared.map + shared.bytes - hd_kernel_lines((size_t)bytes);
 }

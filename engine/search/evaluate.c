@@ -477,8 +477,9 @@ static struct space_alone *add_strides(const struct space *s, const struct space
 	return v;
 }
 
-/* Tries refused entries with other strides, if a plugin asks for the ranks of a node. What is possible with one of them is left to the families' probes, since
- * only they have the strategies between its ranks. Lost jobs have no reason, and are not tried again. */
+/* Tries refused entries with other strides, if a plugin asks for the ranks of a node. What is possible with one of them
+ * is left to the families' probes, since only they have the strategies between its ranks. Lost jobs have no reason, and
+ * are not tried again. */
 static void try_strides(const struct evaluator *e, const struct space *s, int i, struct space_alone *at, int64_t n,
 			int whole)
 {

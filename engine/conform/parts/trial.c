@@ -107,8 +107,6 @@ static char *address_of(const struct hd_trial *t, const struct tensor *x)
 	return NULL; /* the recorder refuses other tensors */
 }
 
-enum { LINE = 64 };
-
 static int64_t scratch_of(const struct launch *l)
 {
 	return l->kernel == &hd_plugin_kernel ? hd_plugin_kernel_takes(&l->prep).scratch : 0;
@@ -121,7 +119,7 @@ static void fill_scratch(const struct hd_trial *t, const struct launch *l)
 	int64_t bytes = scratch_of(l);
 
 	if (bytes > 0)
-		memset(hd_kernel_scratch_at(bytes), t->fill, (size_t)((bytes + LINE - 1) / LINE * LINE));
+		memset(hd_kernel_scratch_at(bytes), t->fill, hd_kernel_lines((size_t)bytes));
 }
 
 /* Checks that the launch wrote nothing directly after memory that it asked for. */
@@ -130,7 +128,7 @@ static int check_ends(const struct hd_trial *t, const struct launch *l, struct h
 	int64_t bytes = scratch_of(l);
 	const char *at = bytes > 0 ? hd_kernel_scratch_at(bytes) : NULL;
 
-	for (int64_t i = bytes; at && i < (bytes + LINE - 1) / LINE * LINE; i++)
+	for (size_t i = (size_t)bytes; at && i < hd_kernel_lines((size_t)bytes); i++)
 		if (at[i] != (char)t->fill)
 			return hd_err_set(err, HD_EBUG, "its kernel writes beyond the %lld bytes of its scratch",
 					  (long long)bytes);

@@ -15,7 +15,7 @@ static struct hd_mm_pick *picks;
 
 /* The version of the timing and of our own rivals, which are timed too. Their speed depends on the compiler. */
 #if defined(__clang__)
-#define OWN "7-clang"
+#define OWN "8-clang"
 #else
 #define OWN "7"
 #endif
