@@ -42,6 +42,16 @@ traced ring ring- --set dp.overlap=no
 above "ring, overlap = no: as many pieces" "$moves" 72
 is "ring, overlap = no: none overlaps with backward" "$beside" 0
 
+# ZeRO 2 sums the gradients of each micro-batch: those of a block are in flight while the block below computes. The block
+# of the embedding has no product, so the sums of layer 0 have nothing to overlap with.
+traced ring reduce-scatter --set dp.zero=2
+above "zero = 2: each layer's gradients are summed in each of three steps" "$moves" 17
+above "zero = 2: those of five of six layers overlap with backward" "$beside" "$((moves * 3 / 4))"
+# ZeRO 3 gathers buckets of parameters: each is in flight during the product before the one that reads it.
+traced ring all-gather --set dp.zero=3
+above "zero = 3: each layer's parameters are gathered in each of three steps" "$moves" 17
+above "zero = 3: most overlap with products" "$beside" "$((moves / 2))"
+
 # The final weights are the same, late or early, in one bucket or many.
 train() { heddle_mpi "$@" --set train.steps=6 --set log.metrics=m.jsonl >/dev/null 2>&1 && json "$(tail -2 m.jsonl | head -1)" loss; }
 first=$(train 2 train six.ini)
@@ -52,6 +62,10 @@ for sync in ring allreduce; do
 		is "$sync in buckets of $bucket: the same loss between hosts" \
 			"$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 train 2 train six.ini $layout)" "$first"
 	done
+done
+for zero in 2 3; do
+	is "zero = $zero: the same loss between hosts" "$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 train 2 train six.ini \
+		--set dp.zero=$zero)" "$(train 2 train six.ini --set dp.zero=$zero)"
 done
 is "four ranks, in rank order: the same loss between hosts" \
 	"$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 train 4 train six.ini \

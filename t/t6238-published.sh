@@ -93,12 +93,13 @@ work=$(awk -v a="$flops" -v b="$seconds" 'BEGIN { print a * b }')
 is "without --style, plan uses the style heddle" \
 	"$(heddle plan s.ini --ranks 8 --machine dgx-a100)" "$(heddle plan s.ini --ranks 8 --machine dgx-a100 --style heddle)"
 for key in attention=scores norms=twice dropout=yes gradients=apart residuals=apart loss=twice loss=apart optimizer=apart recompute=layer \
-	collectives=wait messages=wait sync=late; do
+	collectives=wait messages=wait sync=late scatter=wait; do
 	printf '[style]\n%s\n' "$key" >one.style
 	set --
 	ini=s.ini
 	[ "$key" != residuals=apart ] && [ "$key" != loss=twice ] || { ini=alone.ini; set -- --set dp.size=4; }
 	[ "$key" != sync=late ] || set -- --set pp.size=1 --set dp.size=4 --set train.micro_batch=4
+	[ "$key" != scatter=wait ] || set -- --set pp.size=1 --set dp.size=4 --set dp.zero=2
 	under heddle "$@"
 	plain=$seconds
 	under ./one.style "$@"

@@ -9,6 +9,11 @@
  *
  * A collective that a weight gradient itself needs (a gathered operand) starts one product earlier, for the same
  * reason.  So does the collective of a leaf: a parameter is gathered for a product while the product before runs.
+ * What reads a reduce-scattered gradient moves down behind the next block, so that the sum is in flight while that
+ * block computes:
+ *
+ *   before: pack dw -> g;   reduce-scatter g -> h;   unpack h -> dw';   block below
+ *   after:  pack dw -> g;   reduce-scatter g -> h;   block below;   unpack h -> dw'
  *
  * Sharing of memory, the timeline and lifetimes all follow program order.  This pass runs before them, so they need not
  * know about it.  If communication runs inline, the order costs nothing; if it leaves the host, its time is hidden.  No
@@ -18,6 +23,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
 #include "engine/comm/comm.h"
+#include "engine/ops/build.h"
 #include <string.h>
 
 #define GRADIENT (HD_UNIT_B | HD_UNIT_W)
@@ -26,6 +32,12 @@ static int is_collective(const struct node *n)
 {
 	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_COMM_SEND && n->comm.kind != HD_COMM_RECV &&
 	       n->made_by < 0 && n->block >= 0 && n->v.phase & (HD_UNIT_F | GRADIENT);
+}
+
+/* Returns whether a strategy made this all-gather, such as that of a bucket of parameters (zero = 3). */
+static int is_gather_of_strategy(const struct node *n)
+{
+	return n->comm.kind == HD_COMM_ALL_GATHER && n->v.nin == 1 && n->made_by >= 0 && n->block >= 0;
 }
 
 /* Returns whether both are in one block, and both in its forward or both in its backward. */
@@ -186,11 +198,23 @@ static int same_unit(const struct hd_plan *p, const struct node *a, const struct
 	       p->blocks[a->block].coord == p->blocks[b->block].coord;
 }
 
+/* Returns the node that packs parameters for collective c of a strategy, or NULL. */
+static struct node *packed_leaves(const struct node *c)
+{
+	struct node *n = c->ins[0]->v.node ? N(c->ins[0]->v.node) : NULL;
+
+	for (uint32_t i = 0; n && i < n->v.nin; i++)
+		if (n->ins[i]->v.node)
+			return NULL;
+	return n && same_direction(n, c) ? n : NULL;
+}
+
 /* Moves a leaf's collective to before the preceding product of the same unit and chunk.  Nodes of other units in
  * between do not count. */
 static void start_during_product(struct hd_plan *p, struct node *c)
 {
-	struct node *prepare = preparation(c), *first = prepare ? prepare : c, *at = first->prev;
+	struct node *prepare = c->made_by < 0 ? preparation(c) : packed_leaves(c), *first = prepare ? prepare : c,
+		    *at = first->prev;
 
 	if (first->ins[0]->v.node)
 		return;
@@ -201,6 +225,92 @@ static void start_during_product(struct hd_plan *p, struct node *c)
 	if (prepare)
 		hd_node_move(p, prepare, at);
 	hd_node_move(p, c, at);
+}
+
+/* -- gradients that nothing waits for ------------------------------------------------------------------------------------- */
+static int is_gradient_of(const struct hd_plan *p, const struct node *n, const struct node *c)
+{
+	uint32_t phases = p->separate_w ? HD_UNIT_W : GRADIENT;
+
+	return n->block >= 0 && n->v.phase & phases && p->blocks[n->block].chunk == p->blocks[c->block].chunk &&
+	       p->blocks[n->block].coord == p->blocks[c->block].coord;
+}
+
+/* Returns the last node that computes in the block after that of c, in the same unit, or NULL. */
+static struct node *end_of_next_block(const struct hd_plan *p, const struct node *c)
+{
+	struct node *last = NULL;
+	int block = -1;
+
+	for (struct node *n = c->next; n; n = n->next) {
+		if (!is_gradient_of(p, n, c) || n->block == c->block)
+			continue;
+		if (block >= 0 && n->block != block)
+			break;
+		block = n->block;
+		if (n->made_by < 0 && !n->comm.kind)
+			last = n;
+	}
+	return last;
+}
+
+static int reads_marked(const struct node *r)
+{
+	for (uint32_t i = 0; i < r->v.nin; i++)
+		if (r->ins[i]->v.node && N(r->ins[i]->v.node)->mark)
+			return 1;
+	return 0;
+}
+
+/* Marks c and the nodes up to `end` that need its result.  Returns whether they only take gradients apart. */
+static int mark_readers(struct node *c, const struct node *end)
+{
+	c->mark = 1;
+	for (struct node *r = c->next; r != end->next; r = r->next) {
+		r->mark = reads_marked(r);
+		if (r->mark && (r->block != c->block || !(r->v.phase & HD_UNIT_W) || r->comm.kind || is_product(r)))
+			return 0;
+	}
+	return 1;
+}
+
+static int is_accumulated(const struct tensor *t)
+{
+	for (size_t k = 0; k < t->nusers; k++)
+		if (!t->users[k]->dead && t->users[k]->is->role == OP_ROLE_ACCUMULATE)
+			return 1;
+	return 0;
+}
+
+/* Lets the readers of what c moves read a view of it: a node, which can move, while accumulators follow what they
+ * read. */
+static void insert_view(struct hd_plan *p, struct node *c)
+{
+	struct tensor *x = c->outs[0], *y;
+
+	p->cursor = hd_cursor_after(c);
+	y = hd_op1(p, "view", &x, 1, "%s", "");
+	if (!y)
+		return;
+	hd_placed_like(y, x);
+	hd_tensor_inherit(y, x);
+	hd_replace(p, x, y);
+}
+
+static void wait_after_next_block(struct hd_plan *p, struct node *c)
+{
+	struct node *end = end_of_next_block(p, c), *after;
+
+	if (!end)
+		return;
+	after = end->next;
+	if (is_accumulated(c->outs[0]))
+		insert_view(p, c);
+	if (mark_readers(c, end)) {
+		c->mark = 0;
+		move_marked(p, c->next, after, after);
+	}
+	clear_marks(c, after);
 }
 
 int hd_pass_overlap(struct hd_plan *p)
@@ -217,11 +327,14 @@ int hd_pass_overlap(struct hd_plan *p)
 		next = n->next;
 		if (is_collective(n) && n->v.phase == HD_UNIT_W)
 			start_before_product(p, n);
-		else if (is_collective(n) && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
+		else if (n->v.phase & (HD_UNIT_F | HD_UNIT_B) && (is_collective(n) || is_gather_of_strategy(n)))
 			start_during_product(p, n);
 	}
 	for (struct node *n = p->first; n; n = n->next)
 		if (is_collective(n) && n->v.phase == HD_UNIT_B)
 			compute_during(p, n);
+	for (struct node *n = p->last; n; n = n->prev) /* the last first, so that no block has readers of another yet */
+		if (n->comm.kind == HD_COMM_REDUCE_SCATTER && n->v.phase == HD_UNIT_W && n->block >= 0)
+			wait_after_next_block(p, n);
 	return p->err->code;
 }

@@ -169,10 +169,17 @@ static int kind_of(const struct hd_plan *p, const struct node *n)
 					      : HD_EVENT_MEET;
 }
 
-static int waits(const struct making *b, int kind, const struct event_price *p)
+static int is_scatter_of_gradients(const struct node *n)
+{
+	return n->comm.kind == HD_COMM_REDUCE_SCATTER && n->v.phase & HD_UNIT_W;
+}
+
+static int waits(const struct making *b, const struct node *n, int kind, const struct event_price *p)
 {
 	if (kind == HD_EVENT_SEND)
 		return b->price->style->messages_wait;
+	if (kind == HD_EVENT_START && b->price->style->scatter_waits && is_scatter_of_gradients(n))
+		return 1;
 	return kind == HD_EVENT_START && (b->price->style->collectives_wait ||
 					  (hd_machine_is_host(b->s->m) && p->occupied[HD_LINK_NETWORK] <= 0));
 }
@@ -192,7 +199,7 @@ static const struct priced *movement_price(struct making *b, const struct node *
 		p.occupied[i] = moved.occupied[i];
 		at->sent[i] = moved.sent[i];
 	}
-	p.waits = waits(b, at->kind, &p);
+	p.waits = waits(b, n, at->kind, &p);
 	at->number = price_new(b, &p);
 	return at;
 }
@@ -214,7 +221,7 @@ static int32_t price_here(struct making *b, const struct node *n, const struct p
 		b->late.seconds += *took;
 		b->late.queue = p.queue;
 		p.seconds = p.occupied[HD_LINK_NODE] = p.occupied[HD_LINK_NETWORK] = 0;
-		p.waits = waits(b, at->kind, &p);
+		p.waits = waits(b, n, at->kind, &p);
 	}
 	return pull || late ? price_new(b, &p) : at->number;
 }

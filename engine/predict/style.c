@@ -45,6 +45,8 @@ static const struct hd_option keys[] = {
 	  "layer: train.recompute = full recomputes everything of a layer, even what nothing reads" },
 	{ "gather", HD_OPT_CHOICE, 0, "tensor", "tensor|layer",
 	  "layer: the parts of all parameters of a layer are gathered as one, and their gradients summed as one" },
+	{ "scatter", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
+	  "wait: kernels wait while gradients of a layer are summed and scattered (ZeRO 2 and 3)" },
 	{ "collectives", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while a collective is under way" },
 	{ "messages", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
@@ -82,6 +84,7 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->recompute_layer = is(s, "recompute", "layer");
 	out->own_elementwise = is(s, "elementwise", "own");
 	out->gather_layer = is(s, "gather", "layer");
+	out->scatter_waits = is(s, "scatter", "wait");
 	out->collectives_wait = is(s, "collectives", "wait");
 	out->messages_wait = is(s, "messages", "wait");
 	out->sync_late = is(s, "sync", "late");
