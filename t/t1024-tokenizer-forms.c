@@ -197,6 +197,11 @@ static void pre_tokenizers(void)
 	is_str(ids_of("a"), "2", "... and adds the blank");
 	is_str(ids_of(" a"), "2", "... unless the text begins with one");
 	is_str(open_json(
+		       "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\" ?\"},\"behavior\":\"MergedWithNext\"}," BPE(
+			       "\"a\":0,\" \":1,\" a\":2", "[\" \",\"a\"]") "}"),
+	       "", "a pattern that matches nothing, too, is accepted");
+	is_str(ids_of("  a"), "1 2", "... and does not match nothing directly after a match");
+	is_str(open_json(
 		       "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"MergedWithPrevious\"}," BPE(
 			       "\"a\":0,\"-\":1,\"a-\":2,\"--\":3", "\"a -\",\"- -\"") "}"),
 	       "", "the behavior MergedWithPrevious is accepted");
@@ -307,7 +312,7 @@ static void added(void)
 		       "{\"id\":5,\"content\":\"w\",\"single_word\":true},{\"id\":6,\"content\":\"<z>\",\"lstrip\":true}]," MODEL
 		       "}"),
 	       "", "added tokens are accepted");
-	is_str(ids_of("<x> ya"), "3 0", "one with rstrip takes the blank that another begins with");
+	is_str(ids_of("<x> ya"), "3 4 0", "one that begins with a blank that rstrip took is still found");
 	is_str(ids_of("\xc3\xa9w"), "", "one with single_word is not found within a word with an accent");
 	is_str(ids_of("\xe2\x80\xa6w"), "5", "... but is found after a sign of three bytes");
 	is_str(ids_of("\xc2\xa0\xe2\x80\x83<z>"), "6", "one with lstrip takes all kinds of blanks before it");

@@ -39,6 +39,16 @@ names generation_config.json "{\"eos_token_id\": [100000, $end]}"
 is "... also with several tokens" "$(one)" "$short"
 names config.json "$plain"
 is "... and without a token in config.json" "$(one)" "$short"
+names config.json "$(echo "$plain" | sed "s/\"eos_token_id\": null/\"eos_token_id\": $end/")"
+names generation_config.json '{"eos_token_id": null}'
+is "with null in generation_config.json it does not end" "$(one)" "$whole"
+names generation_config.json '{"eos_token_id": null, "repetition_penalty": 1.0, "min_length": 0, "suppress_tokens": null}'
+is "settings without effect are not warned of" "$("$heddle" generate $model --ids --prompt 48 --tokens 1 2>&1 >/dev/null)" ""
+names generation_config.json '{"repetition_penalty": 1.2, "suppress_tokens": [3]}'
+like "... others are" "$("$heddle" generate $model --ids --prompt 48 --tokens 1 2>&1 >/dev/null)" \
+	'generation_config.json: repetition_penalty, suppress_tokens: not used, so texts differ from those of transformers'
+names generation_config.json "{\"eos_token_id\": [100000, $end]}"
+names config.json "$plain"
 
 # -- several texts: each ends by itself, whatever the others do
 text --prompts prompts.txt --no-cache >want

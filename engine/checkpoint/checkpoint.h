@@ -74,8 +74,10 @@ void hd_conf_tokenizer(struct hd_conf *c, const char *dir); /* sets data.tokeniz
 /* Returns the directory of the checkpoint's tokenizer.json, malloc'ed; NULL: it has none. */
 char *hd_checkpoint_own_tokenizer(const char *path);
 /* Adds the ids that end a text of this model: eos_token_id of generation_config.json, else of config.json, else the
- * tokenizer's (t may be NULL). Adds none if none of these gives an id. */
+ * tokenizer's (t may be NULL). Adds none if none of these gives an id, or if generation_config.json says null. */
 void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct hd_ids *out);
+/* Warns of settings in generation_config.json that change even the likeliest tokens, and that generate does not know. */
+void hd_checkpoint_warn_generation(const char *path);
 /* Loads the weights only (model.load, eval, generate). */
 int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err);
 /* Checks that the weights are there, with the model's shapes. Refuses what a load would refuse, without a job. */

@@ -375,7 +375,7 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 {
 	char *dir = hd_checkpoint_find(path, err), *file, *text;
 	struct hd_err none = { 0 };
-	int rc;
+	int rc, is_ini;
 
 	if (!dir)
 		return err->code;
@@ -383,7 +383,8 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 	if (hd_file_inside(dir, "heddle/conf.ini", err) < 0)
 		return free(file), free(dir), err->code;
 	text = hd_file_read(file, NULL, &none);
-	if (!text) {
+	is_ini = text != NULL;
+	if (!is_ini) {
 		free(file);
 		file = hd_format("%s/config.json", dir);
 		text = load_families(sets, nsets, err) < 0 ? NULL : conf_of_config(dir, err);
@@ -391,6 +392,8 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 	if (text && !hd_launch_mpi())
 		drop_layout(text);
 	rc = text ? hd_conf_parse(file, text, sets, nsets, out, err) : err->code;
+	if (rc >= 0 && !is_ini)
+		hd_conf_drop_lines(*out);
 	if (rc >= 0 && (rc = check_origin(*out, dir, err)) < 0) {
 		hd_conf_destroy(*out);
 		*out = NULL;

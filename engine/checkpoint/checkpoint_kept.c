@@ -276,12 +276,54 @@ void hd_checkpoint_ends(const char *path, const struct hd_tokenizer *t, struct h
 	int32_t end;
 
 	add_ends(generation, out);
-	if (!out->n && config && !says_nothing(config, dir))
+	if (json_is_null(json_object_get(generation, "eos_token_id")))
+		t = NULL; /* it says that texts do not end */
+	else if (!out->n && config && !says_nothing(config, dir))
 		add_ends(config, out);
 	end = !out->n && t ? hd_tokenizer_end_without_config(t) : -1;
 	if (end >= 0)
 		hd_ids_add(out, end);
 	json_decref(generation);
 	json_decref(config);
+	free(dir);
+}
+
+/* Returns whether a setting changes which token is the likeliest, or when a text may end. */
+static int has_effect(json_t *value, double neutral)
+{
+	if (json_is_number(value))
+		return json_number_value(value) != neutral;
+	return json_is_array(value) ? json_array_size(value) > 0 : json_is_object(value) && json_object_size(value) > 0;
+}
+
+void hd_checkpoint_warn_generation(const char *path)
+{
+	static const struct {
+		const char *key;
+		double neutral;
+	} keys[] = { { "repetition_penalty", 1 },
+		     { "no_repeat_ngram_size", 0 },
+		     { "min_length", 0 },
+		     { "min_new_tokens", 0 },
+		     { "num_beams", 1 },
+		     { "bad_words_ids", 0 },
+		     { "sequence_bias", 0 },
+		     { "suppress_tokens", 0 },
+		     { "begin_suppress_tokens", 0 },
+		     { "forced_bos_token_id", -1 },
+		     { "forced_eos_token_id", -1 } };
+	struct hd_err ignored = { 0 };
+	char *dir = hd_checkpoint_find(path, &ignored), *list = NULL;
+	json_t *generation = dir ? json_in(dir, "generation_config.json") : NULL;
+
+	for (size_t i = 0; i < HD_LEN(keys); i++)
+		if (has_effect(json_object_get(generation, keys[i].key), keys[i].neutral))
+			hd_append(&list, "%s%s", list ? ", " : "", keys[i].key);
+	if (list)
+		hd_log(HD_LOG_WARN,
+		       "%s/generation_config.json: %s: not used, so texts differ from those of transformers", dir,
+		       list);
+	json_decref(generation);
+	free(list);
 	free(dir);
 }

@@ -246,7 +246,10 @@ static void find_ends(struct generation *g)
 	struct hd_tokenizer *own = NULL;
 	struct hd_err ignored = { 0 };
 
-	if (hd_cli_has(g->c, "ignore-eos") || g->err->code)
+	if (g->err->code)
+		return;
+	hd_checkpoint_warn_generation(g->c->positional);
+	if (hd_cli_has(g->c, "ignore-eos"))
 		return;
 	if (!g->t && hd_section_has(data, "tokenizer") && strcmp(hd_section_str(data, "tokenizer"), "byte"))
 		hd_tokenizer_open(hd_section_str(data, "tokenizer"), &own, &ignored);

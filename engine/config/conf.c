@@ -359,3 +359,12 @@ int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const
 	}
 	return 0;
 }
+
+void hd_conf_drop_lines(struct hd_conf *c)
+{
+	for (struct hd_section *s = c->first; s; s = s->next) {
+		s->line = 0;
+		for (size_t i = 0; i < s->n; i++)
+			s->entries[i].line = 0;
+	}
+}

@@ -20,6 +20,8 @@ int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd
 int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets, struct hd_conf **out,
 		  struct hd_err *err);
 void hd_conf_destroy(struct hd_conf *c);
+/* Leaves out line numbers in messages, for a conf whose text was made from another file. */
+void hd_conf_drop_lines(struct hd_conf *c);
 char *hd_conf_text(const struct hd_conf *c); /* returns the canonical INI with overrides applied; the caller frees it */
 const char *hd_conf_path(const struct hd_conf *c);
 

@@ -234,8 +234,6 @@ int hd_added_split(const struct hd_added *a, int set, struct hd_matcher *m, stru
 		at = end = start + t->ntext;
 		if (t->single_word && (is_word(a, m, text, start, 1) || is_word(a, m, text, end, 0)))
 			continue;
-		if (start < done) /* an earlier token took the blanks that this one begins with */
-			continue;
 		if (t->lstrip)
 			start = blanks_before(text, start, done);
 		if (t->rstrip)
@@ -243,7 +241,7 @@ int hd_added_split(const struct hd_added *a, int set, struct hd_matcher *m, stru
 		if (start > done)
 			HD_TRY(between(ctx, (struct hd_span){ text.at + done, start - done }, done));
 		hd_ids_add(out, t->id);
-		done = end;
+		done = end; /* may move back, if an earlier token took blanks that this one begins with */
 	}
 	return done < text.n ? between(ctx, (struct hd_span){ text.at + done, text.n - done }, done) : HD_OK;
 }

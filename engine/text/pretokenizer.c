@@ -161,23 +161,28 @@ static int add_stretch(struct walk *k, size_t from, size_t to, int match)
 	return HD_OK;
 }
 
+static size_t after_character(struct hd_span text, size_t at)
+{
+	return at + (at < text.n ? (size_t)hd_utf8_length((unsigned char)text.at[at]) : 1);
+}
+
 static int split(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
 	const struct hd_text_step *s = &w->steps->all[step];
 	struct walk k = { .w = w, .step = step, .text = text, .at_start = at_start };
-	size_t from = 0, done = 0, start, end;
+	size_t from = 0, done = 0, last = SIZE_MAX, start, end;
 	int rc = 0;
 
 	while (from <= text.n &&
 	       (rc = hd_pattern_find(&s->pattern, w->matcher, text.at, text.n, from, &start, &end, w->err)) > 0) {
+		int directly_after = end == start && start == last; /* an empty match there does not count */
+
 		if (start > done)
 			HD_TRY(add_stretch(&k, done, start, 0));
-		HD_TRY(add_stretch(&k, start, end, 1));
-		done = end;
-		if (end > start || end == text.n)
-			from = end > start ? end : end + 1;
-		else
-			from = end + (size_t)hd_utf8_length((unsigned char)text.at[end]);
+		if (!directly_after)
+			HD_TRY(add_stretch(&k, start, end, 1));
+		done = last = end;
+		from = end > start ? end : after_character(text, end);
 	}
 	HD_TRY(rc);
 	if (done < text.n)
