@@ -88,6 +88,11 @@ for each in '[]|is not a JSON object: something else' '{"model_type": "gpt2"}|ha
 	printf '%s' "${each%|*}" >alone/config.json
 	no "alone/config\\.json: .*${each#*|}|alone/config\\.json" generate alone --prompt a
 done
+# What is wrong in config.json is in no line of the INI that is made of it.
+echo '{"model_type": "llama", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+	"num_attention_heads": 2, "max_position_embeddings": 8, "rope_parameters": {"rope_type": "linear", "factor": 0.5}}' >alone/config.json
+no '^heddle: alone/config\.json: \[model\] rope_factor: 0\.5 is too small, at least 1$' \
+	generate alone --ids --prompt 1 --tokens 1
 
 # generate, eval, report, bench
 no 'nowhere: No such file' generate ck --prompts nowhere
