@@ -73,6 +73,12 @@ struct hd_page_lines { /* stages between two times, in seconds within the step *
 };
 void hd_page_timeline(FILE *f, const struct hd_page_lines *x);
 void hd_page_draw_both(FILE *f, const struct hd_page_both *b); /* both, one above the other, with the same time axis */
+void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage);
+void hd_page_frontier(FILE *f, const struct hd_plan_page *p);
+void hd_page_mesh(FILE *f, const struct hd_plan_page *p);
+void hd_page_links(FILE *f, const struct hd_plan_page *p); /* plan_links.c */
+
+/* -- plan_pieces.c: a row of a timeline ---------------------------------------------------------------------------- */
 /* Computes a row as it is drawn: for each of HD_PAGE_PIECES equal pieces of
  * time, an enum hd_page_work, or -1 for nothing. */
 #define HD_PAGE_PIECES 850
@@ -82,9 +88,5 @@ void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signe
  * Reading returns *n spans, or NULL if the text is invalid. */
 char *hd_page_pieces_text(const struct hd_page_stage *s, double to);
 struct hd_page_span *hd_page_pieces_read(const char *text, double to, size_t *n);
-void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage);
-void hd_page_frontier(FILE *f, const struct hd_plan_page *p);
-void hd_page_mesh(FILE *f, const struct hd_plan_page *p);
-void hd_page_links(FILE *f, const struct hd_plan_page *p); /* plan_links.c */
 
 #endif
