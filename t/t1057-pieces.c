@@ -3,7 +3,7 @@
  * look for the lost time at the wrong kind of work.
  */
 #include <config.h>
-#include "engine/report/plan_page.h"
+#include "engine/page/plan_page.h"
 #include "t/lib/tap.h"
 #include <stdlib.h>
 #include <string.h>

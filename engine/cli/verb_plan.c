@@ -47,16 +47,11 @@ static struct totals total(const struct hd_prediction *r)
 		for (int k = 0; k < HD_LINKS; k++)
 			t.sent[k] = most(t.sent[k], s->sent[k]);
 	}
-	t.idle = r->step - r->host - t.compute - t.exposed;
+	t.idle = r->step - r->host - r->sharing - t.compute - t.exposed;
 	if (t.idle < 1e-9 * r->step) /* rounding */
 		t.idle = 0;
 	t.idle_ratio = t.compute + t.exposed > 0 ? t.idle / (t.compute + t.exposed) : 0;
 	return t;
-}
-
-static double peak(const struct hd_plan *p, const struct hd_machine *m)
-{
-	return (double)hd_plan_workers(p) * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }
 
 static double model_flops(const struct hd_plan *p)
@@ -72,11 +67,6 @@ static double hardware_flops(const struct hd_plan *p, const struct hd_prediction
 	for (int64_t i = 0; i < r->nstages; i++)
 		flops += r->stages[i].more_flops * (double)p->ranks / (double)r->nstages;
 	return flops;
-}
-
-static double tokens(const struct hd_plan *p)
-{
-	return (double)(p->micros * p->batch * p->model.seq);
 }
 
 /* Returns 1 if two stages have the same computation: their other times depend only on their position. */
@@ -173,13 +163,16 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
 	       hd_plural(m->ranks_per_node, "s"), p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
 	printf("step %s: %s tokens/s, %s a rank, %.1f%% of the peak\n", hd_human_step(r->step).text,
-	       hd_human_count(tokens(p) / r->step).text, hd_human_rate(flops / (double)p->ranks).text,
-	       100 * flops / peak(p, m));
+	       hd_human_count(hd_plan_tokens(p) / r->step).text, hd_human_rate(flops / (double)p->ranks).text,
+	       100 * flops / hd_plan_peak(p, m));
 	printf("including recomputation: %s a rank, %.1f%% of the peak; %s in all\n",
-	       hd_human_rate(all / (double)p->ranks).text, 100 * all / peak(p, m), hd_human_rate(all).text);
+	       hd_human_rate(all / (double)p->ranks).text, 100 * all / hd_plan_peak(p, m), hd_human_rate(all).text);
 	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (%.3f of its busy time)\n",
 	       hd_human_seconds(t.compute).text, hd_human_seconds(t.exposed).text, hd_human_seconds(t.hidden).text,
 	       hd_human_seconds(t.idle).text, t.idle_ratio);
+	if (r->sharing > 0)
+		printf("ranks share cores: for %s of the step other ranks use the core of a rank\n",
+		       hd_human_seconds(r->sharing).text);
 	if (r->host > 0)
 		printf("the host begins a step and waits for its end: %s\n", hd_human_seconds(r->host).text);
 	print_memory(p, m, t.memory);
@@ -227,17 +220,17 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 		json_object_set_new(sent, links[k], json_integer((json_int_t)t.sent[k]));
 	o = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "machine", m->name, "ranks",
 		      (json_int_t)p->ranks, "step_seconds", hd_json_number(r->step), "tokens_per_second",
-		      hd_json_number(tokens(p) / r->step), "flops_per_second", hd_json_number(flops), "peak_share",
-		      hd_json_number(flops / peak(p, m)), "compute_seconds", hd_json_number(t.compute),
-		      "comm_exposed_seconds", hd_json_number(t.exposed), "comm_hidden_seconds",
-		      hd_json_number(t.hidden), "bubble", hd_json_number(hd_plan_bubble(p)), "planned_peak_bytes",
-		      (json_int_t)t.memory, "bytes", sent);
+		      hd_json_number(hd_plan_tokens(p) / r->step), "flops_per_second", hd_json_number(flops),
+		      "peak_share", hd_json_number(flops / hd_plan_peak(p, m)), "compute_seconds",
+		      hd_json_number(t.compute), "comm_exposed_seconds", hd_json_number(t.exposed),
+		      "comm_hidden_seconds", hd_json_number(t.hidden), "bubble", hd_json_number(hd_plan_bubble(p)),
+		      "planned_peak_bytes", (json_int_t)t.memory, "bytes", sent);
 	json_object_set_new(o, "idle_ratio", hd_json_number(t.idle_ratio));
 	json_object_set_new(o, "precision", json_string(p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32"));
 	json_object_set_new(o, "model_flops_per_rank", hd_json_number(flops / (double)p->ranks));
 	json_object_set_new(o, "hardware_flops_per_rank", hd_json_number(all / (double)p->ranks));
-	json_object_set_new(o, "peak_share_model", hd_json_number(flops / peak(p, m)));
-	json_object_set_new(o, "peak_share_hardware", hd_json_number(all / peak(p, m)));
+	json_object_set_new(o, "peak_share_model", hd_json_number(flops / hd_plan_peak(p, m)));
+	json_object_set_new(o, "peak_share_hardware", hd_json_number(all / hd_plan_peak(p, m)));
 	json_object_set_new(o, "job_flops", hd_json_number(all));
 	if (m->memory > 0) {
 		json_object_set_new(o, "memory_limit_bytes", hd_json_number(m->memory));
@@ -248,6 +241,8 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 	json_object_set_new(o, "stages", stages_json(r));
 	if (m->slow > 0)
 		json_object_set_new(o, "slow", slow_json(m, alike));
+	if (r->sharing > 0)
+		json_object_set_new(o, "sharing_seconds", hd_json_number(r->sharing));
 	if (r->host > 0)
 		json_object_set_new(o, "host_seconds", hd_json_number(r->host));
 	if (t.host > 0)
@@ -302,12 +297,17 @@ static int read_machine(struct hd_cli *c, struct hd_machine *m, struct hd_err *e
 	return HD_OK;
 }
 
+/* alike: seconds of a step without a slow rank */
 static int draw(const struct hd_cli *c, const struct hd_plan *p, const struct hd_machine *m,
-		const struct hd_prediction *r, struct hd_err *err)
+		const struct hd_prediction *r, double alike, struct hd_err *err)
 {
-	struct hd_picture x = {
-		.title = c->positional, .plan = p, .machine = m, .prediction = r, .trace = hd_cli_str(c, "times", NULL)
-	};
+	struct hd_picture x = { .title = c->positional,
+				.plan = p,
+				.machine = m,
+				.prediction = r,
+				.trace = hd_cli_str(c, "times", NULL),
+				.style = hd_cli_str(c, "style", NULL),
+				.alike = alike };
 
 	return hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
 }
@@ -335,6 +335,15 @@ static int read_slow(struct hd_cli *c, struct hd_plan *p, struct hd_machine *m, 
 			"plan: --slow %s is not RANK=FACTOR, with a rank from 0 to %lld and a factor of 1 or more",
 			text, (long long)p->ranks - 1);
 	return HD_OK;
+}
+
+static void warn_of_groups(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
+{
+	char *note = hd_groups_note(p, m, r);
+
+	if (note)
+		hd_log(HD_LOG_WARN, "plan: %s", note);
+	free(note);
 }
 
 static void note_quick(const struct hd_machine *m)
@@ -376,7 +385,9 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 		r.want_spans = hd_cli_has(c, "html");
 		if (read_slow(c, *p, &m, &style, &without, err) >= 0 && hd_simulate(*p, &m, &style, &r, err) >= 0 &&
 		    hd_cli_has(c, "html"))
-			draw(c, *p, &m, &r, err);
+			draw(c, *p, &m, &r, without, err);
+		if (!err->code)
+			warn_of_groups(*p, &m, &r);
 		if (!err->code && hd_cli_has(c, "json"))
 			print_json(*p, &m, &r, without);
 		else if (!err->code)

@@ -5,7 +5,7 @@
 #define HD_ENGINE_FORESIGHT_TIMELINE_H
 #include "engine/base/json.h"
 #include "engine/predict/simulate.h"
-#include "engine/report/plan_page.h"
+#include "engine/page/plan_page.h"
 #include "engine/run/job.h"
 
 /* Returns the units and waits of a stage as a page draws them, up to the end of the step; malloc'ed, *n of them. */

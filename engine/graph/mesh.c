@@ -47,6 +47,31 @@ struct axis *hd_spare_axis(const struct hd_plan *p)
 	return NULL;
 }
 
+/* Returns whether each member of the group that begins at a rank is on a node of its own. */
+static int is_apart(const struct axis *a, int64_t first, int64_t node)
+{
+	for (int64_t k = 1; a->stride < node && k < a->v.n + a->v.spare; k++)
+		if ((first + k * a->stride) / node == (first + (k - 1) * a->stride) / node)
+			return 0;
+	return 1;
+}
+
+struct hd_spread_of_axis hd_axis_spread(const struct hd_plan *p, const struct axis *a, int64_t node,
+					const struct axis *same, int64_t like)
+{
+	struct hd_spread_of_axis s = { 0, 0, 0 };
+	int64_t last = (a->v.n + a->v.spare - 1) * a->stride;
+
+	for (int64_t r = 0; r < p->ranks; r++) {
+		if (hd_plan_coord(p, r, a) || (same && hd_plan_coord(p, r, same) != hd_plan_coord(p, like, same)))
+			continue;
+		s.groups++;
+		s.spanning += r / node != (r + last) / node;
+		s.apart += last && is_apart(a, r, node);
+	}
+	return s;
+}
+
 int hd_is_worker(const struct hd_plan *p, int64_t rank)
 {
 	const struct axis *a = hd_spare_axis(p);

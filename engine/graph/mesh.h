@@ -21,6 +21,13 @@ char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; the caller f
  * hd_plan, is NULL. */
 char *hd_coords_text(const void *plan, int rank);
 struct axis *hd_spare_axis(const struct hd_plan *p); /* the axis with spare coordinates, or NULL */
+/* How the groups along an axis lie on nodes of so many consecutive ranks. */
+struct hd_spread_of_axis {
+	int64_t groups, spanning, apart; /* spanning: on several nodes; apart: each member on a node of its own */
+};
+/* Counts all groups along the axis, or those that have the same coordinate as rank `like` on axis `same`. */
+struct hd_spread_of_axis hd_axis_spread(const struct hd_plan *p, const struct axis *a, int64_t node,
+					const struct axis *same, int64_t like);
 /* Whether a tensor with this placement is on the rank, and whether the node runs there (if all members run it). */
 int hd_is_placed_at(const struct hd_plan *p, const struct placement *at, int64_t rank);
 int hd_node_runs_at(const struct hd_plan *p, const struct node *n, int64_t rank);

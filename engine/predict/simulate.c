@@ -222,9 +222,11 @@ static int walk_all(struct sim *s, struct hd_err *err)
 		for (int64_t i = 0; i < n; i++)
 			moved |= advance(s, &w[i], &s->out->stages[i], s->out->spans ? &s->out->spans[i] : NULL);
 	}
+	for (int64_t i = 0; i < n; i++)
+		s->out->step = w[i].clock > s->out->step ? w[i].clock : s->out->step;
 	for (int64_t i = 0; i < n; i++) {
 		ended += w[i].at == s->stages[i].n;
-		s->out->step = w[i].clock > s->out->step ? w[i].clock : s->out->step;
+		s->out->stages[i].idle += s->out->step - w[i].clock; /* until the last stage has ended */
 		free(w[i].done), free(w[i].length), free(w[i].queue), free(w[i].until);
 	}
 	free(w);
@@ -425,4 +427,14 @@ double hd_prediction_memory(const struct hd_prediction *r)
 	for (int64_t i = 0; i < r->nstages; i++)
 		most = fmax(most, r->stages[i].memory);
 	return most;
+}
+
+double hd_plan_tokens(const struct hd_plan *p)
+{
+	return (double)(p->micros * p->batch * p->model.seq);
+}
+
+double hd_plan_peak(const struct hd_plan *p, const struct hd_machine *m)
+{
+	return (double)hd_plan_workers(p) * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }

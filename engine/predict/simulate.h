@@ -59,5 +59,7 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 void hd_prediction_release(struct hd_prediction *r);
 /* Returns the memory of the rank that needs most, in bytes: a worker or a server. */
 double hd_prediction_memory(const struct hd_prediction *r);
+double hd_plan_tokens(const struct hd_plan *p);                           /* of a step */
+double hd_plan_peak(const struct hd_plan *p, const struct hd_machine *m); /* FLOP/s of all workers */
 
 #endif

@@ -2,6 +2,7 @@
  * Draws curves as SVG, for which a browser need not fetch anything else.
  */
 #include <config.h>
+#include "engine/page/html.h"
 #include "engine/report/plot.h"
 #include <math.h>
 #include <stdlib.h>
@@ -23,15 +24,6 @@ struct frame {
 	int log; /* the vertical axis is logarithmic, and a value of 0 is at the lower edge */
 	int cut; /* values above y1 are drawn as marks at the upper edge */
 };
-
-void hd_html_text(FILE *f, const char *s)
-{
-	for (; *s; s++)
-		if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
-			fprintf(f, "&#%d;", *s);
-		else
-			fputc(*s, f);
-}
 
 /* -- what is shown ----------------------------------------------------------------------------------------------- */
 /* Returns the value that a quarter of a line's points do not exceed. */

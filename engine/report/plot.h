@@ -22,7 +22,5 @@ struct hd_drawing {
  * All points are inside, except those of a run that is very far above another one. They are marks at the upper edge,
  * which the legend counts. The vertical axis is logarithmic if a linear one would not distinguish positive values. */
 void hd_curves_draw(FILE *f, const struct hd_drawing *d);
-void hd_html_text(FILE *f, const char *s); /* escapes the text */
-extern const char hd_page_style[];         /* for all pages */
 
 #endif

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/report/report.h"
 #include "engine/human/human.h"
+#include "engine/page/html.h"
 #include "engine/report/plot.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #define HD_ENGINE_REPORT_SERIES_H
 #include <stddef.h>
 #include "engine/base/err.h"
-#include "engine/report/plan_page.h"
+#include "engine/page/plan_page.h"
 
 struct hd_curve {
 	char *name;    /* "loss"; "load.2": the third of an array */

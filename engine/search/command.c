@@ -60,26 +60,55 @@ static struct hd_page_point *points_of(const struct search_result *r)
 	return v;
 }
 
+/* Fills in what the page says of the search. */
+static void search_of(const struct search_result *r, int64_t top, const struct hd_page_point *own,
+		      struct hd_page_results *s)
+{
+	char *sum = hd_search_sum(r);
+
+	s->points = points_of(r);
+	s->npoints = r->nfound;
+	s->own = r->own.verdict.code ? NULL : own;
+	s->rows = hd_search_rows(r, top, &s->nrows);
+	s->sum = hd_format("%s; %lld were less promising, so not looked at", sum, (long long)r->not_tried);
+	s->ini = hd_search_ini(r, &r->found[0], NULL);
+	free(sum);
+}
+
+static void release(struct hd_page_results *s)
+{
+	for (int64_t i = 0; i < s->npoints; i++)
+		free(s->points[i].text);
+	hd_search_rows_release((struct hd_page_found *)(uintptr_t)s->rows, s->nrows);
+	free((void *)(uintptr_t)s->points), free((void *)(uintptr_t)s->sum), free((void *)(uintptr_t)s->ini);
+}
+
 static int draw(const struct hd_cli *c, const struct search_options *o, struct hd_plan *p,
-		const struct search_result *r, struct hd_err *err)
+		const struct search_result *r, int64_t top, struct hd_err *err)
 {
 	struct hd_prediction times = { .want_spans = 1 };
-	struct hd_page_point *points = points_of(r);
+	struct hd_page_point own = { r->own.step, r->own.memory, "the layout of the INI",
+				     r->limit <= 0 || r->own.memory <= r->limit };
+	struct hd_page_results s = { .npoints = 0 };
 	char *title = hd_format("%s: the best of %lld layouts", c->positional, (long long)r->layouts);
 	struct hd_machine m = *o->machine;
-	struct hd_picture x = { title, p, &m, &times, points, r->nfound };
+	struct hd_picture x = { .title = title,
+				.plan = p,
+				.machine = &m,
+				.prediction = &times,
+				.search = &s,
+				.style = hd_cli_str(c, "style", NULL) };
 
+	search_of(r, top, &own, &s);
 	hd_machine_share(&m, p);
 	if (hd_simulate(p, &m, o->style, &times, err) >= 0)
 		hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
 	hd_prediction_release(&times);
-	for (int64_t i = 0; i < r->nfound; i++)
-		free(points[i].text);
-	free(points), free(title);
+	release(&s), free(title);
 	return err->code;
 }
 
-static int draw_best(const struct hd_cli *c, const struct search_options *o, const struct search_result *r,
+static int draw_best(const struct hd_cli *c, const struct search_options *o, const struct search_result *r, int64_t top,
 		     struct hd_err *err)
 {
 	struct hd_conf *conf = NULL;
@@ -88,7 +117,7 @@ static int draw_best(const struct hd_cli *c, const struct search_options *o, con
 	if (!hd_cli_has(c, "html"))
 		return HD_OK;
 	if (hd_search_conf(r, &r->found[0], &conf, err) >= 0 && hd_plan_create(conf, &o->plan, &p, err) >= 0)
-		draw(c, o, p, r, err);
+		draw(c, o, p, r, top, err);
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);
 	return err->code;
@@ -152,7 +181,7 @@ static int report(struct hd_cli *c, const struct search_options *o, const struct
 	if (!r->nfits)
 		return nothing(r, err);
 	HD_TRY(write_best(c, r, o->machine, err));
-	return draw_best(c, o, r, err);
+	return draw_best(c, o, r, top, err);
 }
 
 int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_style *style, struct hd_conf **conf,

@@ -23,22 +23,46 @@ static int64_t count_alike(const struct search_result *r, int64_t i)
 	return n;
 }
 
-static void print_row(const struct search_result *r, int64_t i, int64_t number, int64_t alike)
+/* Returns the row of layout i, as the caller frees it by hd_search_rows_release. */
+static struct hd_page_found row_of(const struct search_result *r, int64_t i, int64_t number, int64_t alike)
 {
 	const struct found_layout *f = &r->found[i];
+	double percent = 100 * (f->result.step / r->found[0].result.step - 1);
 	char *text = hd_search_line(r, f);
-	char more[32] = "", others[48] = "";
+	struct hd_page_found row = {
+		.number = hd_format("%lld", (long long)number),
+		.step = hd_strdup(hd_human_step(f->result.step).text),
+		.more = i ? hd_format("+%.*f%%", percent < 0.1 ? 3 : 1, percent) : hd_strdup(""),
+		.memory = hd_strdup(hd_human_bytes(f->result.memory).text),
+		.layout = alike ? hd_format("%s (%lld more take as long)", text, (long long)alike) : hd_strdup(text),
+	};
 
-	if (i) {
-		double percent = 100 * (f->result.step / r->found[0].result.step - 1);
-
-		snprintf(more, sizeof(more), "+%.*f%%", percent < 0.1 ? 3 : 1, percent);
-	}
-	if (alike)
-		snprintf(others, sizeof(others), " (%lld more take as long)", (long long)alike);
-	printf("%3lld  %-9s %7s  %-9s %s%s\n", (long long)number, hd_human_step(f->result.step).text, more,
-	       hd_human_bytes(f->result.memory).text, text, others);
 	free(text);
+	return row;
+}
+
+struct hd_page_found *hd_search_rows(const struct search_result *r, int64_t top, int64_t *n)
+{
+	struct hd_page_found *rows = hd_alloc(((size_t)r->nfits + 1) * sizeof(*rows));
+
+	*n = 0;
+	for (int64_t i = 0; i < r->nfits && *n < top; i++) {
+		int64_t alike = count_alike(r, i);
+
+		rows[*n] = row_of(r, i, *n + 1, alike);
+		++*n;
+		i += alike;
+	}
+	return rows;
+}
+
+void hd_search_rows_release(struct hd_page_found *rows, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		free(rows[i].number), free(rows[i].step), free(rows[i].more);
+		free(rows[i].memory), free(rows[i].layout);
+	}
+	free(rows);
 }
 
 static void print_own_layout(const struct search_result *r)
@@ -73,15 +97,23 @@ void hd_search_print_dropped(FILE *f, const struct search_result *r)
 			(long long)r->not_tried);
 }
 
-static void print_sum(const struct search_result *r)
+char *hd_search_sum(const struct search_result *r)
 {
+	char *text = hd_format("%lld layouts: %lld planned completely", (long long)r->layouts, (long long)r->nfound);
 	int64_t over = r->nfound - r->nfits;
 
-	printf("\n%lld layouts: %lld planned completely", (long long)r->layouts, (long long)r->nfound);
 	if (over)
-		printf(", %lld of which need more than %s (the nearest %s)", (long long)over,
-		       hd_human_bytes(r->limit).text, hd_human_bytes(r->found[r->nfits].result.memory).text);
-	printf("; why the others were not:\n");
+		hd_append(&text, ", %lld of which need more than %s (the nearest %s)", (long long)over,
+			  hd_human_bytes(r->limit).text, hd_human_bytes(r->found[r->nfits].result.memory).text);
+	return text;
+}
+
+static void print_sum(const struct search_result *r)
+{
+	char *sum = hd_search_sum(r);
+
+	printf("\n%s; why the others were not:\n", sum);
+	free(sum);
 	hd_search_print_dropped(stdout, r);
 	if (r->few_choices)
 		printf("alternatives of also were tried only near the best: --tries 0 tries all\n");
@@ -93,14 +125,15 @@ static void print_sum(const struct search_result *r)
 
 void hd_search_print(const struct search_result *r, int64_t top)
 {
-	if (r->nfits)
-		printf("%3s  %-9s %7s  %-9s %s\n", "", "step", "", "memory", "layout, innermost axis first");
-	for (int64_t i = 0, number = 1; i < r->nfits && number <= top; i++, number++) {
-		int64_t alike = count_alike(r, i);
+	int64_t n;
+	struct hd_page_found *rows = hd_search_rows(r, top, &n);
 
-		print_row(r, i, number, alike);
-		i += alike;
-	}
+	if (n)
+		printf("%3s  %-9s %7s  %-9s %s\n", "", "step", "", "memory", "layout, innermost axis first");
+	for (int64_t i = 0; i < n; i++)
+		printf("%3s  %-9s %7s  %-9s %s\n", rows[i].number, rows[i].step, rows[i].more, rows[i].memory,
+		       rows[i].layout);
+	hd_search_rows_release(rows, n);
 	print_own_layout(r);
 	print_sum(r);
 }

@@ -4,6 +4,7 @@
 #ifndef HD_ENGINE_SEARCH_SEARCH_H
 #define HD_ENGINE_SEARCH_SEARCH_H
 #include "engine/base/json.h"
+#include "engine/page/plan_page.h"
 #include "engine/search/evaluate.h"
 #include <stdio.h>
 
@@ -56,6 +57,10 @@ void hd_search_release(struct search_result *r);
 
 /* print.c: prints the table of the best, and why the others are not among them. */
 void hd_search_print(const struct search_result *r, int64_t top);
+/* Returns the *n rows of that table. */
+struct hd_page_found *hd_search_rows(const struct search_result *r, int64_t top, int64_t *n);
+void hd_search_rows_release(struct hd_page_found *rows, int64_t n);
+char *hd_search_sum(const struct search_result *r); /* how many were planned completely; the caller frees it */
 /* Returns [{"ini","step_seconds","memory_bytes","bound_seconds","reason"}], the best `top` layouts in order. A
  * bound_seconds of 0: no bound was computed. */
 json_t *hd_search_json(const struct search_result *r, int64_t top);

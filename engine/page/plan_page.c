@@ -3,9 +3,9 @@
  * ranks are as readable as four.
  */
 #include <config.h>
-#include "engine/report/plan_page.h"
+#include "engine/page/plan_draw.h"
 #include "engine/human/human.h"
-#include "engine/report/plot.h"
+#include "engine/page/html.h"
 #include <string.h>
 
 static void text_line(FILE *f, const char *text)
@@ -45,6 +45,15 @@ static void stage_row(FILE *f, const struct hd_page_stage *s, int64_t n)
 	fprintf(f, "<td>%s</td><td>%s</td></tr>\n", hd_human_bytes(s->sent[0]).text, hd_human_bytes(s->sent[1]).text);
 }
 
+/* Servers have no timeline, so the page does not know when they wait. */
+static void servers_row(FILE *f, const struct hd_page_stage *s)
+{
+	fprintf(f, "<tr><td>%s</td><td class=\"left\">%s</td><td></td><td>at most %s</td>", s->name, s->holds,
+		hd_human_bytes(s->memory).text);
+	fprintf(f, "<td>%s</td><td></td><td></td><td>%s</td><td>%s</td></tr>\n", hd_human_seconds(s->compute).text,
+		hd_human_bytes(s->sent[0]).text, hd_human_bytes(s->sent[1]).text);
+}
+
 static void stage_table(FILE *f, const struct hd_plan_page *p)
 {
 	fprintf(f,
@@ -57,7 +66,13 @@ static void stage_table(FILE *f, const struct hd_plan_page *p)
 			;
 		stage_row(f, &p->stages[i], n);
 	}
+	if (p->servers)
+		servers_row(f, p->servers);
 	fprintf(f, "</table></div>\n");
+	if (p->sharing > 0)
+		fprintf(f,
+			"<p class=\"note\">Sharing cores: for %s of the step other ranks use the core of a rank.</p>\n",
+			hd_human_seconds(p->sharing).text);
 }
 
 /* -- the page ---------------------------------------------------------------------------------------------------- */
@@ -122,14 +137,14 @@ void hd_plan_page_write(FILE *f, const struct hd_plan_page *p)
 	fprintf(f, "</title><style>%s</style></head>\n<body><h1>", hd_page_style);
 	hd_html_text(f, p->title);
 	fprintf(f, "</h1>\n");
-	for (int i = 0; i < 4 && p->about[i]; i++)
+	for (int i = 0; i < HD_PAGE_LINES && p->about[i]; i++)
 		text_line(f, p->about[i]);
+	if (p->search)
+		hd_page_search(f, p);
 	hd_page_mesh(f, p);
 	stage_table(f, p);
 	hd_page_links(f, p);
 	timelines(f, p);
 	hd_page_memory(f, p, fullest(p));
-	if (p->npoints)
-		hd_page_frontier(f, p);
 	fprintf(f, "</body></html>\n");
 }

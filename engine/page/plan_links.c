@@ -3,12 +3,19 @@
  * nodes.
  */
 #include <config.h>
-#include "engine/report/plan_page.h"
+#include "engine/page/plan_draw.h"
 #include "engine/human/human.h"
-#include "engine/report/plot.h"
+#include "engine/page/html.h"
 #include <math.h>
 
-enum { WIDE = 960, LEFT = 96, RIGHT = 110, SPAN = WIDE - LEFT - RIGHT, BAR = 12, ROW = 2 * BAR + 8, MOST_ROWS = 24 };
+enum {
+	LEFT = HD_PAGE_LEFT,
+	RIGHT = 110,
+	SPAN = HD_PAGE_WIDE - LEFT - RIGHT,
+	BAR = 12,
+	ROW = 2 * BAR + 8,
+	MOST_ROWS = 24
+};
 
 static const char *const links[] = { "within its node", "to other nodes" };
 
@@ -18,7 +25,7 @@ static double most_sent(const struct hd_plan_page *p, int link)
 
 	for (int64_t i = 0; i < p->nstages; i++)
 		most = fmax(most, p->stages[i].sent[link]);
-	return most;
+	return p->servers ? fmax(most, p->servers->sent[link]) : most;
 }
 
 static void draw_bar(FILE *f, const struct hd_page_stage *s, int link, double most, double y)
@@ -35,9 +42,7 @@ static void draw_bar(FILE *f, const struct hd_page_stage *s, int link, double mo
 
 static void draw_stage(FILE *f, const struct hd_page_stage *s, double most, double y)
 {
-	fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 6, y + BAR + 4);
-	hd_html_text(f, s->name);
-	fprintf(f, "</text>\n");
+	hd_page_label(f, s->name, y + BAR + 4);
 	for (int k = 0; k < 2; k++)
 		draw_bar(f, s, k, most, y + k * BAR);
 }
@@ -49,16 +54,16 @@ void hd_page_links(FILE *f, const struct hd_plan_page *p)
 
 	if (most <= 0)
 		return;
-	fprintf(f,
-		"<h2>Bytes over links in a step</h2>\n<div class=\"wide\"><svg class=\"drawing\" viewBox=\"0 0 %d %d\" style=\"min-width:640px\" "
-		"role=\"img\" aria-label=\"Bytes over links in a step\">\n",
-		WIDE, (int)rows * ROW + 8);
+	hd_page_begin(f, "Bytes over links in a step", (int)(rows + !!p->servers) * ROW + 8);
 	for (int64_t r = 0; r < rows; r++)
 		draw_stage(f, &p->stages[rows > 1 ? r * (p->nstages - 1) / (rows - 1) : 0], most, (double)r * ROW + 4);
-	fprintf(f, "</svg></div>\n<p class=\"legend\">");
+	if (p->servers)
+		draw_stage(f, p->servers, most, (double)rows * ROW + 4);
+	hd_page_end(f);
+	fprintf(f, "<p class=\"legend\">");
 	for (int k = 0; k < 2; k++)
 		if (most_sent(p, k) > 0)
-			fprintf(f, "<span class=\"l%d\"><i></i>sent by the busiest rank %s</span>", k, links[k]);
+			fprintf(f, "<span class=\"l%d\"><i></i>sent %s by the busiest rank</span>", k, links[k]);
 	fprintf(f, "</p>\n");
 	if (rows < p->nstages)
 		fprintf(f, "<p class=\"note\">%lld of %lld stages are drawn, at equal distances.</p>\n",

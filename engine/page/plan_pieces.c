@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/base/err.h"
-#include "engine/report/plan_page.h"
+#include "engine/page/plan_page.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 #define PIECES HD_PAGE_PIECES
 #define LEAST 1e-6 /* a smaller share of a piece is rounding */
 
-struct shares { /* of each piece, by kind of work */
+struct piece_shares { /* of each piece, by kind of work */
 	double of[PIECES][HD_PAGE_WORKS];
 	double from, each; /* times: of the first piece; of a piece */
 };
 
 /* Adds the time from a to b to a kind of work, or with sign -1 subtracts it. */
-static void add(struct shares *s, enum hd_page_work work, double a, double b, int sign)
+static void add(struct piece_shares *s, enum hd_page_work work, double a, double b, int sign)
 {
 	a = fmax((a - s->from) / s->each, 0);
 	b = fmin((b - s->from) / s->each, PIECES);
@@ -27,7 +27,7 @@ static void add(struct shares *s, enum hd_page_work work, double a, double b, in
 
 /* A planned wait is part of a unit, which the row has before all waits. Only that unit loses the time. In a traced row
  * nothing overlaps. *at: the first unit that may contain the wait; waits are in order. */
-static void take_wait(struct shares *s, const struct hd_page_stage *row, size_t wait, size_t *at)
+static void take_wait(struct piece_shares *s, const struct hd_page_stage *row, size_t wait, size_t *at)
 {
 	const struct hd_page_span *v = row->spans, *x = &v[wait];
 
@@ -40,7 +40,7 @@ static void take_wait(struct shares *s, const struct hd_page_stage *row, size_t 
 
 /* Sets what each piece of time is; -1: nothing. If a piece contains several kinds of work, chooses the one that has
  * been shown too seldom so far. So each kind gets the same share of the row as of the time. */
-static void choose(const struct shares *s, signed char out[PIECES])
+static void choose(const struct piece_shares *s, signed char out[PIECES])
 {
 	double owed[HD_PAGE_WORKS] = { 0 };
 
@@ -60,7 +60,7 @@ static void choose(const struct shares *s, signed char out[PIECES])
 
 void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signed char out[PIECES])
 {
-	struct shares *x = hd_alloc(sizeof(*x));
+	struct piece_shares *x = hd_alloc(sizeof(*x));
 	size_t at = 0;
 
 	x->from = from;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/report/plan_page.h - a planned step as a page: the mesh and the placement, the timeline of each stage, its
+ * engine/page/plan_page.h - a planned step as a page: the mesh and the placement, the timeline of each stage, its
  * memory, and the bytes over each link. Also the layouts that a search has found.
  */
-#ifndef HD_ENGINE_REPORT_PLAN_PAGE_H
-#define HD_ENGINE_REPORT_PLAN_PAGE_H
+#ifndef HD_ENGINE_PAGE_PLAN_PAGE_H
+#define HD_ENGINE_PAGE_PLAN_PAGE_H
 #include <stdint.h>
 #include <stdio.h>
 
@@ -16,6 +16,7 @@ enum hd_page_work {
 	HD_PAGE_SHARING,
 	HD_PAGE_WORKS
 };
+#define HD_PAGE_LINES 8
 enum { HD_PAGE_PARAMETERS, HD_PAGE_STATES, HD_PAGE_GRADIENTS, HD_PAGE_KEPT, HD_PAGE_WORKING, HD_PAGE_MEMORIES };
 
 struct hd_page_span { /* in seconds; where spans overlap, the later one is shown */
@@ -33,13 +34,24 @@ struct hd_page_stage {
 	size_t nspans, nuse;
 };
 struct hd_page_axis {
-	const char *name;
-	int64_t n, stride;
+	char *name;                      /* with its size: "NAME 4 + 1 server" */
+	int64_t n, servers, stride;      /* servers: members after the n first */
+	int64_t groups, spanning, apart; /* all; on several nodes; with each member on a node of its own */
 };
 struct hd_page_point { /* a layout that a search has found */
 	double seconds, memory;
 	char *text;
 	int fits;
+};
+struct hd_page_found { /* a row of the table of the best, as text; alike: others that take as long follow it */
+	char *number, *step, *more, *memory, *layout;
+};
+struct hd_page_results {
+	const struct hd_page_point *points; /* all that were planned completely, the best first */
+	const struct hd_page_point *own;    /* the layout of the INI, or NULL */
+	const struct hd_page_found *rows;
+	int64_t npoints, nrows;
+	const char *sum, *ini; /* sum: what was planned and what was not; ini: of the best layout */
 };
 struct hd_page_both { /* a step that was planned and executed */
 	const struct hd_page_stage *planned,
@@ -50,33 +62,22 @@ struct hd_page_both { /* a step that was planned and executed */
 };
 struct hd_plan_page {
 	const char *title;
-	const char *about[4];  /* lines; NULL after the last */
-	int64_t ranks, node;   /* number of ranks; ranks per node */
-	double seconds, limit; /* of the step; memory of a rank, or 0 */
-	double server;         /* bytes that a parameter server needs at most, or 0 */
+	char *about[HD_PAGE_LINES];          /* lines; NULL after the last */
+	int64_t ranks, node;                 /* number of ranks; ranks per node */
+	double seconds, limit;               /* of the step; memory of a rank, or 0 */
+	double sharing;                      /* seconds of the step in which other ranks use a rank's cores */
+	const struct hd_page_stage *servers; /* of the servers, the maximum of each value; NULL: there are none */
 	const struct hd_page_axis *axes;
 	const struct hd_page_stage *stages;
-	struct hd_page_both run; /* traced NULL: no step was run */
-	const struct hd_page_point *points;
+	struct hd_page_both run;              /* traced NULL: no step was run */
+	const struct hd_page_results *search; /* NULL: the layout was given */
 	int naxes;
-	int64_t nstages, npoints;
+	int64_t nstages;
 };
 /* Writes HTML for which a browser need not fetch anything else. */
 void hd_plan_page_write(FILE *f, const struct hd_plan_page *p);
 
-/* -- plan_draw.c: its drawings ----------------------------------------------------------------------------------- */
-struct hd_page_lines { /* stages between two times, in seconds within the step */
-	const char *title;
-	const struct hd_page_stage *stages;
-	int64_t n;
-	double from, to;
-};
-void hd_page_timeline(FILE *f, const struct hd_page_lines *x);
 void hd_page_draw_both(FILE *f, const struct hd_page_both *b); /* both, one above the other, with the same time axis */
-void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage);
-void hd_page_frontier(FILE *f, const struct hd_plan_page *p);
-void hd_page_mesh(FILE *f, const struct hd_plan_page *p);
-void hd_page_links(FILE *f, const struct hd_plan_page *p); /* plan_links.c */
 
 /* -- plan_pieces.c: a row of a timeline ---------------------------------------------------------------------------- */
 /* Computes a row as it is drawn: for each of HD_PAGE_PIECES equal pieces of
