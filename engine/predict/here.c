@@ -93,8 +93,6 @@ void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct
 		work += r->crowd * (r->stages[i].compute + r->stages[i].collective) / (double)r->nstages;
 	r->sharing = fmax(work - r->step, 0);
 	r->step += r->sharing;
-	for (int64_t i = 0; i < r->nstages; i++)
-		r->stages[i].idle = fmax(r->step - r->stages[i].compute - r->stages[i].exposed, 0);
 }
 
 /* Returns the additional seconds of a launch in which a rank's threads read what others of them wrote. That is 0 with

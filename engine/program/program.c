@@ -354,6 +354,8 @@ double hd_memory_use_sum(const struct hd_memory_use *u)
 static double *kind_of(const struct hd_program *g, struct hd_memory_use *u, const struct tensor *root,
 		       const struct hd_memory_span *s)
 {
+	if (root->v.node && N(root->v.node)->v.phase == HD_UNIT_G) /* fetched from a server or another stage */
+		return &u->parameters;
 	if (root->v.what == HD_TENSOR_GRAD || root->step)
 		return &u->gradients;
 	return same_unit(&g->entries[s->first].unit, &g->entries[s->last].unit) ? &u->working : &u->kept;
@@ -391,7 +393,7 @@ struct hd_memory_use *hd_program_memory_use(const struct hd_program *g)
 			add_instances(g, t, s, use);
 	}
 	for (size_t i = 1; i < g->n; i++) {
-		use[i].parameters = use[0].parameters;
+		use[i].parameters += use[i - 1].parameters;
 		use[i].states = use[0].states;
 		use[i].gradients += use[i - 1].gradients;
 		use[i].kept += use[i - 1].kept;
