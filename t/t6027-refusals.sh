@@ -124,8 +124,8 @@ for option in '--seed 2' '--top-k 3' '--top-p 0.5'; do
 		"$(OMP_NUM_THREADS=2 "$build/heddle" generate ck --prompt a --tokens 1 --temperature 0 $option 2>&1 >/dev/null)" \
 		"heddle: generate: ${option% *} does nothing with --temperature 0"
 done
-no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
-no '/dev/full: No space left' report m.jsonl --out /dev/full
+no '/nowhere/x\.html: cannot be written: No such file' report m.jsonl --out /nowhere/x.html
+no '/dev/full: cannot be written: No space left' report m.jsonl --out /dev/full
 no "^heddle: --set data\.format: 'x' is not a choice" bench tiny.ini --set data.format=x
 for verb in check bench; do
 	no "^heddle: --set train\.lr: 'x' is not a number" $verb tiny.ini --set data.format=x --set model.embed=x --set train.lr=x

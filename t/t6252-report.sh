@@ -105,7 +105,7 @@ like "the ninth run has the colour of the first, but fainter" "$(cat nine.html)"
 # Everything wide scrolls separately.
 is "tables and drawings are in elements that scroll" "$(grep -c '<table>\|<svg class="curves"' far.html)" \
 	"$(grep -c '<div class="wide"><\(table>\|svg class="curves"\)' far.html)"
-like "... and drawings keep a readable width" "$(cat far.html)" '\.curves\{[^}]*min-width:600px'
+like "... and drawings keep a readable width" "$(cat far.html)" '\.curves\{[^}]*min-width:700px'
 
 # The last step of a run that fails.
 printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": null, "grad_norm": 1, "error": "step 2: loss inf <"}\n' >failed.jsonl
@@ -149,6 +149,49 @@ for row in B451 B0 x450 450; do
 		eval 'heddle report bad.jsonl --out bad.html && ! grep -q "The step as" bad.html'
 done
 
+# A line that no run writes: times beyond all bounds, and text that looks like HTML or is not valid UTF-8.
+step() { printf '{"step": 1, "loss": 1, "foresight": {"machine": "m", "largest": "l", "parts": [{"kind": "<b>%s", "predicted_seconds": 1,
+	"measured_seconds": 1}], "timeline": {"seconds": %s, "predicted_seconds": %s, "measured_seconds": %s, "stages": [{"rank": 0,
+	"predicted": "F400B450", "measured": "F400B450"}]}}}\n' "$1" "$2" "$3" "$4" | tr '\n\t' '  '; echo; }
+step x 1e300 4 4 >huge.jsonl
+ok "a step of 1e300 seconds is not drawn" eval 'heddle report huge.jsonl --out huge.html && ! grep -q "The step as" huge.html'
+step x 4 1e300 1e300 >huge.jsonl
+ok "... nor one of 4 seconds that took 1e300" \
+	eval 'heddle report huge.jsonl --out huge.html && ! grep -q "The step as" huge.html'
+step x 4 4 4 >kind.jsonl
+heddle report kind.jsonl --out kind.html
+like "a step within bounds is drawn" "$(cat kind.html)" 'The step as traced'
+ok "kinds of work are escaped" wellformed kind.html
+like "... as text" "$(cat kind.html)" '<td>&#60;b&#62;x</td>'
+printf '{"step": 1, "loss": 1e308}\n{"step": 2, "loss": -1e308}\n{"step": 3, "loss": 3}\n' >vast.jsonl
+heddle report vast.jsonl --out vast.html
+like "numbers that no axis can show are left out" "$(cat vast.html)" '<circle class="at c0"[^>]*><title>step 3: 3<'
+name=$(printf 'a\377b\001\302.jsonl')
+cp kind.jsonl "$name" && heddle report "$name" --out name.html
+ok "the name of a file may contain any bytes" wellformed name.html
+like "... which the page replaces" "$(cat name.html)" "<h1>a$(printf '\357\277\275')b$(printf '\357\277\275\357\277\275').jsonl</h1>"
+
+# An older page stays if the new one cannot be written.
+heddle report kind.jsonl --out keep.html && cp keep.html kept.html
+( ulimit -f 8 && heddle report far.jsonl,spike.jsonl --out keep.html ) >said 2>&1
+is "a page beyond the limit on file sizes is an error" $? 1
+ok "... and the older page stays" cmp keep.html kept.html
+
+# A run of one step, one of a million, and one that was resumed in another layout.
+printf '{"step": 1, "loss": 2, "tokens_per_second": 7}\n' >single.jsonl
+heddle report single.jsonl --out single.html
+like "the only step of a run is drawn as a dot" "$(cat single.html)" '<circle class="at c0"[^>]*><title>step 1: 2<'
+like "a legend names its curve in words" "$(grep 'class="legend"' single.html)" 'tokens per second: 7<'
+printf '{"step": 1234567, "loss": 2}\n{"step": 1234568, "loss": 2}\n' >million.jsonl
+heddle report million.jsonl --out million.html
+like "the number of a step has all its digits" "$(cat million.html)" '<td>1234568</td>'
+unlike "... and no fraction on the axis" "$(cat million.html)" 'middle">[0-9]+\.[0-9]+<'
+run() { printf '{"step": %d, "loss": 1, "run": {"layout": "%s", "ranks": 2, "threads": 1, "precision": "fp32"}}\n' "$@"; }
+{ run 1 'dp 2'; run 2 'dp 2'; run 3 'tp 2'; } >resumed.jsonl
+heddle report resumed.jsonl --out resumed.html
+like "the page names all layouts of a run" \
+	"$(cat resumed.html)" '<b>Layout:</b> dp 2: 2 ranks x 1 thread, fp32; from step 3: tp 2: 2 ranks x 1 thread, fp32<'
+
 mv a.jsonl '<b>&.jsonl' && heddle report '<b>&.jsonl' --out odd.html
 ok "names of files are escaped" wellformed odd.html
 printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": 1}\n' >old.jsonl
@@ -165,7 +208,7 @@ like "a list of empty names is refused" "$(said report ,)" '^heddle: report: whi
 like "more than 16 files are refused" \
 	"$(said report "$(printf 'old.jsonl,%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17)")" '^heddle: report: at most 16 files$'
 like "a page that cannot be written is reported" \
-	"$(said report old.jsonl --out nowhere/p.html)" '^heddle: nowhere/p.html: No such file'
+	"$(said report old.jsonl --out nowhere/p.html)" '^heddle: nowhere/p.html: cannot be written: No such file'
 # A run of one step that Heddle did not write: an empty line, no loss, and a quotation mark in the name.
 printf '{"step": 1, "lr": 2}\n\n' >'a"b.jsonl'
 heddle report 'a"b.jsonl' >one.html

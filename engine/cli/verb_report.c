@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
+#include "engine/file/atomic_file.h"
 #include "engine/file/same_file.h"
 #include "engine/report/report.h"
 #include <errno.h>
@@ -35,17 +36,22 @@ static int check_out(const struct hd_report *r, const char *path, struct hd_err 
 	return HD_OK;
 }
 
+/* Writes the page at once, so that an older one stays until this one is complete. */
 static int write_page(const struct hd_report *r, const char *path, struct hd_err *err)
 {
-	FILE *f = path ? fopen(path, "w") : stdout;
+	char *text = NULL;
+	size_t n;
+	FILE *f = open_memstream(&text, &n);
 
 	if (!f)
-		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+		return hd_err_set(err, HD_ENOMEM, "report: %s", strerror(errno));
 	hd_report_page(f, r);
-	if (fflush(f) || ferror(f))
-		hd_err_set(err, HD_EIO, "%s: %s", path ? path : "stdout", strerror(errno));
+	fclose(f);
 	if (path)
-		fclose(f);
+		hd_file_write(path, text, err);
+	else if (fwrite(text, 1, n, stdout) != n || fflush(stdout))
+		hd_err_set(err, HD_EIO, "stdout: %s", strerror(errno));
+	free(text);
 	return err->code;
 }
 

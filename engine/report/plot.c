@@ -164,7 +164,7 @@ static void lines_of_log(FILE *out, const struct frame *f)
 
 static void axes(FILE *out, const struct frame *f, const char *unit)
 {
-	double dx = tick(f->x1 - f->x0), dy = tick(f->y1 - f->y0);
+	double dx = fmax(tick(f->x1 - f->x0), 1), dy = tick(f->y1 - f->y0); /* steps are whole numbers */
 
 	if (f->log)
 		lines_of_log(out, f);
@@ -336,6 +336,8 @@ void hd_curves_draw(FILE *out, const struct hd_drawing *d)
 			dots(out, &f, l);
 			continue;
 		}
+		if (l->curve->n == 1) /* a line needs two */
+			dots(out, &f, l);
 		if (l->curve->n > MEANS)
 			points(out, &f, l, "faint");
 		means(out, &f, l, "line");

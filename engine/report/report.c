@@ -14,17 +14,26 @@
 #define MOST_LINES 512
 
 static const struct {
-	const char *title, *unit, *keys[2];
+	const char *title, *unit, *keys[2], *names[2]; /* names: of the keys in the legend */
 } drawings[] = {
-	{ "Loss, training and validation", "nats per token", { "loss", "valid_loss" } },
-	{ "Gradient norm, before clipping", "norm of all gradients", { "grad_norm", NULL } },
-	{ "Learning rate", "learning rate", { "lr", NULL } },
-	{ "Tokens per second", "tokens/s", { "tokens_per_second", NULL } },
-	{ "Share of the measured matmul rate", "share, 1: all", { "matmul_share", NULL } },
-	{ "Model FLOPs utilization", "share of the peak", { "mfu", NULL } },
-	{ "Auxiliary loss of the experts, before its weight", "loss; 1 a layer: balanced", { "aux_loss", NULL } },
-	{ "Load of the most chosen expert over the mean, by layer of experts", "load; 1: balanced", { "load", NULL } },
-	{ "Share of choices without a place, by layer of experts", "share of choices", { "dropped", NULL } },
+	{ "Loss, training and validation", "nats per token", { "loss", "valid_loss" }, { "training", "validation" } },
+	{ "Gradient norm, before clipping", "norm of all gradients", { "grad_norm" }, { "gradient norm" } },
+	{ "Learning rate", "learning rate", { "lr" }, { "learning rate" } },
+	{ "Tokens per second", "tokens/s", { "tokens_per_second" }, { "tokens per second" } },
+	{ "Share of the measured matmul rate", "share, 1: all", { "matmul_share" }, { "share of the matmul rate" } },
+	{ "Model FLOPs utilization", "share of the peak", { "mfu" }, { "share of the peak" } },
+	{ "Auxiliary loss of the experts, before its weight",
+	  "loss; 1 a layer: balanced",
+	  { "aux_loss" },
+	  { "auxiliary loss" } },
+	{ "Load of the most chosen expert over the mean, by layer of experts",
+	  "load; 1: balanced",
+	  { "load" },
+	  { "load" } },
+	{ "Share of choices without a place, by layer of experts",
+	  "share of choices",
+	  { "dropped" },
+	  { "without a place" } },
 };
 
 /* -- the table --------------------------------------------------------------------------------------------------- */
@@ -63,7 +72,10 @@ static void row(FILE *f, const struct hd_curves *r, int colour)
 	fprintf(f, "<tr><td class=\"c%d\" style=\"color:var(--c)\">", colour % 8);
 	hd_html_text(f, r->path);
 	fprintf(f, "</td>");
-	cell(f, loss, loss ? loss->x[loss->n - 1] : 0);
+	fprintf(f, "<td>");
+	if (loss)
+		fprintf(f, "%.15g", loss->x[loss->n - 1]); /* a step: no digit may be missing */
+	fprintf(f, "</td>");
 	cell(f, loss, last(loss));
 	cell(f, valid, last(valid));
 	text_cell(f, tokens, hd_human_count(sum(tokens)).text);
@@ -83,29 +95,36 @@ static void table(FILE *f, const struct hd_report *r)
 }
 
 /* -- the drawings ------------------------------------------------------------------------------------------------ */
-/* The caller frees it after the drawing. */
-static char *label_of(const struct hd_report *r, int run, const char *key)
+/* name: of the curve's key. A curve of an array has the number of its value, such as a layer. The caller frees it after
+ * the drawing. */
+static char *label_of(const struct hd_report *r, int run, const char *key, const char *name)
 {
-	const char *name = !strcmp(key, "loss") ? "training" : !strcmp(key, "valid_loss") ? "validation" : key;
+	const char *index = strchr(key, '.');
+	char *one = hd_format("%s%s%s", name, index ? " " : "", index ? index + 1 : "");
+	char *all = r->n > 1 ? hd_format("%s, %s", r->run[run].path, one) : hd_strdup(one);
 
-	return r->n > 1 ? hd_format("%s, %s", r->run[run].path, name) : hd_strdup(name);
+	free(one);
+	return all;
 }
 
 /* If there are several runs, each has a colour, and line k of each run has the same dashes.
  * If there is only one, each line has a colour. */
-static struct hd_line line_of(const struct hd_report *r, int run, const struct hd_curve *k, int at, int dotted)
+static struct hd_line line_of(const struct hd_report *r, int run, const struct hd_curve *k, const char *name, int at)
 {
-	struct hd_line l = { .curve = k, .label = label_of(r, run, k->name), .dotted = dotted };
+	struct hd_line l = { .curve = k,
+			     .label = label_of(r, run, k->name, name),
+			     .dotted = !strcmp(name, "validation") };
 
 	l.colour = r->n > 1 ? run : at;
 	l.dashes = r->n > 1 ? at + 4 * (run / 8) : at / 8;
 	return l;
 }
 
-/* Collects the curve `key` of one run, or all its curves if it is an array. */
-static size_t collect(const struct hd_report *r, int run, const char *key, struct hd_line *lines, size_t n)
+/* Collects the curve of key k of a drawing, or all its curves if it is an array, of one run. */
+static size_t collect(const struct hd_report *r, int run, size_t drawing, int k, struct hd_line *lines, size_t n)
 {
 	const struct hd_curves *c = &r->run[run];
+	const char *key = drawings[drawing].keys[k];
 	size_t m = strlen(key), before = n;
 
 	for (size_t i = 0; i < c->n && n < MOST_LINES; i++) {
@@ -113,7 +132,7 @@ static size_t collect(const struct hd_report *r, int run, const char *key, struc
 
 		if (strncmp(name, key, m) || (name[m] && name[m] != '.'))
 			continue;
-		lines[n] = line_of(r, run, &c->all[i], (int)(r->n > 1 ? n - before : n), !strcmp(key, "valid_loss"));
+		lines[n] = line_of(r, run, &c->all[i], drawings[drawing].names[k], (int)(r->n > 1 ? n - before : n));
 		n++;
 	}
 	return n;
@@ -128,7 +147,7 @@ static void draw(FILE *f, const struct hd_report *r)
 
 		for (int k = 0; k < 2 && drawings[d].keys[k]; k++)
 			for (int i = 0; i < r->n; i++)
-				n = collect(r, i, drawings[d].keys[k], lines, n);
+				n = collect(r, i, d, k, lines, n);
 		if (n)
 			hd_curves_draw(f, &(struct hd_drawing){ drawings[d].title, drawings[d].unit, lines, n });
 		while (n)
@@ -176,8 +195,11 @@ static void foresight(FILE *f, const struct hd_curves *c)
 	fprintf(f, "<div class=\"wide\"><table><tr><th>of a step</th><th>predicted</th><th>measured</th></tr>\n");
 	while ((line = strtok_r(NULL, "\n", &rest))) {
 		fprintf(f, "<tr>");
-		for (cell = strtok_r(line, "\t", &more); cell; cell = strtok_r(NULL, "\t", &more))
-			fprintf(f, "<td>%s</td>", cell);
+		for (cell = strtok_r(line, "\t", &more); cell; cell = strtok_r(NULL, "\t", &more)) {
+			fprintf(f, "<td>");
+			hd_html_text(f, cell);
+			fprintf(f, "</td>");
+		}
 		fprintf(f, "</tr>\n");
 	}
 	fprintf(f, "</table></div>\n");

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST 1e300       /* beyond it, differences of numbers need not be finite */
+#define MOST_SECONDS 1e9 /* that a step may take */
+
 const struct hd_curve *hd_curve_find(const struct hd_curves *c, const char *name)
 {
 	for (size_t i = 0; i < c->n; i++)
@@ -35,6 +38,8 @@ static void add(struct hd_curves *c, const char *name, double step, const json_t
 	struct hd_curve *k;
 
 	if (!json_is_number(v)) /* null: the number was not finite */
+		return;
+	if (fabs(step) > MOST || fabs(json_number_value(v)) > MOST)
 		return;
 	k = curve_of(c, name);
 	k->x = hd_grow(k->x, k->n, &k->cap_x, sizeof(*k->x));
@@ -73,9 +78,20 @@ static void release_step(struct hd_page_both *b)
 	free(b);
 }
 
-/* Reads the description of the run, which the first line of each start contains. If a run
- * resumed in a different layout, the last one counts. */
-static void add_about(struct hd_curves *c, const json_t *run)
+/* Adds a layout, which it frees later, if it is not the one before. */
+static void add_layout(struct hd_curves *c, double step, char *layout)
+{
+	if (!c->last_layout)
+		c->layout = hd_strdup(layout);
+	else if (strcmp(c->last_layout, layout))
+		hd_append(&c->layout, "; from step %.15g: %s", step, layout);
+	free(c->last_layout);
+	c->last_layout = layout;
+}
+
+/* Reads the description of the run, which the first line of each start contains. A run may resume in a different
+ * layout; of the rest, the last start counts. */
+static void add_about(struct hd_curves *c, double step, const json_t *run)
 {
 	const char *layout = text(run, "layout");
 
@@ -86,15 +102,15 @@ static void add_about(struct hd_curves *c, const json_t *run)
 	release_step(c->step);
 	c->step = NULL;
 	free(c->model);
-	free(c->layout);
 	c->model = hd_format(
 		"%s, %s parameters: %lld layers, embed %lld, %lld heads, vocab %lld; %lld sequences of %lld tokens a step",
 		text(run, "family"), hd_human_count((double)number(run, "parameters")).text, number(run, "layers"),
 		number(run, "embed"), number(run, "heads"), number(run, "vocab"), number(run, "global_batch"),
 		number(run, "seq"));
-	c->layout = hd_format("%s%s%lld rank%s x %lld thread%s, %s", layout, *layout ? ": " : "", number(run, "ranks"),
-			      hd_plural((int64_t)number(run, "ranks"), "s"), number(run, "threads"),
-			      hd_plural((int64_t)number(run, "threads"), "s"), text(run, "precision"));
+	add_layout(c, step,
+		   hd_format("%s%s%lld rank%s x %lld thread%s, %s", layout, *layout ? ": " : "", number(run, "ranks"),
+			     hd_plural((int64_t)number(run, "ranks"), "s"), number(run, "threads"),
+			     hd_plural((int64_t)number(run, "threads"), "s"), text(run, "precision")));
 }
 
 /* -- a step in time ---------------------------------------------------------------------------------------------- */
@@ -118,19 +134,26 @@ static struct hd_page_stage *stages_of(const json_t *rows, int64_t n, const char
 	return v;
 }
 
+static int is_time(double seconds)
+{
+	return seconds > 0 && seconds <= MOST_SECONDS;
+}
+
 /* Keeps the last timeline in the file. */
 static void add_step(struct hd_curves *c, const json_t *o)
 {
 	const json_t *rows = json_object_get(o, "stages");
 	double to = json_number_value(json_object_get(o, "seconds"));
+	double planned = json_number_value(json_object_get(o, "predicted_seconds"));
+	double traced = json_number_value(json_object_get(o, "measured_seconds"));
 	struct hd_page_both *b;
 
-	if (!json_array_size(rows) || !(to > 0))
+	if (!json_array_size(rows) || !is_time(to) || !is_time(planned) || !is_time(traced))
 		return;
 	b = hd_alloc(sizeof(*b));
 	b->n = (int64_t)json_array_size(rows);
-	b->planned_seconds = json_number_value(json_object_get(o, "predicted_seconds"));
-	b->traced_seconds = json_number_value(json_object_get(o, "measured_seconds"));
+	b->planned_seconds = planned;
+	b->traced_seconds = traced;
 	b->which = "the fastest step that was traced";
 	b->planned = stages_of(rows, b->n, "predicted", to, "stage");
 	b->traced = stages_of(rows, b->n, "measured", to, NULL);
@@ -186,7 +209,7 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 		return hd_err_set(err, HD_EIO, "%s:%lld: is not a line of metrics: %s", c->path, (long long)number,
 				  o ? "it has no step" : at.text);
 	}
-	add_about(c, json_object_get(o, "run"));
+	add_about(c, json_number_value(step), json_object_get(o, "run"));
 	if (json_is_object(json_object_get(o, "foresight")))
 		add_foresight(c, json_object_get(o, "foresight"));
 	add_failure(c, o);
@@ -250,10 +273,11 @@ void hd_curves_free(struct hd_curves *c)
 	free(c->all);
 	free(c->model);
 	free(c->layout);
+	free(c->last_layout);
 	free(c->foresight);
 	free(c->failed);
 	release_step(c->step);
-	c->model = c->layout = c->foresight = c->failed = NULL;
+	c->model = c->layout = c->last_layout = c->foresight = c->failed = NULL;
 	c->step = NULL;
 	c->all = NULL;
 	c->n = c->cap = 0;

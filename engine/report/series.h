@@ -17,7 +17,8 @@ struct hd_curves { /* the curves of one metrics file, one per key */
 	struct hd_curve *all;
 	size_t n, cap;
 	char *foresight;           /* predictions next to measurements, as rows of a table; NULL: none */
-	char *model, *layout;      /* description of the run in the file; NULL: none */
+	char *model, *layout;      /* description of the run in the file, with all its layouts; NULL: none */
+	char *last_layout;         /* for reading */
 	char *failed;              /* the error of the last step, with which the run ended; NULL: none */
 	double began, ended;       /* seconds since 1970; 0: unknown */
 	struct hd_page_both *step; /* a step as predicted and as run; NULL: none */
