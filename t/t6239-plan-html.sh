@@ -132,6 +132,8 @@ seen=$(python3 look.py crowd.html 2>&1)
 near "ranks that share cores: the row is as long as the step" "$(printf '%s\n' "$seen" | awk '/^row/ { print $2 }')" 850 1
 like "... and shows the time of sharing cores" "$(cat crowd.html)" 'class="w5"><i></i>sharing cores'
 like "... and so does the text" "$(cat said)" 'ranks share cores: for .* of the step'
+like "... and the table" "$(cat crowd.html)" \
+	"<td>$(sed -n 's/^ranks share cores: for \(.*\) of the step.*/\1/p' said)</td><td>[0-9.]* .B</td><td>[^<]*</td></tr>"
 said=$(heddle plan four.ini --ranks 4 --machine "$src/t/data/two-cores.ini" --json)
 is "time in which other ranks use the core has a number of its own" \
 	"$(field "$said" 'r["sharing_seconds"] > 0 and r["stages"][0]["idle_seconds"] < r["sharing_seconds"] / 100')" True

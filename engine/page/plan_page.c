@@ -24,7 +24,7 @@ static int alike(const struct hd_page_stage *a, const struct hd_page_stage *b)
 	       !strcmp(hd_human_bytes(a->sent[1]).text, hd_human_bytes(b->sent[1]).text);
 }
 
-static void stage_row(FILE *f, const struct hd_page_stage *s, int64_t n)
+static void stage_row(FILE *f, const struct hd_plan_page *p, const struct hd_page_stage *s, int64_t n)
 {
 	double memory = s->memory;
 
@@ -42,16 +42,20 @@ static void stage_row(FILE *f, const struct hd_page_stage *s, int64_t n)
 		n > 1 ? "at most " : "", hd_human_bytes(memory).text);
 	fprintf(f, "<td>%s</td><td>%s</td><td>%s</td>", hd_human_seconds(s->compute).text,
 		hd_human_seconds(s->exposed).text, hd_human_seconds(s->idle).text);
+	if (p->sharing > 0)
+		fprintf(f, "<td>%s</td>", hd_human_seconds(p->sharing).text);
 	fprintf(f, "<td>%s</td><td>%s</td></tr>\n", hd_human_bytes(s->sent[0]).text, hd_human_bytes(s->sent[1]).text);
 }
 
 /* Servers have no timeline, so the page does not know when they wait. */
-static void servers_row(FILE *f, const struct hd_page_stage *s)
+static void servers_row(FILE *f, const struct hd_plan_page *p)
 {
+	const struct hd_page_stage *s = p->servers;
+
 	fprintf(f, "<tr><td>%s</td><td class=\"left\">%s</td><td></td><td>at most %s</td>", s->name, s->holds,
 		hd_human_bytes(s->memory).text);
-	fprintf(f, "<td>%s</td><td></td><td></td><td>%s</td><td>%s</td></tr>\n", hd_human_seconds(s->compute).text,
-		hd_human_bytes(s->sent[0]).text, hd_human_bytes(s->sent[1]).text);
+	fprintf(f, "<td>%s</td><td></td><td></td>%s<td>%s</td><td>%s</td></tr>\n", hd_human_seconds(s->compute).text,
+		p->sharing > 0 ? "<td></td>" : "", hd_human_bytes(s->sent[0]).text, hd_human_bytes(s->sent[1]).text);
 }
 
 static void stage_table(FILE *f, const struct hd_plan_page *p)
@@ -59,20 +63,19 @@ static void stage_table(FILE *f, const struct hd_plan_page *p)
 	fprintf(f,
 		"<h2>Memory, work and traffic of a rank</h2>\n<p class=\"note\">The busiest rank of each stage, in one step.</p>"
 		"\n<div class=\"wide\"><table><tr><th>stage</th><th class=\"left\">blocks</th><th>parameters</th>"
-		"<th>memory</th><th>kernels</th><th>collectives, exposed</th><th>idle</th><th>sent within its node</th>"
-		"<th>sent to other nodes</th></tr>\n");
+		"<th>memory</th><th>kernels</th><th>collectives, exposed</th><th>idle</th>%s<th>sent within its node</th>"
+		"<th>sent to other nodes</th></tr>\n",
+		p->sharing > 0 ? "<th>sharing cores</th>" : "");
 	for (int64_t i = 0, n; i < p->nstages; i += n) {
 		for (n = 1; i + n < p->nstages && alike(&p->stages[i], &p->stages[i + n]); n++)
 			;
-		stage_row(f, &p->stages[i], n);
+		stage_row(f, p, &p->stages[i], n);
 	}
 	if (p->servers)
-		servers_row(f, p->servers);
+		servers_row(f, p);
 	fprintf(f, "</table></div>\n");
 	if (p->sharing > 0)
-		fprintf(f,
-			"<p class=\"note\">Sharing cores: for %s of the step other ranks use the core of a rank.</p>\n",
-			hd_human_seconds(p->sharing).text);
+		fprintf(f, "<p class=\"note\">Sharing cores: other ranks use the core of this rank.</p>\n");
 }
 
 /* -- the page ---------------------------------------------------------------------------------------------------- */
