@@ -178,10 +178,11 @@ is "a page beyond the limit on file sizes is an error" $? 1
 ok "... and the older page stays" cmp keep.html kept.html
 
 # A run of one step, one of a million, and one that was resumed in another layout.
-printf '{"step": 1, "loss": 2, "tokens_per_second": 7}\n' >single.jsonl
+printf '{"step": 1, "loss": 2, "tokens_per_second": 1234567}\n' >single.jsonl
 heddle report single.jsonl --out single.html
 like "the only step of a run is drawn as a dot" "$(cat single.html)" '<circle class="at c0"[^>]*><title>step 1: 2<'
-like "a legend names its curve in words" "$(grep 'class="legend"' single.html)" 'tokens per second: 7<'
+like "a legend names its curve in words" "$(grep 'class="legend"' single.html)" 'tokens per second: 1234567<'
+unlike "... and no number in it or at an axis is a power of ten" "$(cat single.html)" '[0-9]e\+0[0-9]'
 printf '{"step": 1234567, "loss": 2}\n{"step": 1234568, "loss": 2}\n' >million.jsonl
 heddle report million.jsonl --out million.html
 like "the number of a step has all its digits" "$(cat million.html)" '<td>1234568</td>'

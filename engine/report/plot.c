@@ -144,7 +144,7 @@ static double tick(double range) /* 1, 2 or 5 times a power of ten, so that the 
 static void line_across(FILE *out, const struct frame *f, double v)
 {
 	fprintf(out,
-		"<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+		"<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.10g</text>\n",
 		LEFT, down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
 }
 
@@ -248,14 +248,20 @@ static void points(FILE *out, const struct frame *f, const struct hd_line *l, co
 	fprintf(out, "\"/>\n");
 }
 
+/* Returns the digits of a number in a text: a large one is not shown as a power of ten. */
+static int digits_of(double v)
+{
+	return fabs(v) >= 1e5 && fabs(v) < 1e10 ? 10 : 6;
+}
+
 static void dots(FILE *out, const struct frame *f, const struct hd_line *l)
 {
 	const struct hd_curve *k = l->curve;
 
 	for (size_t i = 0; i < k->n; i++)
 		fprintf(out,
-			"<circle class=\"at c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.10g: %.6g</title></circle>\n",
-			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], k->y[i]);
+			"<circle class=\"at c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.10g: %.*g</title></circle>\n",
+			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], digits_of(k->y[i]), k->y[i]);
 }
 
 /* Draws triangles at the upper edge, at least 12 apart, for the points above it. Returns the
@@ -308,7 +314,7 @@ static void legend(FILE *out, const struct frame *f, const struct hd_line *lines
 		fprintf(out, "M1 5H33\"/>%s</svg> ",
 			lines[i].dotted ? "<circle cx=\"17\" cy=\"5\" r=\"3\" class=\"at\"/>" : "");
 		hd_html_text(out, lines[i].label);
-		fprintf(out, ": %.5g", k->y[k->n - 1]);
+		fprintf(out, ": %.*g", digits_of(k->y[k->n - 1]), k->y[k->n - 1]);
 		if (marks_above(NULL, f, &lines[i]))
 			fprintf(out, " (%zu of %zu points above, up to %.5g)", marks_above(NULL, f, &lines[i]), k->n,
 				most_of(k));
