@@ -121,6 +121,8 @@ ok "diloco: four members resume from two" \
 ok "diloco: replicas of dp resume from its checkpoint" \
 	heddle_mpi 2 train tiny.ini --set train.steps=4 --set log.metrics=dp.jsonl --set checkpoint.dir=dp \
 	--set checkpoint.resume=whole/step-00000003
+like "diloco: they do not add up the moments of its members" "$(cat "$tmp/.ok")" \
+	'[0-9]+ states that each member keeps for itself start over: .*[.][mv] was saved by 2 members, this run keeps one for all'
 is "diloco: four members start where two agreed" "$(losses four.jsonl | sed -n 's/^4 //p' | cut -c1-6)" \
 	"$(losses dp.jsonl | sed -n 's/^4 //p' | cut -c1-6)"
 [ "$(losses whole.jsonl | sed -n 's/^4 //p' | cut -c1-6)" != "$(losses dp.jsonl | sed -n 's/^4 //p' | cut -c1-6)" ]

@@ -4,7 +4,8 @@
  * A state that is replicated or sharded is stored once. A state that is a partial sum along some axes, or each member's
  * own, differs between members. It is stored for each member, as NAME@coordinates, and read by the same number of
  * members that wrote it. With a different number it is handled as its plugin chose. Either the first member gets the
- * sum and the others zero, or all begin at zero, or it is refused.
+ * sum and the others zero, or all begin at zero, or it is refused. The file's metadata has that choice too: a run without
+ * the plugin would add up what is no sum.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
@@ -97,6 +98,20 @@ static int write_tensor(const struct hd_program *g, const struct tensor *t, cons
 	return rc;
 }
 
+/* The choices as the file's metadata names them. Earlier checkpoints have none there. */
+static const char *const choices[] = { "", [HD_RESHARD_ZERO] = "zero", [HD_RESHARD_REFUSE] = "refuse" };
+
+/* Returns the stricter of the choices of the plugin that wrote the state and of the one that reads it. */
+static uint32_t choice(const struct hd_tensorfile *f, const struct tensor *t)
+{
+	const char *theirs = hd_tensorfile_meta_of(f, t->v.name);
+	uint32_t c = HD_RESHARD_REFUSE;
+
+	while (c > t->on_reshard && strcmp(theirs, choices[c]) != 0)
+		c--;
+	return c;
+}
+
 /* -- writing --------------------------------------------------------------------------------- */
 int hd_states_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
 {
@@ -110,6 +125,8 @@ int hd_states_plan(const struct hd_program *g, struct hd_tensorfile *f, struct h
 			free(name);
 			HD_TRY(rc);
 		}
+		if (is_state(t) && copies(g->plan, t) > 1 && t->on_reshard != HD_RESHARD_SUM)
+			hd_tensorfile_meta(f, t->v.name, choices[t->on_reshard]);
 	}
 	return HD_OK;
 }
@@ -241,11 +258,13 @@ static int fold(const struct reading *r, struct hd_err *err)
 
 static int in_other_layout(struct reading *r, int64_t there, int *anew, struct hd_err *err)
 {
-	if (r->t->on_reshard == HD_RESHARD_REFUSE)
+	uint32_t how = choice(r->f, r->t);
+
+	if (how == HD_RESHARD_REFUSE)
 		return hd_err_set(err, HD_EINVAL,
 				  "%s: %s was saved by %lld members, this run has %lld, and its plugin refuses that",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
-	*anew = r->t->on_reshard == HD_RESHARD_ZERO;
+	*anew = how == HD_RESHARD_ZERO;
 	if (*anew && !r->nreset++)
 		r->first = r->t, r->members = there;
 	if (*anew || copy_of_rank(r->g->plan, r->t, r->g->rank))
@@ -293,12 +312,16 @@ static int read_state(struct reading *r, int *absent, struct hd_err *err)
 
 static void report_reset(const struct reading *r)
 {
+	int64_t ours = r->nreset ? copies(r->g->plan, r->first) : 0;
+	char *has = ours == 1 ? hd_strdup("keeps one for all") : hd_format("has %lld", (long long)ours);
+
 	if (r->nreset)
 		hd_log(HD_LOG_INFO,
 		       "%s: %lld state%s that each member keeps for itself start%s over: %s was saved by %lld "
-		       "members, this run has %lld",
+		       "members, this run %s",
 		       r->path, (long long)r->nreset, hd_plural(r->nreset, "s"), r->nreset == 1 ? "s" : "",
-		       r->first->v.name, (long long)r->members, (long long)copies(r->g->plan, r->first));
+		       r->first->v.name, (long long)r->members, has);
+	free(has);
 }
 
 int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *err)

@@ -151,6 +151,13 @@ void hd_tensorfile_meta(struct hd_tensorfile *f, const char *key, const char *va
 	f->header = NULL;
 }
 
+const char *hd_tensorfile_meta_of(const struct hd_tensorfile *f, const char *key)
+{
+	const char *value = json_string_value(json_object_get(f->meta, key));
+
+	return value ? value : "";
+}
+
 /* Gives each tensor its place and adds it to the header. */
 static int64_t place_all(struct hd_tensorfile *f, json_t *header)
 {

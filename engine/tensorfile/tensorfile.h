@@ -17,6 +17,7 @@ struct hd_tensorfile *hd_tensorfile_plan(void);
  * that of the calls. dtype: HD_DTYPE_F32, F64, BF16, F16, I64, I32 or U8. 0 dims: a scalar. */
 int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim, const int64_t *shape);
 void hd_tensorfile_meta(struct hd_tensorfile *f, const char *key, const char *value); /* __metadata__ */
+const char *hd_tensorfile_meta_of(const struct hd_tensorfile *f, const char *key);    /* "": it has no such key */
 int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f);
 /* Creates the file on one rank: writes the header and reserves the length, so that a full disk is found
  * here if possible. */
