@@ -468,6 +468,36 @@ static void test_python(void)
 	}
 }
 
+static void test_sums(void)
+{
+	static char bytes[4096], changed[sizeof(bytes)];
+	int64_t n = sizeof(bytes), wrong = 0, missed = 0;
+	hd_sum128 all;
+
+	for (int64_t i = 0; i < n; i++)
+		bytes[i] = (char)pick(0, 255);
+	all = hd_bytes_sum(bytes, n, 24);
+	for (int i = 0; i < 200; i++) {
+		int64_t a = pick(0, n), b = pick(a, n);
+
+		wrong += hd_bytes_sum(bytes, a, 24) + hd_bytes_sum(bytes + a, b - a, 24 + a) +
+				 hd_bytes_sum(bytes + b, n - b, 24 + b) !=
+			 all;
+	}
+	is_int(wrong, 0, "the sums of the pieces of a file add up to its sum");
+	for (int bit = 0; bit < 64; bit++) {
+		for (int even = 2; even <= 8; even += 2) {
+			memcpy(changed, bytes, sizeof(bytes));
+			for (int i = 0; i < even; i++)
+				changed[pick(i * n / 64, (i + 1) * n / 64 - 1) * 8 + bit / 8] ^= (char)(1 << bit % 8);
+			missed += hd_bytes_sum(changed, n, 24) == all;
+		}
+	}
+	is_int(missed, 0, "the same bit of an even number of words changes it");
+	is_int((int64_t)hd_bytes_sum_1("checkpoint of 0.1", 17, 3), -5278740450187788208ll,
+	       "the sum of earlier checkpoints is as it was");
+}
+
 int main(void)
 {
 	if (!mkdtemp(tmp))
@@ -477,6 +507,7 @@ int main(void)
 	test_types();
 	test_bad_files();
 	test_no_room();
+	test_sums();
 	test_python();
 	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "the temporary files are removed");
 	return done();

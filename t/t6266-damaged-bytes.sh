@@ -14,6 +14,12 @@ b[-4001] ^= 1
 open(path, 'wb').write(b)
 E
 }
+change() { # FILE PYTHON: changes the bytearray b of a file
+	python3 -c 'import sys
+b = bytearray(open(sys.argv[1], "rb").read())
+exec(sys.argv[2])
+open(sys.argv[1], "wb").write(b)' "$1" "$2"
+}
 saved() { # DIR RANKS SETS...: trains two steps and saves gradients too
 	dir=$1 n=$2
 	shift 2
@@ -50,6 +56,60 @@ for reader in 'generate bad --prompt x --tokens 1' 'train tiny.ini --set dp.size
 	ok "${reader%% *} reads weights with a changed bit" heddle $reader
 	is "... and ${reader%% *} prints one warning" \
 		"$(grep -c '^heddle: bad/step-00000003/model.safetensors: its bytes have changed since they were saved' .ok)" 1
+done
+
+# The sums of earlier checkpoints had 64 bits, and no header and no state.json.
+earlier() { python3 - "$1" <<'E'
+import json, struct, sys
+sums = {}
+for name in ('model.safetensors', 'heddle/optimizer.safetensors'):
+    b = open(sys.argv[1] + '/' + name, 'rb').read()
+    at = 8 + struct.unpack('<Q', b[:8])[0]
+    b += bytes(-len(b) % 8)
+    s = 0
+    for w in range(at // 8, len(b) // 8):
+        x = (w + 1) * 0x9e3779b97f4a7c15 % 2 ** 64
+        s += struct.unpack_from('<Q', b, 8 * w)[0] * ((x ^ x >> 32) | 1)
+    sums[name] = '%016x' % (s % 2 ** 64)
+json.dump(sums, open(sys.argv[1] + '/heddle/sums.json', 'w'))
+E
+}
+cp -r one old
+earlier old/step-00000003
+flip old/step-00000003/model.safetensors
+said=$(goes_on old)
+is "a changed bit is refused with the sums of earlier checkpoints" $? 1
+like "... and named" "$said" '^heddle: old/step-00000003/model.safetensors: its bytes have changed since they were saved'
+flip old/step-00000003/model.safetensors
+ok "an earlier checkpoint without a changed bit resumes" goes_on old
+
+refuses() { # NAME FILE PYTHON PATTERN: a run does not resume from a copy of one, changed by the lines
+	rm -rf worse
+	cp -r one worse
+	change "worse/step-00000003/$2" "$3"
+	said=$(goes_on worse)
+	is "$1: refused" $? 1
+	like "$1: the message says why" "$said" "^heddle: worse/step-00000003/$4"
+}
+refuses "the highest bits of two words" model.safetensors 'n = 8 + int.from_bytes(b[:8], "little")
+b[n + 7] ^= 128; b[n + 23] ^= 128' 'model.safetensors: its bytes have changed since they were saved'
+refuses "a header with two names exchanged" heddle/optimizer.safetensors \
+	'm, v = b"\"h.0.mlp.fc.bias.m\"", b"\"h.0.mlp.fc.bias.v\""
+b[:] = b.replace(m, b"@", 1).replace(v, m, 1).replace(b"@", v, 1)' \
+	'heddle/optimizer.safetensors: its bytes have changed since they were saved'
+refuses "another number of samples" heddle/state.json 'b[:] = b.replace(b"\"samples\": 24", b"\"samples\": 25")' \
+	'heddle/state.json: its bytes have changed since they were saved'
+for text in '' '{}' '{"version": 2, "files": {}}' '{"model.safetensors": 1}'; do
+	refuses "the list '$text'" heddle/sums.json "b[:] = b'$text'" \
+		'heddle/sums.json: is not a JSON object of files and checksums. Remove it'
+done
+refuses "the list of a later version" heddle/sums.json 'b[:] = b"{\"version\": 3}"' \
+	'heddle/sums.json: is version 3; this program reads version 2'
+for name in model.safetensors heddle/optimizer.safetensors heddle/state.json; do
+	refuses "a list without $name" heddle/sums.json "import json
+o = json.loads(b)
+del o['files']['$name']
+b[:] = json.dumps(o).encode()" "heddle/sums.json: has no checksum of $name, so that file may have changed. Remove"
 done
 rm bad/step-00000003/heddle/sums.json
 heddle train tiny.ini --set dp.size=1 --set train.steps=4 --set checkpoint.dir=bad --set checkpoint.resume=auto >out 2>&1

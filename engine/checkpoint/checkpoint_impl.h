@@ -58,6 +58,7 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *err);
 int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err); /* checks names and shapes */
 int64_t hd_weights_count(const char *dir); /* returns the tensors in its files, or -1 if they cannot be read */
+json_t *hd_weights_names(const char *dir); /* returns the names of its files that can be read */
 void hd_weights_close(struct hd_weights *w);
 struct hd_tensorfile *hd_weights_file(const struct hd_weights *w, const char *tensor); /* NULL: no file has it */
 /* Handles the tensors that no parameter is in, the keys of `left`: by an error, a warning, or nothing. */

@@ -4,8 +4,8 @@
  * A state that is replicated or sharded is stored once. A state that is a partial sum along some axes, or each member's
  * own, differs between members. It is stored for each member, as NAME@coordinates, and read by the same number of
  * members that wrote it. With a different number it is handled as its plugin chose. Either the first member gets the
- * sum and the others zero, or all begin at zero, or it is refused. The file's metadata has that choice too: a run without
- * the plugin would add up what is no sum.
+ * sum and the others zero, or all begin at zero, or it is refused. The file's metadata has that choice too: a run
+ * without the plugin would add up what is no sum.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"

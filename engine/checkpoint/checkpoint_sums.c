@@ -1,30 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/sums.json: for each file of tensors the sum of its bytes, as it was saved. Without it, a disk or a copy that
- * changed a file would silently change the model. Each rank adds up what it writes. When a checkpoint is read, each
- * rank adds up a part of every file.
+ * heddle/sums.json: for each file of tensors, and for heddle/state.json, the sum of its bytes, as it was saved. Without
+ * it, a disk or a copy that changed a file would silently change the model. Each rank adds up what it writes. When a
+ * checkpoint is read, each rank adds up a part of every file.
+ *
+ *   { "version": 2, "files": { "model.safetensors": 32 hexadecimal digits, ... } }
+ *
+ * Earlier checkpoints have { "model.safetensors": 16 digits, ... }, without headers and state.json.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/file/file.h"
 #include "engine/file/inside.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define NAME "heddle/sums.json"
+#define STATE "heddle/state.json"
+#define SUMS_VERSION 2
 
-/* Returns the sum over all ranks. It is added up in four parts of 16 bits, which doubles add without rounding. */
-static uint64_t of_all(uint64_t mine, double (*sum)(double))
+/* Returns the sum over all ranks. It is added up in parts of 16 bits, which doubles add without rounding. */
+static hd_sum128 of_all(hd_sum128 mine, double (*sum)(double))
 {
-	uint64_t all = 0;
+	hd_sum128 all = 0;
 
-	for (int i = 0; i < 4; i++)
-		all += (uint64_t)sum((double)(mine >> 16 * i & 0xffff)) << 16 * i;
+	for (int i = 0; i < 8; i++)
+		all += (hd_sum128)(uint64_t)sum((double)(uint64_t)(mine >> 16 * i & 0xffff)) << 16 * i;
 	return all;
 }
 
-static char *text_of(uint64_t sum)
+static char *text_of(hd_sum128 sum, int version)
 {
-	return hd_format("%016llx", (unsigned long long)sum);
+	unsigned long long low = (unsigned long long)sum, high = (unsigned long long)(sum >> 64);
+
+	return version == 1 ? hd_format("%016llx", low) : hd_format("%016llx%016llx", high, low);
+}
+
+/* Adds up a file that has no header, on one rank. */
+static int sum_text(const char *path, hd_sum128 *sum, struct hd_err *err)
+{
+	size_t n;
+	char *text = hd_file_read(path, &n, err);
+
+	if (text)
+		*sum += hd_bytes_sum(text, (int64_t)n, 0);
+	free(text);
+	return err->code;
 }
 
 /* -- saving ---------------------------------------------------------------------------------- */
@@ -32,7 +53,7 @@ void hd_sums_take(struct hd_saving *s)
 {
 	s->sums = json_object();
 	for (size_t i = 0; i < hd_saving_files(s); i++) {
-		char *text = text_of(of_all(hd_tensorfile_sum(hd_saving_file(s, i)), s->sum)),
+		char *text = text_of(of_all(hd_tensorfile_sum(hd_saving_file(s, i)), s->sum), SUMS_VERSION),
 		     *name = hd_saving_name(s, i);
 
 		json_object_set_new(s->sums, name, json_string(text));
@@ -42,77 +63,161 @@ void hd_sums_take(struct hd_saving *s)
 
 int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s", s->temporary, NAME);
-	char *text = json_dumps(s->sums, JSON_INDENT(2)), *all = hd_format("%s\n", text);
-	int rc = hd_file_write(path, all, err);
+	char *path = hd_format("%s/%s", s->temporary, NAME), *state = hd_format("%s/%s", s->temporary, STATE), *text;
+	json_t *o = json_pack("{s:i, s:O}", "version", SUMS_VERSION, "files", s->sums);
+	hd_sum128 sum = 0;
 
-	free(path), free(text), free(all);
-	return rc;
+	if (sum_text(state, &sum, err) >= 0) {
+		text = text_of(sum, SUMS_VERSION);
+		json_object_set_new(s->sums, STATE, json_string(text));
+		free(text);
+		text = json_dumps(o, JSON_INDENT(2));
+		hd_append(&text, "\n");
+		hd_file_write(path, text, err);
+		free(text);
+	}
+	json_decref(o);
+	free(path), free(state);
+	return err->code;
 }
 
 /* -- reading --------------------------------------------------------------------------------- */
-/* Reports a file that has changed. A run that continues refuses it, since training from damaged weights costs days. For
- * others it is a warning, since the weights may have been changed on purpose. */
-static void report_changed(const char *path, const char *found, const char *saved, int resumes, struct hd_err *err)
+struct checking {
+	const struct hd_world *w;
+	const char *dir;
+	int resumes, version;
+	json_t *files; /* name -> sum; NULL: no sums were saved */
+};
+
+/* Reports a file that has changed, or that has no sum. A run that continues refuses it, since training from damaged
+ * weights costs days. For others it is a warning, since the weights may have been changed on purpose. */
+static void report_changed(const struct checking *c, const char *name, const char *found, struct hd_err *err)
 {
-	if (resumes)
+	const char *saved = json_string_value(json_object_get(c->files, name));
+
+	if (c->resumes && saved)
 		hd_err_set(err, HD_EIO,
-			   "%s: its bytes have changed since they were saved: their checksum is %s, but %s has %s. "
+			   "%s/%s: its bytes have changed since they were saved: their checksum is %s, but %s has %s. "
 			   "Remove that file to read them as they are",
-			   path, found, NAME, saved ? saved : "none");
+			   c->dir, name, found, NAME, saved);
+	else if (c->resumes)
+		hd_err_set(err, HD_EIO,
+			   "%s/%s: has no checksum of %s, so that file may have changed. Remove %s to read it as it is",
+			   c->dir, NAME, name, NAME);
+	else if (saved)
+		hd_log(HD_LOG_WARN,
+		       "%s/%s: its bytes have changed since they were saved (%s); they are read as they are", c->dir,
+		       name, NAME);
 	else
-		hd_log(HD_LOG_WARN, "%s: its bytes have changed since they were saved (%s); they are read as they are",
-		       path, NAME);
+		hd_log(HD_LOG_WARN, "%s/%s: has no checksum of %s, which is read as it is", c->dir, NAME, name);
+}
+
+/* Adds up this rank's part of a file. */
+static int sum_file(const struct checking *c, const char *name, const char *path, hd_sum128 *mine, struct hd_err *err)
+{
+	HD_TRY(hd_file_inside(c->dir, name, err));
+	if (!strcmp(name, STATE))
+		return c->w->rank ? HD_OK : sum_text(path, mine, err);
+	if (c->version == 1)
+		return hd_tensorfile_sum_part_1(path, c->w->rank, c->w->size, mine, err);
+	return hd_tensorfile_sum_part(path, c->w->rank, c->w->size, mine, err);
 }
 
 /* Checks the sum of a file. If the file is absent, its reader reports that. */
-static int check_file(const struct hd_world *w, const char *dir, const char *name, const char *saved, int resumes,
-		      struct hd_err *err)
+static int check_file(const struct checking *c, const char *name, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s", dir, name), *found;
+	char *path = hd_format("%s/%s", c->dir, name), *found;
 	int absent = access(path, F_OK) != 0;
-	uint64_t mine = 0;
+	hd_sum128 mine = 0;
 
-	if (!absent && hd_file_inside(dir, name, err) >= 0)
-		hd_tensorfile_sum_part(path, w->rank, w->size, &mine, err);
+	if (!absent)
+		sum_file(c, name, path, &mine, err);
 	if (hd_comm_agree(err) >= 0 && hd_comm_max(absent) <= 0) {
-		found = text_of(of_all(mine, hd_comm_sum));
-		if (!saved || strcmp(found, saved) != 0)
-			report_changed(path, found, saved, resumes, err);
+		found = text_of(of_all(mine, hd_comm_sum), c->version);
+		if (strcmp(found, json_string_value(json_object_get(c->files, name))) != 0)
+			report_changed(c, name, found, err);
 		free(found);
 	}
 	free(path);
 	return err->code;
 }
 
-/* Reads the list of rank 0 for all ranks: a rank with a different list would wait for the others. */
-static json_t *read_list(const struct hd_world *w, const char *dir, struct hd_err *err)
+/* Checks on one rank that no file lacks a sum: then it would be read unchecked, without a word. */
+static int check_complete(const struct checking *c, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s", dir, NAME), *mine = NULL, *text;
-	json_t *o = NULL;
+	static const char *const needed[] = { "heddle/optimizer.safetensors", "heddle/gradients.safetensors", STATE };
+	json_t *names = hd_weights_names(c->dir), *one;
+	size_t i, n = HD_LEN(needed) - (c->version == 1);
 
-	if (!w->rank && !access(path, F_OK))
-		mine = hd_file_read_inside(dir, NAME, err);
-	if (hd_comm_agree(err) >= 0) {
-		text = hd_comm_bcast_text(mine ? mine : "", 0);
-		o = *text ? json_loads(text, 0, NULL) : NULL;
-		if (*text && !json_is_object(o))
-			hd_err_set(err, HD_EIO, "%s: is not a JSON object of files and checksums", path);
-		free(text);
+	for (i = 0; c->resumes && i < n; i++)
+		if (hd_file_has(c->dir, needed[i]))
+			json_array_append_new(names, json_string(needed[i]));
+	json_array_foreach(names, i, one)
+		if (!err->code && !json_object_get(c->files, json_string_value(one)))
+			report_changed(c, json_string_value(one), "", err);
+	json_decref(names);
+	return err->code;
+}
+
+/* Finds the sums of either version. Returns 0 if there are none. */
+static int parse_list(struct checking *c, json_t *o)
+{
+	json_t *version = json_object_get(o, "version"), *sum;
+	const char *name;
+	int good = 1;
+
+	c->version = version ? (int)json_integer_value(version) : 1;
+	c->files = json_incref(version ? json_object_get(o, "files") : o);
+	json_object_foreach(c->files, name, sum)
+		good &= json_is_string(sum);
+	return good && json_object_size(c->files) > 0;
+}
+
+/* Reads the list of rank 0 for all ranks: a rank with a different list would wait for the others. */
+static int read_list(struct checking *c, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", c->dir, NAME), *file = NULL, *mine, *text = NULL;
+	json_t *o = NULL;
+	int listed;
+
+	if (!c->w->rank && hd_file_has(c->dir, NAME))
+		file = hd_file_read_inside(c->dir, NAME, err);
+	mine = hd_format("%s%s", file ? " " : "", file ? file : ""); /* an empty file differs from none */
+	if (hd_comm_agree(err) >= 0)
+		text = hd_comm_bcast_text(mine, 0);
+	if (text && *text) {
+		o = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+		listed = parse_list(c, o);
+		if (c->version > SUMS_VERSION)
+			hd_err_set(err, HD_ENOTSUP,
+				   "%s: is version %d; this program reads version %d. Remove it to read the checkpoint "
+				   "unchecked",
+				   path, c->version, SUMS_VERSION);
+		else if (!listed || c->version < 1)
+			hd_err_set(err, HD_EIO,
+				   "%s: is not a JSON object of files and checksums. Remove it to read the checkpoint "
+				   "unchecked",
+				   path);
 	}
-	free(mine), free(path);
-	return o;
+	json_decref(o);
+	free(text), free(mine), free(file), free(path);
+	return err->code;
 }
 
 int hd_sums_check(const struct hd_world *w, const char *dir, int resumes, struct hd_err *err)
 {
-	json_t *o = read_list(w, dir, err), *sum;
+	struct checking c = { .w = w, .dir = dir, .resumes = resumes };
+	json_t *sum;
 	const char *name;
 
-	if (!err->code && o)
-		json_object_foreach(o, name, sum)
+	if (read_list(&c, err) >= 0 && c.files) {
+		if (!w->rank)
+			check_complete(&c, err);
+		hd_comm_agree(err);
+		json_object_foreach(c.files, name, sum)
 			if (!err->code && (resumes || strncmp(name, "heddle/", 7) != 0))
-				check_file(w, dir, name, json_string_value(sum), resumes, err);
-	json_decref(o);
+				check_file(&c, name, err);
+	}
+	json_decref(c.files);
 	return err->code;
 }

@@ -402,6 +402,19 @@ int64_t hd_weights_count(const char *dir)
 	return n;
 }
 
+json_t *hd_weights_names(const char *dir)
+{
+	struct hd_weights w = { 0 };
+	struct hd_err ignored = { 0 };
+	json_t *names = json_array();
+
+	find_files(&w, dir, &ignored);
+	for (size_t i = 0; i < w.n; i++)
+		json_array_append_new(names, json_string(w.name[i]));
+	hd_weights_close(&w);
+	return names;
+}
+
 /* Returns the name of a tensor in the files. A base model that was saved without its head has names without
  * the first word. */
 static const char *name_in(const struct hd_weights *w, const char *name)

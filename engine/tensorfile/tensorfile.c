@@ -264,8 +264,10 @@ int hd_tensorfile_create(struct hd_tensorfile *f, const char *path, struct hd_er
 	f->writing = 1;
 	hd_past_cache_open(&f->past_cache, path);
 	snprintf(doing, sizeof(doing), "no room for its %" PRId64 " bytes", f->total);
-	if (!reserve(f->fd, f->total) && !write_all(f->fd, f->header, f->data))
+	if (!reserve(f->fd, f->total) && !write_all(f->fd, f->header, f->data)) {
+		f->sum += hd_bytes_sum(f->header, f->data, 0);
 		return 0;
+	}
 	hd_tensorfile_error(f, doing, err);
 	close(f->fd);
 	f->fd = -1;
@@ -396,7 +398,7 @@ int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *im
 	return hd_tensorfile_sync(f, err);
 }
 
-uint64_t hd_tensorfile_sum(const struct hd_tensorfile *f)
+hd_sum128 hd_tensorfile_sum(const struct hd_tensorfile *f)
 {
 	return f->sum;
 }

@@ -8,6 +8,7 @@
 #ifndef HD_ENGINE_TENSORFILE_H
 #define HD_ENGINE_TENSORFILE_H
 #include "engine/base/err.h"
+#include "engine/tensorfile/bytes_sum.h"
 
 struct hd_tensorfile;
 
@@ -34,16 +35,18 @@ struct hd_image;
 void hd_tensorfile_image(struct hd_tensorfile *f, struct hd_image *image);
 /* Writes all that an image has gathered into the file, and to the disk. */
 int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *image, struct hd_err *err);
-/* Returns the sum of the bytes of tensors that this process has written to the file. The sums of all processes add up
- * to the file's (bytes_sum.h). */
-uint64_t hd_tensorfile_sum(const struct hd_tensorfile *f);
+/* Returns the sum of the bytes that this process has written to the file, with its header if it has created the file.
+ * The sums of all processes add up to the file's (bytes_sum.h). */
+hd_sum128 hd_tensorfile_sum(const struct hd_tensorfile *f);
 int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err); /* fsync; errors of earlier writes surface here */
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
 /* Opens a file for reading, and checks its header against its length. */
 int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_err *err);
-/* Adds up part `part` of `parts` of the bytes of all tensors, as the file is now. */
-int hd_tensorfile_sum_part(const char *path, int part, int parts, uint64_t *sum, struct hd_err *err);
+/* Adds up part `part` of `parts` of the file's bytes, as it is now. _1 does so for earlier checkpoints, whose sums have
+ * 64 bits and leave out the header. */
+int hd_tensorfile_sum_part(const char *path, int part, int parts, hd_sum128 *sum, struct hd_err *err);
+int hd_tensorfile_sum_part_1(const char *path, int part, int parts, hd_sum128 *sum, struct hd_err *err);
 /* Returns 0 if there is no such tensor. */
 int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim, int64_t *shape);
 int hd_tensorfile_count(const struct hd_tensorfile *f);

@@ -25,7 +25,7 @@ struct hd_tensorfile {
 	char *path;
 	int fd; /* -1: not open */
 	struct hd_past_cache past_cache;
-	uint64_t sum;           /* of the bytes that this process has written (bytes_sum.h) */
+	hd_sum128 sum;          /* of the bytes that this process has written (bytes_sum.h) */
 	struct hd_image *image; /* where writes go, or NULL; belongs to the caller */
 	int writing;
 	char *header;        /* of a plan: padded, with its length in front; NULL: not made yet */

@@ -3,7 +3,6 @@
  * length.
  */
 #include <config.h>
-#include "engine/tensorfile/bytes_sum.h"
 #include "engine/tensorfile/tensorfile_impl.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -180,7 +179,7 @@ int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_e
 
 #define AT_ONCE ((int64_t)8 << 20) /* bytes */
 
-static int sum_block(const struct hd_tensorfile *f, char *buffer, int64_t at, uint64_t *sum, struct hd_err *err)
+static int read_block(const struct hd_tensorfile *f, char *buffer, int64_t at, int64_t *bytes, struct hd_err *err)
 {
 	int64_t count = f->total - at < AT_ONCE ? f->total - at : AT_ONCE, done = 0;
 
@@ -193,20 +192,32 @@ static int sum_block(const struct hd_tensorfile *f, char *buffer, int64_t at, ui
 			return hd_tensorfile_error(f, "cannot be read", err);
 		done += n;
 	}
-	*sum += hd_bytes_sum(buffer, count, at);
+	*bytes = count;
 	return HD_OK;
 }
 
-int hd_tensorfile_sum_part(const char *path, int part, int parts, uint64_t *sum, struct hd_err *err)
+static int sum_part(const char *path, int part, int parts, int earlier, hd_sum128 *sum, struct hd_err *err)
 {
+	int64_t from, n;
 	struct hd_tensorfile *f;
 	char *buffer;
 
 	HD_TRY(hd_tensorfile_read(path, &f, err));
 	buffer = hd_alloc((size_t)AT_ONCE);
-	for (int64_t at = f->data + part * AT_ONCE; at < f->total && !err->code; at += parts * AT_ONCE)
-		sum_block(f, buffer, at, sum, err);
+	from = (earlier ? f->data : 0) + part * AT_ONCE;
+	for (int64_t at = from; at < f->total && read_block(f, buffer, at, &n, err) >= 0; at += parts * AT_ONCE)
+		*sum += earlier ? hd_bytes_sum_1(buffer, n, at) : hd_bytes_sum(buffer, n, at);
 	free(buffer);
 	hd_tensorfile_close(f);
 	return err->code;
+}
+
+int hd_tensorfile_sum_part(const char *path, int part, int parts, hd_sum128 *sum, struct hd_err *err)
+{
+	return sum_part(path, part, parts, 0, sum, err);
+}
+
+int hd_tensorfile_sum_part_1(const char *path, int part, int parts, hd_sum128 *sum, struct hd_err *err)
+{
+	return sum_part(path, part, parts, 1, sum, err);
 }

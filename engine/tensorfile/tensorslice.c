@@ -10,7 +10,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* O_DIRECT */
 #endif
-#include "engine/tensorfile/bytes_sum.h"
 #include "engine/tensorfile/tensorslice.h"
 #include "engine/base/half.h"
 #include <errno.h>

@@ -3,6 +3,7 @@
  */
 #ifndef HD_ENGINE_TENSORSLICE_H
 #define HD_ENGINE_TENSORSLICE_H
+#include "engine/tensorfile/bytes_sum.h"
 #include "engine/tensorfile/image.h"
 
 /* The file, opened once more to write past the page cache. A long write costs the processor at most a copy into the
@@ -17,7 +18,7 @@ struct hd_slice {
 	struct hd_past_cache *past_cache; /* for writing, or NULL */
 	struct hd_image *image;           /* where writes go instead, or NULL */
 	/* The sum of the bytes that are written to the file is added to it; or NULL. */
-	uint64_t *sum;
+	hd_sum128 *sum;
 	int64_t base; /* byte where the tensor begins in the file */
 	/* dtypes: equal, or memory HD_DTYPE_F32 and stored HD_DTYPE_BF16 (HD_DTYPE_F16: reading only) */
 	uint32_t stored, memory;
