@@ -111,7 +111,9 @@ ok "the optimizer of a plugin does not change them" \
 # The initial model, and a model that does not fit.
 ok "steps = 0 writes the initial model" train zero run.ini --set train.steps=0
 is "... as step 0" "$(cat zero/latest)" step-00000000
-ok "... into which a run from step 0 may still save" train zero run.ini --set train.steps=1
+fails "... which another run from step 0 may not replace" train zero run.ini --set train.steps=0 --set train.seed=2
+like "... and the message says what to do" "$(cat .ok)" 'zero already contains step 0, .*resume=auto'
+ok "... but which a run continues" train zero run.ini --set train.steps=1 --set checkpoint.resume=auto
 fails "a model of another size is refused" train wide run.ini --set model.embed=32 --set checkpoint.resume=whole
 like "... with both numbers" "$(cat .ok)" 'n_embd is 16, but model.embed is 32'
 fails "a model with more positions is refused" train long run.ini --set model.max_seq=64 --set checkpoint.resume=whole

@@ -275,6 +275,39 @@ else
 fi
 fails "a run from step 0 into a directory with later steps is refused" train full
 like "... and the message says what to do" "$(cat .ok)" 'full already contains step [0-9]+.*resume=auto'
+
+# The checkpoints of another run.
+steps() { (cd "$1" && find . -type f | sort | xargs cksum); }
+before=$(steps full)
+fails "a run that continues another directory's checkpoint may not replace those in dir" \
+	train full --set checkpoint.resume=stuck/step-00000003 --set train.steps=9
+like "... and the message names both and says what to do" "$(cat .ok)" \
+	'^heddle: .*checkpoint\.dir: full already contains step [0-9]+, which this run from stuck/step-00000003 would replace; give another dir, or remove it'
+unlike "... before the first step" "$(cat .ok)" '^step'
+is "... and nothing has changed" "$(steps full)" "$before"
+ln -s full linked
+last=$(cat full/latest)
+ok "the same directory under another name is no other one" train linked --set checkpoint.resume="$tmp/full/$last"
+rm linked
+fails "a checkpoint that was removed is refused" train new --set checkpoint.resume=full/step-00000099
+like "... and the message names those that are there" "$(cat .ok)" 'full/step-00000099: no such directory; full has (step-[0-9]{8}, )*step-[0-9]{8}$'
+fails "a path like that of a step, in no directory, is refused" train new --set checkpoint.resume=nowhere/step-00000001
+like "... and not taken for a model of the Hub" "$(cat .ok)" 'nowhere/step-00000001: no such directory$'
+
+# A name that a coming step needs.
+rm -rf taken
+ok "a step is saved before its successor's name is taken" train taken --set train.steps=1
+for taken in 'touch taken/step-00000003' 'ln -s step-00000001 taken/step-00000003'; do
+	$taken
+	fails "$taken: refused" train taken --set checkpoint.resume=auto
+	like "... with a message that names it" "$(cat .ok)" \
+		'^heddle: .*checkpoint\.dir: taken/step-00000003: has the name of a step that this run may save, but is not a directory'
+	unlike "... before the first step" "$(cat .ok)" '^step'
+	rm taken/step-00000003
+done
+rm taken/latest
+touch taken/step-00000009
+ok "only directories count as the newest step" "$heddle" eval taken --data text.txt
 fails "resume = a path without checkpoints is refused" train new --set checkpoint.resume=closed
 like "... with the reason" "$(cat .ok)" 'closed: is not a checkpoint'
 done_testing

@@ -29,8 +29,8 @@ struct hd_progress {
 void hd_steps_tidy(const char *dir, struct hd_err *stays);
 /* All of these are collective. On failure all ranks have the same err, and what was saved before is intact. */
 /* Checks, before the first step, that the disk has room for the checkpoints that will exist at once, with `saves` saves
- * from now on. */
-int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err);
+ * from now on, and that nothing else has their names. from: the first step that is saved. */
+int hd_checkpoint_room(struct hd_job *j, int64_t from, int64_t saves, struct hd_err *err);
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err);
 /* The saves of a run, one after the other. All ranks call these functions, between steps. With checkpoint.async
  * hd_saver_save returns when it has a copy of what is saved. No other save may be in progress when it is called. The
@@ -54,9 +54,11 @@ void hd_saver_close(struct hd_saver *s);
 /* Returns path, if it is a checkpoint, or the newest one in it; malloc'ed. NULL, with err: neither. */
 char *hd_checkpoint_find(const char *path, struct hd_err *err);
 int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *at, struct hd_err *err);
+/* Returns whether the path of a step's directory is that of a step in dir. */
+int hd_step_is_in(const char *step, const char *dir);
 /* Finds what [checkpoint] resume means, before anything is read. Sets *path to a step directory, malloc'ed, or
- * to NULL to begin a new run. With resume = no, a dir that already holds a later step than the run would begin
- * with is refused. */
+ * to NULL to begin a new run. A dir that has steps of another run is refused: with resume = no, or with a
+ * checkpoint that is not in dir. */
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err);
 /* run_outputs.c: Checks that the files and the directories that [log] and [checkpoint] name could be written, without
  * creating them. Refuses a file that the run also reads, or writes for another key. */

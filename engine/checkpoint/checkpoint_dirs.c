@@ -5,9 +5,12 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/file/file.h"
+#include "engine/file/same_file.h"
 #include "engine/base/parse.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +44,14 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
+/* Returns whether d has a directory of this name. A link to one counts with `linked`. */
+static int is_folder_in(DIR *d, const char *name, int linked)
+{
+	struct stat st;
+
+	return !fstatat(dirfd(d), name, &st, linked ? 0 : AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode);
+}
+
 /* Returns the steps in a directory, newest first; malloc'ed. */
 static int64_t *steps_in(const char *dir, size_t *n)
 {
@@ -51,7 +62,7 @@ static int64_t *steps_in(const char *dir, size_t *n)
 
 	*n = 0;
 	while (d && (e = readdir(d))) {
-		if (hd_step_of_name(e->d_name) < 0)
+		if (hd_step_of_name(e->d_name) < 0 || !is_folder_in(d, e->d_name, 1))
 			continue;
 		steps = hd_grow(steps, *n, &cap, sizeof(*steps));
 		steps[(*n)++] = hd_step_of_name(e->d_name);
@@ -69,6 +80,31 @@ int64_t hd_steps_count(const char *dir)
 
 	free(steps_in(dir, &n));
 	return (int64_t)n;
+}
+
+int hd_steps_free(const char *dir, int64_t from, struct hd_err *err)
+{
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && (e = readdir(d)))
+		if (hd_step_of_name(e->d_name) >= from && !is_folder_in(d, e->d_name, 0))
+			hd_err_set(err, HD_EIO,
+				   "%s/%s: has the name of a step that this run may save, but is not a directory. "
+				   "Remove it, or give another dir",
+				   dir, e->d_name);
+	if (d)
+		closedir(d);
+	return err->code;
+}
+
+int hd_step_is_in(const char *step, const char *dir)
+{
+	char *text = hd_strdup(step), *parent = hd_file_real(dirname(text)), *own = hd_file_real(dir);
+	int is = parent && own && !strcmp(parent, own);
+
+	free(text), free(parent), free(own);
+	return is;
 }
 
 /* Returns whether a name was left by a process that was stopped. .step-00000500.tmp is half written, and
@@ -160,23 +196,54 @@ static int is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* Returns whether path looks like a model's name on the Hub: "org/name". */
+/* Returns whether path looks like a model's name on the Hub: "org/name". None of these is named like a step. */
 static int is_hub_name(const char *path)
 {
 	const char *slash = strchr(path, '/');
 
-	return slash && slash > path && slash[1] && !strchr(slash + 1, '/') && *path != '.';
+	return slash && slash > path && slash[1] && !strchr(slash + 1, '/') && *path != '.' &&
+	       strncmp(slash + 1, "step-", 5) != 0;
+}
+
+/* Returns "parent has step-00000010, step-00000012", malloc'ed, for a path in a directory of checkpoints; else NULL. */
+static char *steps_beside(const char *path)
+{
+	char *a = hd_strdup(path), *b = hd_strdup(path), *text = NULL;
+	const char *parent = dirname(a), *name = basename(b);
+	size_t n;
+	int64_t *steps = steps_in(parent, &n);
+
+	if (n && !strncmp(name, "step-", 5))
+		text = hd_format("%s has %s", parent, n > 8 ? "..., " : "");
+	for (size_t i = n < 8 ? n : 8; i > 0 && text; i--)
+		hd_append(&text, "step-%08lld%s", (long long)steps[i - 1], i > 1 ? ", " : "");
+	free(steps);
+	free(a), free(b);
+	return text;
+}
+
+static int no_directory(const char *path, struct hd_err *err)
+{
+	char *beside = steps_beside(path);
+
+	if (beside)
+		hd_err_set(err, HD_EIO, "%s: no such directory; %s", path, beside);
+	else if (is_hub_name(path))
+		hd_err_set(err, HD_EIO,
+			   "%s: no such directory; a model of the Hub is downloaded first: huggingface-cli download %s "
+			   "--local-dir DIR",
+			   path, path);
+	else
+		hd_err_set(err, HD_EIO, "%s: no such directory", path);
+	free(beside);
+	return err->code;
 }
 
 /* Sets the error that tells why path is no checkpoint. */
 static int not_found(const char *path, struct hd_err *err)
 {
 	if (access(path, F_OK) && errno == ENOENT)
-		return hd_err_set(err, HD_EIO, "%s: no such directory%s%s%s", path,
-				  is_hub_name(path)
-					  ? "; a model of the Hub is downloaded first: huggingface-cli download "
-					  : "",
-				  is_hub_name(path) ? path : "", is_hub_name(path) ? " --local-dir DIR" : "");
+		return no_directory(path, err);
 	if (is_folder(path) && access(path, R_OK | X_OK) && errno == EACCES)
 		return hd_err_set(err, HD_EIO, "%s: cannot be read: %s", path, strerror(errno));
 	if (hd_file_has(path, "adapter_config.json"))
@@ -207,19 +274,27 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 }
 
 /* -- what resume means ----------------------------------------------------------------------- */
-static int refuse_later(struct hd_conf *c, struct hd_section *s, const char *dir, struct hd_err *err)
+/* Refuses a directory that has steps of another run: this run would overwrite or remove them. from: the checkpoint that
+ * this run continues from; NULL: it begins at step 0. */
+static int refuse_others(struct hd_conf *c, const struct hd_checkpoint_config *k, const char *from, struct hd_err *err)
 {
 	size_t n;
-	int64_t *steps = steps_in(dir, &n), last = n ? steps[0] : 0;
+	int64_t *steps = steps_in(k->dir, &n), last = n ? steps[0] : -1;
 
 	free(steps);
-	if (last <= 0)
+	if (last < 0 || (from && hd_step_is_in(from, k->dir)))
 		return HD_OK;
+	if (from)
+		return hd_section_fail(
+			c, k->section, "dir", err, HD_EINVAL,
+			"%s already contains step %lld, which this run from %s would replace; give another dir, or "
+			"remove it. --set checkpoint.resume=auto continues the run in it",
+			k->dir, (long long)last, from);
 	return hd_section_fail(
-		c, s, "dir", err, HD_EINVAL,
+		c, k->section, "dir", err, HD_EINVAL,
 		"%s already contains step %lld, but this run would begin at step 0; continue it with --set "
 		"checkpoint.resume=auto, or give another dir",
-		dir, (long long)last);
+		k->dir, (long long)last);
 }
 
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
@@ -231,7 +306,7 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 	*path = NULL;
 	HD_TRY(hd_checkpoint_config_read(c, &k, err));
 	if (!strcmp(k.resume, "no"))
-		return *k.dir ? refuse_later(c, k.section, k.dir, err) : HD_OK;
+		return *k.dir ? refuse_others(c, &k, NULL, err) : HD_OK;
 	if (!strcmp(k.resume, "auto")) {
 		if (!*k.dir)
 			return hd_section_fail(c, k.section, "resume", err, HD_EINVAL,
@@ -245,5 +320,11 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 			"%s: write auto to resume from the newest checkpoint in dir, no, or the path of a checkpoint",
 			k.resume);
 	*path = hd_checkpoint_find(k.resume, &why);
-	return *path ? HD_OK : hd_section_fail(c, k.section, "resume", err, why.code, "%s", why.text);
+	if (!*path)
+		return hd_section_fail(c, k.section, "resume", err, why.code, "%s", why.text);
+	if (!*k.dir || refuse_others(c, &k, *path, err) >= 0)
+		return HD_OK;
+	free(*path);
+	*path = NULL;
+	return err->code;
 }

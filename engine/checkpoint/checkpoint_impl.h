@@ -77,6 +77,8 @@ int64_t hd_step_of_name(const char *name); /* returns the step of "step-" and at
 char *hd_step_path(const char *dir, int64_t step);
 char *hd_step_temporary(const char *dir, int64_t step); /* where it is written until it is complete */
 int64_t hd_steps_count(const char *dir);
+/* Checks that nothing but directories has the name of this or a later step: no save could replace it. */
+int hd_steps_free(const char *dir, int64_t from, struct hd_err *err);
 /* Removes checkpoints of this step and older ones, except for the newest `keep` of these. */
 void hd_steps_prune(const char *dir, int64_t step, int64_t keep);
 

@@ -277,14 +277,17 @@ static int check_room(struct hd_saving *s, int64_t saves, struct hd_err *err)
 		stays.code ? "; an interrupted save has left files that cannot be removed: " : "", stays.text);
 }
 
-int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err)
+int hd_checkpoint_room(struct hd_job *j, int64_t from, int64_t saves, struct hd_err *err)
 {
 	struct hd_saving s;
+	struct hd_err why = { 0 };
 
 	if (!*j->checkpoint.dir || saves <= 0)
 		return HD_OK;
 	hd_saving_begin(&s, j, &(struct hd_progress){ .step = 1 });
 	hd_saving_plan(&s, err);
+	if (!err->code && j->world.rank == 0 && hd_steps_free(s.dir, from, &why) < 0)
+		hd_section_fail(j->conf, j->checkpoint.section, "dir", err, why.code, "%s", why.text);
 	if (!err->code && j->world.rank == 0)
 		check_room(&s, saves, err);
 	hd_saving_end(&s);

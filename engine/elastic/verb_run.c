@@ -43,6 +43,7 @@ struct elastic {
 	char *program;
 	char *hostfile;                     /* lists the hosts that answer; or NULL */
 	char *newest;                       /* the newest checkpoint when the last run was started; or NULL */
+	int began_empty;                    /* dir had no checkpoint when heddle run began */
 	int given;                          /* checkpoint.resume is a path, or no; it applies until this run saves */
 	char *chosen;                       /* that path; or NULL */
 	struct saved_last at_first, before; /* when heddle run began; when the last run was started */
@@ -92,6 +93,13 @@ static int has_saved_since(const struct elastic *e, const struct saved_last *was
 	return is.file != was->file || is.at.tv_sec != was->at.tv_sec || is.at.tv_nsec != was->at.tv_nsec;
 }
 
+static char *newest(const struct elastic *e)
+{
+	struct hd_err none = { 0 };
+
+	return hd_checkpoint_find(e->dir, &none);
+}
+
 static int open_run(struct elastic *e, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
@@ -110,22 +118,17 @@ static int open_run(struct elastic *e, struct hd_err *err)
 		return hd_section_fail(e->conf, k.section, "dir", err, HD_EINVAL,
 				       "is not given, but run resumes from the checkpoints in it");
 	e->at_first = last_save(e);
+	e->newest = newest(e);
+	e->began_empty = !e->newest;
 	e->given = hd_section_has(k.section, "resume") && strcmp(k.resume, "auto");
 	return e->given ? hd_checkpoint_choose(e->conf, &e->chosen, err) : HD_OK;
 }
 
-static char *newest(const struct elastic *e)
-{
-	struct hd_err none = { 0 };
-
-	return hd_checkpoint_find(e->dir, &none);
-}
-
 /* Returns whether the next run starts from the newest checkpoint in dir, rather than from what checkpoint.resume says.
- * Before this run has saved, the newest one may be another run's. */
+ * Before this run has saved, the newest one may be another run's, unless dir had none. */
 static int is_from_newest(const struct elastic *e)
 {
-	return e->newest && (!e->given || has_saved_since(e, &e->at_first));
+	return e->newest && (!e->given || e->began_empty || has_saved_since(e, &e->at_first));
 }
 
 /* -- commands -------------------------------------------------------------------------------- */

@@ -13,7 +13,6 @@
 #include "engine/models/model.h"
 #include "engine/train/train_impl.h"
 #include <jansson.h>
-#include <libgen.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -421,13 +420,7 @@ void hd_resume_notes(const struct hd_job *j, const char *path, const struct hd_p
 /* -- what to resume from --------------------------------------------------------------------------- */
 int hd_train_in_dir(const struct train_loop *l, const char *path)
 {
-	char *text = hd_strdup(path), *parent = hd_file_real(dirname(text)), *own = hd_file_real(l->j->checkpoint.dir);
-	int is = hd_train_saves(l) && parent && own && !strcmp(parent, own);
-
-	free(text);
-	free(parent);
-	free(own);
-	return is;
+	return hd_train_saves(l) && hd_step_is_in(path, l->j->checkpoint.dir);
 }
 
 int hd_train_choose(struct train_loop *l, char **resume)

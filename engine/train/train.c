@@ -497,7 +497,7 @@ static int open_outputs(struct train_loop *l)
 		open_metrics(l);
 	hd_trace_check(&l->j->log, l->j->world.rank, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
-	HD_TRY(hd_checkpoint_room(l->j, hd_train_saves_to_come(l), l->err));
+	HD_TRY(hd_checkpoint_room(l->j, l->at.step + (l->saved == l->at.step), hd_train_saves_to_come(l), l->err));
 	if (hd_train_saves(l))
 		HD_TRY(hd_saver_open(l->j, &l->saver, l->err));
 	hd_launch_open_stderr();
