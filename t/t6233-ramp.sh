@@ -26,6 +26,9 @@ ok "... and the same losses" \
 	awk 'NR == FNR { want[NR] = $1; n++; next } { d = $1 / want[FNR] - 1; if (d < 0) d = -d; if (!(d < 1e-5)) exit 1; k++ }
 	END { exit !(n == 14 && k == n) }' one many
 is "data --step 7 lists the 12 samples of that batch" "$(heddle data one.ini --step 7 | wc -l)" 12
+# 1/49 x 49 is below 1 in floating point
+is "a size ends exactly where its share of the tokens does" \
+	"$(heddle data one.ini --step 2 --set train.global_batch=50 --set train.global_batch_ramp=1,1,1568 | wc -l)" 2
 
 # A run that resumes within the ramp has the same bits.
 mkdir b && cp -r a/step-00000005 b/ && printf 'step-00000005\n' >b/latest

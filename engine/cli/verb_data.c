@@ -27,7 +27,7 @@ static int print_step(struct hd_conf *conf, int64_t step, int json, struct hd_da
 	HD_TRY(hd_cli_data(conf, data, err));
 	HD_TRY(hd_train_config_read(conf, &t, err));
 	first = hd_ramp_samples(&t.batch, 0, step - 1);
-	batch = hd_ramp_batch(&t.batch, (double)first * (double)t.seq);
+	batch = hd_ramp_batch(&t.batch, (__int128)first * t.seq);
 	ids = hd_alloc((size_t)(t.seq + 1) * sizeof(*ids));
 	for (int64_t s = 0; s < batch; s++) {
 		HD_TRY(hd_data_sample(*data, first, s, ids, err));

@@ -69,7 +69,7 @@ static void warn_of_ramp(const struct hd_train_config *t)
 
 	if (!t->batch.steps || !t->steps)
 		return;
-	last = hd_ramp_batch(&t->batch, (double)hd_ramp_last(&t->batch, 0, t->steps - 1));
+	last = hd_ramp_batch(&t->batch, hd_ramp_last(&t->batch, 0, t->steps - 1));
 	if (last < t->batch.full)
 		hd_log(HD_LOG_WARN,
 		       "train.global_batch_ramp does not reach train.global_batch = %lld: the last step has %lld sequences",

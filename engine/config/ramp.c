@@ -45,22 +45,21 @@ int64_t hd_ramp_size(const struct hd_ramp *r, int64_t k)
 	return k >= r->steps ? r->full : r->start + k * r->step;
 }
 
-int64_t hd_ramp_batch(const struct hd_ramp *r, double tokens)
+/* Computed in integers: a quotient of doubles may be just below the whole number at which a size ends. */
+int64_t hd_ramp_batch(const struct hd_ramp *r, __int128 tokens)
 {
-	double done = tokens / (double)(r->tokens ? r->tokens : 1);
-
-	if (!r->steps || done >= 1)
+	if (!r->steps || tokens >= r->tokens)
 		return r->full;
-	return hd_ramp_size(r, (int64_t)(done * (double)r->steps));
+	return hd_ramp_size(r, (int64_t)(tokens * r->steps / r->tokens));
 }
 
-int64_t hd_ramp_samples(const struct hd_ramp *r, double tokens, int64_t steps)
+int64_t hd_ramp_samples(const struct hd_ramp *r, __int128 tokens, int64_t steps)
 {
 	int64_t samples = 0, batch;
 
 	while (steps > 0 && (batch = hd_ramp_batch(r, tokens)) < r->full) {
 		samples += batch;
-		tokens += (double)batch * (double)r->seq;
+		tokens += (__int128)batch * r->seq;
 		steps--;
 	}
 	return steps > 0 ? samples + steps * r->full : samples;
@@ -68,5 +67,5 @@ int64_t hd_ramp_samples(const struct hd_ramp *r, double tokens, int64_t steps)
 
 int64_t hd_ramp_last(const struct hd_ramp *r, int64_t tokens, int64_t steps)
 {
-	return tokens + hd_ramp_samples(r, (double)tokens, steps) * r->seq;
+	return tokens + hd_ramp_samples(r, tokens, steps) * r->seq;
 }

@@ -400,7 +400,7 @@ static int end_early(struct train_loop *l)
 /* Continues with the ramp's next batch size: a different program on the same weights. */
 static int resize(struct train_loop *l)
 {
-	int64_t batch = hd_ramp_batch(&l->j->train.batch, (double)l->at.tokens);
+	int64_t batch = hd_ramp_batch(&l->j->train.batch, l->at.tokens);
 	const struct hd_program *was = l->g;
 
 	if (batch != l->global_batch) {
