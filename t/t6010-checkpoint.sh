@@ -117,7 +117,8 @@ ok "... but which a run continues" train zero run.ini --set train.steps=1 --set 
 fails "a model of another size is refused" train wide run.ini --set model.embed=32 --set checkpoint.resume=whole
 like "... with both numbers" "$(cat .ok)" 'n_embd is 16, but model.embed is 32'
 fails "a model with more positions is refused" train long run.ini --set model.max_seq=64 --set checkpoint.resume=whole
-like "... with the tensor and both shapes" "$(cat .ok)" 'wpe\.weight is \[[0-9]*, 16\] there, but \[64, 16\]'
+like "... with the tensor, both shapes, and what to give" "$(cat .ok)" \
+	'wpe\.weight is \[16, 16\] there, but \[64, 16\] in this model\. These are positions: give model\.max_seq = 16, whose default is train\.seq'
 ok "a run with the optimizer sgd" train sgd run.ini --set train.optimizer=sgd --set train.steps=1
 fails "a checkpoint without the states of adamw is refused" train no-states run.ini --set checkpoint.resume=sgd
 like "... with the name of the missing tensor" "$(cat .ok)" 'has no tensor .*\.m: .*train\.optimizer'

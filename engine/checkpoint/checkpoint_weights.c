@@ -426,23 +426,34 @@ static const char *name_in(const struct hd_weights *w, const char *name)
 	return name;
 }
 
-static int check_shape(const char *dir, const char *param, const char *name, const struct hd_tensorfile *f,
+/* Returns what to do if a table of positions has another length, malloc'ed; "" for all other tensors. */
+static char *advice(const struct tensor *t, const int64_t *theirs, const struct hd_hf_region *r, int ndim)
+{
+	if (ndim != r->ndim || r->each || theirs[0] == r->shape[0] || strcmp(t->dims[0]->name, "position") != 0)
+		return hd_strdup("");
+	return hd_format(
+		". These are positions: give model.max_seq = %lld, whose default is train.seq, and a train.seq "
+		"of at most %lld",
+		(long long)theirs[0], (long long)theirs[0]);
+}
+
+static int check_shape(const char *dir, const struct tensor *t, const char *name, const struct hd_tensorfile *f,
 		       const struct hd_hf_region *r, struct hd_err *err)
 {
 	int64_t shape[HD_MAX_DIMS];
-	char *theirs, *ours;
+	char *theirs, *ours, *how;
 	int ndim;
 
 	if (!f || !hd_tensorfile_find(f, name, NULL, &ndim, shape))
 		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s, which should contain the model's %s", dir,
-				  name, param);
+				  name, name_of(t));
 	if (ndim == r->ndim && !memcmp(shape, r->shape, (size_t)ndim * sizeof(*shape)))
 		return HD_OK;
 	theirs = hd_shape_text(ndim, shape);
 	ours = hd_shape_text(r->ndim, r->shape);
-	hd_err_set(err, HD_EINVAL, "%s: %s is %s there, but %s in this model", dir, name, theirs, ours);
-	free(theirs);
-	free(ours);
+	how = advice(t, shape, r, ndim);
+	hd_err_set(err, HD_EINVAL, "%s: %s is %s there, but %s in this model%s", dir, name, theirs, ours, how);
+	free(theirs), free(ours), free(how);
 	return HD_EINVAL;
 }
 
@@ -460,7 +471,7 @@ static int read_into(char *data, uint32_t dtype, const struct hd_program *g, con
 		struct hd_hf_region part = part_of(&r, k);
 		const char *name = name_in(w, part.name);
 
-		HD_TRY(check_shape(dir, name_of(t), name, hd_weights_file(w, name), &part, err));
+		HD_TRY(check_shape(dir, t, name, hd_weights_file(w, name), &part, err));
 		if (extent_of_part(g, t, &r, k, &x, &begin))
 			HD_TRY(hd_region_move(&(struct hd_movement){ hd_weights_file(w, name), name, dtype, 0 }, &part,
 					      &x, data + begin * HD_BITS(dtype) / 8, err));
@@ -497,7 +508,7 @@ static int check_param(const struct hd_plan *p, const struct hd_weights *w, cons
 		struct hd_hf_region part = part_of(&r, k);
 		const char *name = name_in(w, part.name);
 
-		HD_TRY(check_shape(dir, name_of(t), name, hd_weights_file(w, name), &part, err));
+		HD_TRY(check_shape(dir, t, name, hd_weights_file(w, name), &part, err));
 		json_object_del(left, name);
 	}
 	return HD_OK;
