@@ -324,6 +324,43 @@ static void report_reset(const struct reading *r)
 	free(has);
 }
 
+/* Returns the names of the states in the file, as keys. */
+static json_t *names_in(const struct hd_tensorfile *f)
+{
+	json_t *names = json_object();
+
+	for (int i = 0; i < hd_tensorfile_count(f); i++) {
+		const char *name = hd_tensorfile_name(f, i), *at = strrchr(name, '@');
+		char *of = hd_format("%.*s", at ? (int)(at - name) : (int)strlen(name), name);
+
+		json_object_set_new(names, of, json_true());
+		free(of);
+	}
+	return names;
+}
+
+/* Reports states that no tensor of this run has: it goes on without them, and its next checkpoint lacks them. */
+static void report_unread(const struct hd_program *g, const struct reading *r)
+{
+	json_t *left = names_in(r->f), *one;
+	char *first = NULL;
+	const char *name;
+	size_t n, named = 0;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++)
+		if (is_state(g->plan->tensors[i]))
+			json_object_del(left, g->plan->tensors[i]->v.name);
+	n = json_object_size(left);
+	json_object_foreach(left, name, one)
+		if (named++ < 3)
+			hd_append(&first, "%s%s", named > 1 ? ", " : "", name);
+	if (n)
+		hd_log(HD_LOG_WARN, "%s: this run has no place for %zu of its states, which stay unread: %s%s", r->path,
+		       n, first, n > 3 ? ", ..." : "");
+	free(first);
+	json_decref(left);
+}
+
 int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *err)
 {
 	struct reading r = { .g = g, .path = path };
@@ -339,6 +376,8 @@ int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *
 		if (rc >= 0 && absent)
 			hd_init_state(g, r.t, g->plan->config.seed);
 	}
+	if (rc >= 0 && g->rank == 0)
+		report_unread(g, &r);
 	hd_tensorfile_close(r.f);
 	if (rc >= 0)
 		report_reset(&r);
