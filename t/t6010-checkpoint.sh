@@ -108,6 +108,23 @@ done
 ok "the optimizer of a plugin does not change them" \
 	cmp of.adamw/step-00000001/heddle/gradients.safetensors of.muon/step-00000001/heddle/gradients.safetensors
 
+# What a run has no place for, and what the device decides.
+ok "a run of adamw resumes with sgd" train by-sgd run.ini --set train.optimizer=sgd --set checkpoint.resume=whole/step-00000003
+like "... with a warning of the states that it does not read" "$(cat .ok)" \
+	'^heddle: whole/step-00000003/heddle/optimizer[.]safetensors: this run has no place for [0-9]+ of its states, which stay unread: .*[.]m, .*, [.][.][.]$'
+unlike "a run that reads all states warns of none" "$(train again run.ini --set checkpoint.resume=whole/step-00000003 2>&1)" \
+	'unread|precision'
+on_other_device() {		# a copy of whole as a device with another default would have saved it
+	rm -rf device && cp -r whole/step-00000003 device && rm device/heddle/sums.json
+	sed -i 's/"precision": "fp32"/"precision": "bf16"/' device/heddle/state.json
+}
+on_other_device
+like "a change of the default precision is reported" \
+	"$(train here run.ini --set checkpoint.resume=device 2>&1)" \
+	'^heddle: device: was made with train[.]precision = bf16, but it is fp32 now, the default of this device$'
+unlike "... and not the same precision, given or not" \
+	"$(train given run.ini --set checkpoint.resume=device --set train.precision=bf16 2>&1)" 'precision ='
+
 # The initial model, and a model that does not fit.
 ok "steps = 0 writes the initial model" train zero run.ini --set train.steps=0
 is "... as step 0" "$(cat zero/latest)" step-00000000

@@ -66,6 +66,8 @@ int hd_outputs_check(struct hd_conf *c, struct hd_err *err);
 /* Returns what a run uses path for, malloc'ed: "is read as data.train", "is a file of model.load". NULL: it uses
  * no such file. */
 char *hd_conf_file_use(struct hd_conf *c, const char *path);
+/* Returns the precision as state.json has it. The INI has none if it was the device's default. */
+const char *hd_precision_text(const struct hd_plan *p);
 /* Returns the choices of timing that a checkpoint records, malloc'ed, or NULL. */
 char *hd_checkpoint_picks(const char *path, struct hd_err *err);
 /* Reads the INI of a checkpoint directory, to rebuild its model (eval, generate). */

@@ -39,14 +39,19 @@ static char *complete_conf(const struct hd_job *j, struct hd_err *err)
 	return out;
 }
 
+const char *hd_precision_text(const struct hd_plan *p)
+{
+	return p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32";
+}
+
 static char *state_text(const struct hd_job *j, const struct hd_progress *at, uint64_t data_hash)
 {
 	const struct hd_plan *p = hd_job_any_plan(j);
 	char *layout = hd_layout_text(p), *text;
-	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "version", STATE_VERSION, "step",
+	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "version", STATE_VERSION, "step",
 			      (json_int_t)at->step, "samples", (json_int_t)at->samples, "tokens",
 			      (json_int_t)at->tokens, "seed", (json_int_t)j->train.seed, "ranks", (json_int_t)p->ranks,
-			      "layout", layout, "picks", j->tuned ? j->tuned : "");
+			      "layout", layout, "precision", hd_precision_text(p), "picks", j->tuned ? j->tuned : "");
 
 	if (j->data) {
 		char *hash = hd_format("%016llx", (unsigned long long)data_hash);

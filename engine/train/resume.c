@@ -387,16 +387,35 @@ static struct hd_conf *read_conf(const char *dir, struct hd_train_config *was)
 	return NULL;
 }
 
+/* Compares the precisions in effect. An INI without the key has a different one on another device. Earlier checkpoints
+ * have only the key. */
+static void note_precision(const char *dir, const struct hd_job *j, struct hd_conf *was)
+{
+	char *path = hd_format("%s/heddle/state.json", dir);
+	json_t *o = json_load_file(path, 0, NULL);
+	const char *then = json_string_value(json_object_get(o, "precision")),
+		   *now = hd_precision_text(hd_job_any_plan(j));
+	int given = hd_section_has(hd_conf_section(j->conf, NULL, "train"), "precision");
+
+	if (!then)
+		note_key(dir, was, j->conf, "train", "precision", "");
+	else if (strcmp(then, now) != 0)
+		hd_log(HD_LOG_WARN, "%s: was made with train.precision = %s, but it is %s now%s", dir, then, now,
+		       given ? "" : ", the default of this device");
+	json_decref(o);
+	free(path);
+}
+
 static void note_all(const char *dir, const struct hd_job *j, struct hd_conf *c, const struct hd_train_config *was,
 		     const struct hd_progress *at)
 {
 	static const char *const rates[] = {
-		"lr",    "min_lr", "schedule", "warmup",    "schedule_unit", "optimizer",         "weight_decay",
-		"beta1", "beta2",  "eps",      "precision", "global_batch",  "global_batch_ramp", "clip",
-		NULL
+		"lr",    "min_lr", "schedule", "warmup",       "schedule_unit",     "optimizer", "weight_decay",
+		"beta1", "beta2",  "eps",      "global_batch", "global_batch_ramp", "clip",      NULL
 	};
 
 	note_keys(dir, c, j->conf, "train", rates, "");
+	note_precision(dir, j, c);
 	note_decay(dir, was, &j->train, at);
 	note_model(dir, c, j);
 	note_data(dir, j, c);
