@@ -79,6 +79,16 @@ end
 like "TERM: the last message says that it is saved" "$said" " after step $(last); saved in c\$"
 like "TERM: an earlier message says how to get more time" "$(printf '%s\n' "$said" | head -n $(($(lines) - 1)))" \
 	'^heddle: asked to end; if mpirun was, .* kill -USR1 of mpirun has no such limit'
+# A launcher that ends a job because a rank has died asks for nothing.
+for flags in '' '--mca odls_base_sigkill_timeout 5'; do
+	mpirun_flags=$flags
+	rm -rf c
+	begin 3 --set checkpoint.dir=c
+	kill -KILL "$(printf '%s\n' $ranks | tail -1)"
+	end
+	unlike "a rank dies: no message says that the run was asked to end" "$said" 'asked to end'
+done
+mpirun_flags=
 
 # The launcher sends the signal, and no longer reads what its ranks print.  The message goes to its own stderr, within
 # the step.  (The launcher is the parent process here, and kills nobody.)

@@ -25,6 +25,7 @@
 static atomic_int requested, from_launcher, by_launcher, ready, stopping;
 static void (*_Atomic on_ending)(void);
 static const char *_Atomic notice; /* the text of hd_end_request_notice, until it is written */
+static int (*job_failed)(void);    /* must be written before notice */
 static uint64_t (*_Atomic running_call)(char *text, size_t size);
 static void (*_Atomic on_too_long)(const char *where, double seconds);
 static double longest_call; /* must be written before on_too_long */
@@ -97,7 +98,7 @@ static void write_notice(void)
 {
 	const char *text = requested && requested != SIGUSR1 && first ? atomic_exchange(&notice, NULL) : NULL;
 
-	if (text)
+	if (text && !job_failed())
 		hd_launch_tell(text);
 }
 
@@ -203,8 +204,9 @@ void hd_end_request_ready(void (*ending)(void))
 		ending();
 }
 
-void hd_end_request_notice(const char *text)
+void hd_end_request_notice(const char *text, int (*failed)(void))
 {
+	job_failed = failed;
 	notice = text;
 	write_notice();
 }

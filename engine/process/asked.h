@@ -19,8 +19,10 @@ void hd_end_request_open(void);
  * the run, `ending` is called, perhaps on the thread that waits for signals. It may be NULL. */
 void hd_end_request_ready(void (*ending)(void));
 /* Sets a line that rank 0 writes to the launcher's stderr, once, as soon as SIGTERM or SIGINT comes, or now if it has
- * come. The text must stay valid. Call hd_launch_open_stderr first. */
-void hd_end_request_notice(const char *text);
+ * come. It is not written if failed returns 1: then the launcher ends a job that has failed, and nobody has asked.
+ * The function is also called on the thread that waits for signals. The text must stay valid. Call hd_launch_open_stderr
+ * first. */
+void hd_end_request_notice(const char *text, int (*failed)(void));
 /* Sets a function that tells what plugins do. It writes which slot or kernel is running ("" if none is), and returns a
  * number that changes with each call of one. */
 void hd_end_request_watch(uint64_t (*turn)(char *text, size_t size));

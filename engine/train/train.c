@@ -502,7 +502,7 @@ static int open_outputs(struct train_loop *l)
 		HD_TRY(hd_saver_open(l->j, &l->saver, l->err));
 	hd_launch_open_stderr();
 	if (hd_train_saves(l) && hd_launch_kills_soon())
-		hd_end_request_notice(HURRY);
+		hd_end_request_notice(HURRY, hd_comm_failed);
 	return HD_OK;
 }
 

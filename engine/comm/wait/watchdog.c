@@ -102,6 +102,20 @@ static int dead_rank(int sleeping)
 	return -1;
 }
 
+int hd_comm_failed(void)
+{
+	for (int i = 0; hd_here.control && i < hd_here.w.local_size; i++) {
+		const struct hd_control_rank *r = &hd_here.control->rank[i];
+		struct pollfd fd = watch.fds[i]; /* the thread that waits uses revents */
+		int gone = fd.fd >= 0 ? poll(&fd, 1, 0) > 0
+				      : watch.by_signal[i] && kill(atomic_load(&r->pid), 0) && errno == ESRCH;
+
+		if (gone || atomic_load(&r->state) != HD_RANK_RUNS)
+			return 1;
+	}
+	return hd_here.control && atomic_load(&hd_here.control->reported);
+}
+
 static void report_dead(const struct hd_waiting *w, int local) __attribute__((noreturn));
 static void report_dead(const struct hd_waiting *w, int local)
 {
