@@ -29,7 +29,7 @@ struct hd_progress {
 void hd_steps_tidy(const char *dir, struct hd_err *stays);
 /* All of these are collective. On failure all ranks have the same err, and what was saved before is intact. */
 /* Checks, before the first step, that the disk has room for the checkpoints that will exist at once, with `saves` saves
- * from now on, and that nothing else has their names. from: the first step that is saved. */
+ * from now on. Also checks that nothing else has their names. from: the first step that is saved. */
 int hd_checkpoint_room(struct hd_job *j, int64_t from, int64_t saves, struct hd_err *err);
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err);
 /* The saves of a run, one after the other. All ranks call these functions, between steps. With checkpoint.async

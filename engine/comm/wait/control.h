@@ -32,7 +32,7 @@ void hd_comm_watchdog(double seconds);
 /* Reports that this rank has been in a plugin's slot or kernel for so long (where: " in kernel x of [y]"),
  * and ends all ranks. */
 void hd_comm_stuck(const char *where, double seconds) __attribute__((noreturn));
-/* Returns 1 if a rank has reported an error, or a rank of this host has ended or is about to; any thread may call it. */
+/* Returns 1 if a rank has reported an error, or a rank of this host has ended or is about to. Any thread may call it. */
 int hd_comm_failed(void);
 void hd_comm_ending(void); /* says that the launcher ends the run; any thread may call it */
 
