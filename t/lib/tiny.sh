@@ -55,7 +55,7 @@ heddle_mpi() {
 # Open MPI 5 prints a zero byte after its banner of an abort.
 messages() { tr -d '\0' | grep -a '^heddle: ' | grep -v -a -e '^heddle: initial weights ' -e 'bound this rank to' -e 'of the matmul rate of'; }
 # Prints the messages of a failure: a resumed run also prints where it resumed and what has changed, which is left out.
-failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' contained another run, '; }
+failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' contained another run, ' -e ' which stay unread: '; }
 no() {	# PATTERN args...: the program refuses with one message, which matches
 	pattern=$1
 	shift
