@@ -429,7 +429,7 @@ static const char *name_in(const struct hd_weights *w, const char *name)
 /* Returns what to do if a table of positions has another length, malloc'ed; "" for all other tensors. */
 static char *advice(const struct tensor *t, const int64_t *theirs, const struct hd_hf_region *r, int ndim)
 {
-	if (ndim != r->ndim || r->each || theirs[0] == r->shape[0] || strcmp(t->dims[0]->name, "position") != 0)
+	if (ndim != r->ndim || r->each || theirs[0] == r->shape[0] || strncmp(t->v.spec, "position,", 9) != 0)
 		return hd_strdup("");
 	return hd_format(
 		". These are positions: give model.max_seq = %lld, whose default is train.seq, and a train.seq "

@@ -46,7 +46,7 @@ static const struct hd_option keys[] = {
 	{ "gather", HD_OPT_CHOICE, 0, "tensor", "tensor|layer",
 	  "layer: the parts of all parameters of a layer are gathered as one, and their gradients summed as one" },
 	{ "scatter", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
-	  "wait: kernels wait while gradients of a layer are summed and scattered (ZeRO 2 and 3)" },
+	  "wait: kernels wait while gradients of a layer are summed and scattered" },
 	{ "collectives", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while a collective is under way" },
 	{ "messages", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
