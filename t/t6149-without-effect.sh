@@ -8,10 +8,11 @@
 # Options
 no 'explain: --times needs --schedule' explain tiny.ini --times t.json
 no 'explain: --after prints the nodes of a plan and cannot be combined with --json' explain tiny.ini --after fuse --json
-no 'explain: --nodes does nothing with --json, which has movements' explain tiny.ini --nodes --json
-ok "explain --schedule --json is accepted" heddle explain tiny.ini --schedule --json
-is "... with a warning" "$(grep 'does nothing' "$tmp/.ok")" \
-	"heddle: explain: --schedule does nothing with --json: it draws text"
+for view in schedule nodes; do
+	ok "explain --$view --json is accepted" heddle explain tiny.ini --$view --json
+	is "... with a warning" "$(grep 'does nothing' "$tmp/.ok")" \
+		"heddle: explain: --$view does nothing with --json, which lists movements"
+done
 no 'check: --all does nothing with --json, which has all stages' check tiny.ini --all --json
 no 'keys: --json does nothing with --man' keys --json --man
 no 'plan: --search treats all ranks alike, so it cannot be combined with --slow' plan tiny.ini --ranks 2 --machine dgx-a100 --search --slow 1=2

@@ -186,10 +186,9 @@ static int check_views(const struct hd_cli *c, struct hd_err *err)
 			if (strcmp(tables[i], others[k]) && hd_cli_has(c, others[k]))
 				return hd_err_set(err, HD_EINVAL, "explain: --%s and --%s: give one of the two",
 						  tables[i], others[k]);
-	if (hd_cli_has(c, "json") && hd_cli_has(c, "nodes"))
-		return hd_err_set(err, HD_EINVAL, "explain: --nodes does nothing with --json, which has movements");
-	if (hd_cli_has(c, "json") && hd_cli_has(c, "schedule"))
-		hd_log(HD_LOG_WARN, "explain: --schedule does nothing with --json: it draws text");
+	if (hd_cli_has(c, "json") && (hd_cli_has(c, "schedule") || hd_cli_has(c, "nodes")))
+		hd_log(HD_LOG_WARN, "explain: --%s does nothing with --json, which lists movements",
+		       hd_cli_has(c, "schedule") ? "schedule" : "nodes");
 	if (hd_cli_has(c, "times") && !hd_cli_has(c, "schedule"))
 		return hd_err_set(err, HD_EINVAL, "explain: --times needs --schedule");
 	return HD_OK;
@@ -231,7 +230,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 		hd_program_destroy(g);
 		return err->code;
 	}
-	if (hd_cli_has(c, "nodes"))
+	if (hd_cli_has(c, "nodes") && !json)
 		print_nodes(p, g);
 	all = json_array();
 	for (const struct node *n = p->first; n && !(hd_cli_has(c, "schedule") && !json); n = n->next) {
