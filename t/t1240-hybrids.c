@@ -34,7 +34,7 @@ struct draw {
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
 	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: the ranks of a node */
-	int zero_size, loss_parts;
+	int zero_size, loss_parts, pairs;
 	int ring, zigzag;
 	int64_t bucket;
 };
@@ -130,6 +130,14 @@ static void draw_context(struct draw *d)
 	d->order[at] = CP;
 }
 
+/* Returns whether two micro-batches can be computed at a time.  An interleaved schedule orders pairs by stages. */
+static int fits_pairs(const struct draw *d)
+{
+	int micros = BATCH / (d->micro_batch * d->size[DP] * d->size[EP]);
+
+	return micros % 2 == 0 && (strcmp(d->schedule, "interleaved") || micros / 2 % d->size[PP] == 0);
+}
+
 static struct draw draw(uint64_t seed, int number)
 {
 	static const int sizes[] = { 1, 1, 2, 2, 3, 4 };
@@ -171,6 +179,7 @@ static struct draw draw(uint64_t seed, int number)
 		draw_context(&d);
 		settle(&d);
 		d.loss_parts = d.form || number % 3 ? 0 : d.micro_batch * (1 + number % 2); /* not drawn either */
+		d.pairs = number % 2 && fits_pairs(&d);
 	} while (!divides(&d));
 	return d;
 }
@@ -210,10 +219,10 @@ static void write_ini(const char *name, const struct draw *d, int layout)
 		"[model]\n%s\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
 		"tie_embeddings = %s\ndropout = %s\n[data]\ntrain = %s/text\ntokenizer = byte\nvalid_fraction = 0\n[train]\nseq = %d\n"
 		"global_batch = %d\nmicro_batch = %d\nsteps = %d\noptimizer = sgd\nlr = 0.1\nschedule = constant\n"
-		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\nloss_parts = %d\n[checkpoint]\ngradients = yes\n",
+		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\nloss_parts = %d\noverlap_micro_batches = %s\n[checkpoint]\ngradients = yes\n",
 		models[d->model].keys, LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, d->tie ? "yes" : "no",
 		d->dropout ? "0.1" : "0", tmp, SEQ, BATCH, layout ? d->micro_batch : 4, STEPS,
-		layout ? d->recompute : "none", layout ? d->loss_parts : 0);
+		layout ? d->recompute : "none", layout ? d->loss_parts : 0, layout && d->pairs ? "yes" : "no");
 	for (int s = 0; layout && s < STRATEGIES; s++)
 		write_strategy(f, d, d->order[s]);
 	fclose(f);
@@ -222,9 +231,9 @@ static void write_ini(const char *name, const struct draw *d, int layout)
 static const char *summary(const struct draw *d)
 {
 	static char text[300];
-	int n = snprintf(text, sizeof(text), "%s%s%s, micro-batch %d, %d parts, recompute %s:", models[d->model].name,
-			 d->tie ? ", tied" : "", d->dropout ? ", dropout" : "", d->micro_batch, d->loss_parts,
-			 d->recompute);
+	int n = snprintf(text, sizeof(text), "%s%s%s, micro-batch %d%s, %d parts, recompute %s:", models[d->model].name,
+			 d->tie ? ", tied" : "", d->dropout ? ", dropout" : "", d->micro_batch,
+			 d->pairs ? " in pairs" : "", d->loss_parts, d->recompute);
 
 	for (int s = 0; s < STRATEGIES; s++)
 		if (d->size[d->order[s]] > 1) {

@@ -5,30 +5,34 @@
  * a model that should fit would not, or steps would wait for useless bytes.
  */
 #include <config.h>
+#include <math.h>
 #include "engine/device/device.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 
 static int members = 4, embed; /* embed 0: a width that the members divide */
-static const char *beside = "", *optimizer = "adamw", *sync_by = "allreduce";
+static int layers = 3, node;   /* node: ranks per host, 0: unknown */
+static const char *beside = "", *optimizer = "adamw", *sync_by = "allreduce", *bucket = "64K";
 
 static struct hd_plan *plan(int zero, int micros, int low)
 {
 	char ini[1500];
 	struct hd_plan_options o = { .ranks = members * (*beside ? 2 : 1),
 				     .train = 1,
+				     .node_size = node,
 				     .compute_dtype = low ? HD_DTYPE_BF16 : 0 };
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
 
-	snprintf(ini, sizeof(ini),
-		 "[model]\nlayers = 3\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
-		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n"
-		 "[strategy r]\nplugin = " HD_TEST_BUILD
-		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = %s\nbucket = 64K\nzero = %d\n%s",
-		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members, sync_by, zero,
-		 beside);
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nlayers = %d\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
+		"[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n"
+		"[strategy r]\nplugin = " HD_TEST_BUILD
+		"/plugins/dp/.libs/dp.so\nsize = %d\nsync = %s\nbucket = %s\nzero = %d\n%s",
+		layers, embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members,
+		sync_by, bucket, zero, beside);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -320,11 +324,16 @@ static int products_beside(const struct node *c)
 	return -1;
 }
 
-/* Checks that a parameter that moves alone is under way during the product before its own. */
-static void early(void)
+/* Checks that a parameter that moves alone is under way during the product before its own.  Between hosts it is under
+ * way during the complete block before: a layer has six products and attention. */
+static void early(int ranks_per_host)
 {
-	struct hd_plan *p = plan(3, 1, 0);
-	int gathers[2] = { 0 }, beside[2] = { 0 };
+	struct hd_plan *p;
+	int gathers[2] = { 0 }, beside[2] = { 0 }, block[2] = { 0 };
+
+	node = ranks_per_host;
+	p = plan(3, 1, 0);
+	note("%d ranks of a host (0: unknown)", node);
 
 	for (const struct node *n = p ? p->first : NULL; n; n = n->next) {
 		int k = n->v.phase == HD_UNIT_B;
@@ -334,20 +343,107 @@ static void early(void)
 			continue;
 		gathers[k]++;
 		beside[k] += products_beside(n) >= 1;
+		block[k] += products_beside(n) >= 7;
 	}
 	is_int(gathers[0], 3 * 6 + 1, "forward: each weight of a product is gathered");
 	is_int(beside[0], gathers[0] - 1, "... all but the first during a product");
 	is_int(gathers[1], 3 * 6 + 1, "backward: each weight of a product is gathered again");
 	is_int(beside[1], gathers[1] - 1, "... all but the first during a product");
+	is_int(block[0], node ? 0 : 2 * 6 + 1,
+	       "forward: weights of layers 1, 2 and of the head during a layer (0: here)");
+	ok(node ? block[1] == 0 : block[1] >= 2 * 6, "backward: %d weights during a layer", block[1]);
 	if (p)
 		forget(p);
+	node = 0;
+}
+
+/* -- masters in pieces: parameters are gathered at the start of the next step --------------------------------------- */
+static int64_t low_bytes(const struct hd_plan *p) /* of parameters with a master */
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && p->tensors[i]->master)
+			sum += hd_global_count(p->tensors[i]) * HD_BITS(p->tensors[i]->v.dtype) / 8;
+	return sum;
+}
+
+static void next_step(int zero, int ranks_per_host, int low)
+{
+	struct hd_plan *p;
+	int64_t once, gathered;
+
+	node = ranks_per_host;
+	p = plan(zero, 1, low);
+	if (!ok(p != NULL, "zero %d, %s, %d ranks of a host (0: unknown)", zero, low ? "bf16" : "fp32", node))
+		return;
+	once = node || !low ? 0 : low_bytes(p) * (members - 1) / members;
+	is_int(p->pulls, once > 0, "... whether parameters are one step behind");
+	gathered = sent(p, HD_UNIT_G, HD_COMM_ALL_GATHER);
+	ok(gathered >= once && gathered <= once + (once ? 64 * (members - 1) * count(p, HD_TENSOR_PARAM) : 0),
+	   "... gathers %lld bytes before forward for %lld, padded to whole cache lines", (long long)gathered,
+	   (long long)once);
+	ok(sent(p, HD_UNIT_U, HD_COMM_ALL_GATHER) > 0 && (!once || sent(p, HD_UNIT_U, HD_COMM_ALL_GATHER) < once / 8),
+	   "... in the update, others: norms have no master, and fp32 has none at all");
+	forget(p);
+	node = 0;
+}
+
+/* -- how much moves at once ------------------------------------------------------------------------------------------ */
+/* By the formula of plugins/dp/bucket.c: sqrt(S n 400 KB), if that is more than 25 MB. */
+static void buckets(int n, int width)
+{
+	struct hd_plan *p;
+	double all, best;
+	int sums = 0;
+
+	members = n, embed = width, layers = 12, bucket = "25M";
+	p = plan(0, 1, 0);
+	if (!ok(p != NULL, "%d members, embed %d, buckets of the default size", n, width))
+		return;
+	for (const struct node *c = p->first; c; c = c->next)
+		sums += c->comm.kind == HD_COMM_ALL_REDUCE && c->v.phase == HD_UNIT_S && hd_local_count(c->ins[0]) > 4;
+	all = (double)bytes(p, HD_TENSOR_PARAM, 1);
+	best = fmax(25 << 20, sqrt(all * n * 4e5));
+	ok(sums >= all / (best + 2 * all / layers) && sums <= all / best + 1, "... %d for %.0f MB, in %.0f MB each",
+	   sums, all / 1e6, best / 1e6);
+	forget(p);
+	members = 4, embed = 0, layers = 3, bucket = "64K";
+}
+
+/* A bucket of gathered pieces has that many bytes when it is complete. */
+static void gathered_buckets(void)
+{
+	struct hd_plan *p;
+	int n = 0, large = 0;
+
+	members = 8, embed = 256, layers = 12, bucket = "16K";
+	p = plan(1, 1, 1);
+	for (const struct node *c = p ? p->first : NULL; c; c = c->next)
+		if (c->comm.kind == HD_COMM_ALL_GATHER && c->v.phase == HD_UNIT_G && c->made_by >= 0) {
+			n++;
+			large += hd_local_bytes(c->outs[0]) > 16384 + 512;
+		}
+	ok(n >= 2 && !large, "%d buckets of biases, %d of them larger than a bucket", n, large);
+	if (p)
+		forget(p);
+	members = 4, embed = 0, layers = 3, bucket = "64K";
 }
 
 int main(void)
 {
 	static const int others[] = { 3, 5, 6, 7, 8 };
 
-	early();
+	early(0);
+	early(4);
+	for (int zero = 1; zero < 3; zero++) {
+		next_step(zero, 0, 1);
+		next_step(zero, 4, 1);
+		next_step(zero, 0, 0);
+	}
+	buckets(2, 512);
+	buckets(64, 1024);
+	gathered_buckets();
 	memory(0, 1);
 	memory(0, 3);
 	memory(1, 3);

@@ -47,7 +47,12 @@ is "ring, overlap = no: none overlaps with backward" "$beside" 0
 traced ring reduce-scatter --set dp.zero=2
 above "zero = 2: each layer's gradients are summed in each of three steps" "$moves" 17
 above "zero = 2: those of five of six layers overlap with backward" "$beside" "$((moves * 3 / 4))"
-# ZeRO 3 gathers buckets of parameters: each is in flight during the product before the one that reads it.
+# ZeRO 1 gathers the updated parameters when the next step begins: all are in flight while forward computes. The first
+# product waits for its own, and gradients of six layers and the head overlap with nothing here.
+traced ring all-gather --set dp.zero=1 --set train.precision=bf16
+above "zero = 1 in bf16: parameters are gathered in each of three steps" "$moves" 17
+above "zero = 1 in bf16: most overlap with forward" "$beside" "$((moves / 2))"
+# ZeRO 3 gathers buckets of parameters: each is in flight while the block before the one that reads it computes.
 traced ring all-gather --set dp.zero=3
 above "zero = 3: each layer's parameters are gathered in each of three steps" "$moves" 17
 above "zero = 3: most overlap with products" "$beside" "$((moves / 2))"
@@ -66,6 +71,27 @@ done
 for zero in 2 3; do
 	is "zero = $zero: the same loss between hosts" "$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 train 2 train six.ini \
 		--set dp.zero=$zero)" "$(train 2 train six.ini --set dp.zero=$zero)"
+done
+# With masters in pieces, parameters are one step behind after a step. What reads them then gets the current ones: an
+# evaluation, a text and a checkpoint.
+with_masters() {	# DIR SETS...: prints what a run with masters learned
+	rm -rf "$1" m.jsonl
+	heddle_mpi 3 train six.ini --set train.precision=bf16 --set train.global_batch=6 --set train.eval_every=2 \
+		--set data.valid_fraction=0.2 --set checkpoint.dir="$1" --set checkpoint.every=3 --set log.sample_every=2 \
+		--set log.metrics=m.jsonl "${2:---set}" "${3:-train.threads=1}" "${4:---set}" "${5:-train.threads=1}" >"$1.out" 2>&1 ||
+		tap_comment <"$1.out"
+	grep -o '"[a-z_]*loss": [0-9.]*' m.jsonl
+	grep -A 3 'sample' "$1.out" | grep -v tokens/s
+}
+for zero in 1 2; do
+	here=$(with_masters here --set dp.zero=$zero)
+	is "zero = $zero in bf16: what is learned and written is the same between hosts" \
+		"$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 with_masters there --set dp.zero=$zero)" "$here"
+	like "... and that includes evaluations" "$here" '"valid_loss"'
+	for step in 3 4; do
+		cmp -s here/step-0000000$step/model.safetensors there/step-0000000$step/model.safetensors
+		tap_result $? "... so are the weights of step $step"
+	done
 done
 is "four ranks, in rank order: the same loss between hosts" \
 	"$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 train 4 train six.ini \

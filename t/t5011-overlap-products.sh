@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The gradient of a product's input moves while the gradient of its weight is computed.  If the two ran one
-# after the other, backward would wait for every sum, and a step would take that much longer on a network.
+# after the other, backward would wait for every sum, and a step would take that much longer on a network.  With
+# train.overlap_micro_batches every collective of a micro-batch moves while another micro-batch is computed.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -65,4 +66,39 @@ for sequence in no yes; do
 	is "sequence $sequence: the same losses on a slow network" \
 		"$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 losses 2 train cut.ini $layout)" "$(losses 2 train cut.ini $layout)"
 done
+
+# -- two micro-batches at a time --------------------------------------------------------------------------------------
+pairs="--set train.overlap_micro_batches=yes"
+for sequence in no yes; do
+	rm -f trace.json
+	HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=$delay heddle_mpi 2 train four.ini --set tp.sequence_parallel=$sequence \
+		--set train.micro_batch=2 --set log.trace=trace.json $pairs >/dev/null 2>&1
+	set -- $(beside trace.json 'einsum')
+	note "two at a time, sequence $sequence: $1 movements in three steps, $2 overlap with products"
+	above "two at a time, sequence $sequence: there are many movements" "$1" $((3 * 4 * 4 * 4 - 1))
+	above "two at a time, sequence $sequence: nearly all overlap with products" "$2" "$(($1 * 7 / 8))"
+done
+sed -e 's/^global_batch = .*/global_batch = 16/' -e 's/^micro_batch = .*/micro_batch = 2/' tiny.ini >all.ini
+printf 'size = 2\n[strategy tp]\nplugin = tp\nsize = 2\n' >>all.ini
+same() {	# RANKS WHAT SETS...: checks that two at a time train the same bits as one at a time, here and between hosts
+	ranks=$1 what=$2
+	shift 2
+	one=$(losses "$ranks" train all.ini --set train.reduce=rank_order "$@")
+	like "$what, one at a time: trains" "$one" '^[0-9.]+'
+	is "$what: the same losses two at a time" "$(losses "$ranks" train all.ini --set train.reduce=rank_order $pairs "$@")" "$one"
+	is "$what: also between hosts" \
+		"$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 losses "$ranks" train all.ini --set train.reduce=rank_order $pairs "$@")" "$one"
+}
+same 4 "tp 2 x dp 2"
+same 4 "tp 2 x dp 2 with zero 3" --set dp.zero=3
+same 4 "tp 2 x dp 2 with zero 1 in bf16" --set dp.zero=1 --set train.precision=bf16
+printf '[strategy pp]\nplugin = pp\nsize = 2\n' >>all.ini
+for schedule in 1f1b zb "interleaved --set pp.chunks=2 --set model.layers=4"; do
+	same 4 "tp 2 x pp 2, ${schedule%% *}" --set dp.size=1 --set pp.schedule=$schedule
+done
+sed -i 's/^\[strategy tp\]/[strategy ep]/; s/^plugin = tp/plugin = ep/' all.ini
+sed -i 's/^family = gpt2/family = mixtral\nexperts = 4/' all.ini
+same 4 "ep 2 x dp 2" --set pp.size=1
+no 'overlap_micro_batches: yes, but a replica has 3 micro-batches a step, which is odd' check four.ini --ranks 2 $pairs \
+	--set train.micro_batch=2 --set train.global_batch=6
 done_testing

@@ -204,8 +204,10 @@ static void axes_of(const struct hd_picture *x, struct hd_page_axis *axes)
 /* Returns the row of the servers: they have no timeline. */
 static struct hd_page_stage servers_of(const struct hd_server_price *s)
 {
-	return (struct hd_page_stage){ .name = s->n > 1 ? "servers" : "server",
-				       .holds = "values and states to update",
+	static char one[] = "server", several[] = "servers", what[] = "values and states to update";
+
+	return (struct hd_page_stage){ .name = s->n > 1 ? several : one,
+				       .holds = what,
 				       .memory = s->memory,
 				       .compute = s->compute,
 				       .sent = { s->sent[HD_LINK_NODE], s->sent[HD_LINK_NETWORK] } };

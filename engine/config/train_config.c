@@ -36,6 +36,8 @@ static const struct hd_option train[] = {
 	{ "loss_parts", HD_OPT_INT, 0, "0", "0..1000000",
 	  "parts of a micro-batch whose logits and their gradients exist one after the other (0: chosen to save "
 	  "memory)" },
+	{ "overlap_micro_batches", HD_OPT_BOOL, 0, "no", NULL,
+	  "compute two micro-batches at a time: collectives of one are under way while the other computes" },
 	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order",
 	  "rank_order: sums in member order on every transport" },
 	{ "deterministic", HD_OPT_BOOL, 0, "no", NULL,
@@ -182,6 +184,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->precision = precision(s);
 	t->recompute = recompute(hd_section_str(s, "recompute"));
 	t->loss_parts = hd_section_int(s, "loss_parts");
+	t->overlap_micro_batches = hd_section_int(s, "overlap_micro_batches") != 0;
 	t->rank_order = !strcmp(hd_section_str(s, "reduce"), "rank_order");
 	t->deterministic = hd_section_int(s, "deterministic") != 0;
 	t->eval_every = hd_section_int(s, "eval_every");

@@ -39,6 +39,13 @@ char *hd_coord_text(const struct hd_plan *p, int64_t rank, const struct axis *a)
 			   : hd_format("%s server %lld", a->v.name, (long long)(me - a->v.n));
 }
 
+int hd_may_leave_host(const struct hd_plan *p, const struct axis *a)
+{
+	int64_t together = a->stride * a->v.n;
+
+	return !p->node_size || together > p->node_size || p->node_size % together;
+}
+
 struct axis *hd_spare_axis(const struct hd_plan *p)
 {
 	for (int a = 0; a < p->naxes; a++)

@@ -20,6 +20,8 @@ char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; the caller f
 /* Returns a rank's coordinates, as "(NAME 1, NAME 0)". The caller frees it. NULL: there are no axes, or plan, a struct
  * hd_plan, is NULL. */
 char *hd_coords_text(const void *plan, int rank);
+/* Returns whether ranks that differ only on this axis may be on different hosts. */
+int hd_may_leave_host(const struct hd_plan *p, const struct axis *a);
 struct axis *hd_spare_axis(const struct hd_plan *p); /* the axis with spare coordinates, or NULL */
 /* How the groups along an axis lie on nodes of so many consecutive ranks. */
 struct hd_spread_of_axis {

@@ -303,6 +303,7 @@ struct hd_plan {
 	uint32_t compute_dtype; /* dtype of activations and of products' operands: HD_DTYPE_BF16; 0: master_dtype */
 	int gelu;               /* a gelu may be fused into products in compute_dtype */
 	int own_memory;         /* the device has its own memory, so HD_SPACE_HOST differs from HD_SPACE_DEVICE */
+	int pulls;              /* after a step, only the masters of some parameters are up to date (hd_pass_pulls) */
 	int noted_space;        /* the note that the device has none was printed */
 	int undivided_logits;   /* logits are not divided into parts, unless train.loss_parts says otherwise */
 	/* The gradient of a norm does not add the residual stream's gradient, and does not compute sums. */

@@ -8,7 +8,8 @@
  *   after:  einsum dy, w -> dx;   all-reduce dx -> dz;   einsum x, dy -> dw;   norm_d dz
  *
  * A collective that a weight gradient itself needs (a gathered operand) starts one product earlier, for the same
- * reason.  So does the collective of a leaf: a parameter is gathered for a product while the product before runs.
+ * reason.  So does the collective of a leaf: a parameter is gathered for a product while the product before runs.  If
+ * it comes from other hosts, it is gathered while the complete block before computes.
  * What reads a reduce-scattered gradient moves down behind the next block, so that the sum is in flight while that
  * block computes:
  *
@@ -209,17 +210,46 @@ static struct node *packed_leaves(const struct node *c)
 	return n && same_direction(n, c) ? n : NULL;
 }
 
-/* Moves a leaf's collective to before the preceding product of the same unit and chunk.  Nodes of other units in
- * between do not count. */
-static void start_during_product(struct hd_plan *p, struct node *c)
+static int is_gathered_from_hosts(const struct hd_plan *p, const struct node *c)
+{
+	int leaves = 0;
+
+	for (uint32_t a = 0; a < c->comm.group->n; a++)
+		leaves |= hd_may_leave_host(p, c->comm.group->axes[a]);
+	return leaves && c->comm.kind == HD_COMM_ALL_GATHER;
+}
+
+/* Returns the preceding product of the same unit and chunk, or NULL.  Nodes of other units in between do not count. */
+static struct node *product_before(const struct hd_plan *p, const struct node *c, struct node *at)
+{
+	while (at && !(same_unit(p, at, c) && is_product(at)))
+		at = at->prev;
+	return at;
+}
+
+/* Returns the first node of the preceding block in the same unit and chunk, or NULL. */
+static struct node *block_before(const struct hd_plan *p, const struct node *c, struct node *at)
+{
+	struct node *found = NULL;
+
+	for (; at && (!found || found->block == at->block || !same_unit(p, at, c)); at = at->prev)
+		if (same_unit(p, at, c) && at->block != c->block)
+			found = at;
+	return found;
+}
+
+/* Moves a leaf's collective up, so that it is in flight during the product before, or between hosts during the block
+ * before. */
+static void start_in_advance(struct hd_plan *p, struct node *c)
 {
 	struct node *prepare = c->made_by < 0 ? preparation(c) : packed_leaves(c), *first = prepare ? prepare : c,
-		    *at = first->prev;
+		    *at = NULL;
 
 	if (first->ins[0]->v.node)
 		return;
-	while (at && !(same_unit(p, at, c) && is_product(at)))
-		at = at->prev;
+	if (is_gathered_from_hosts(p, c))
+		at = block_before(p, c, first->prev);
+	at = at ? at : product_before(p, c, first->prev);
 	if (!at)
 		return;
 	if (prepare)
@@ -236,6 +266,14 @@ static int is_gradient_of(const struct hd_plan *p, const struct node *n, const s
 	       p->blocks[n->block].coord == p->blocks[c->block].coord;
 }
 
+/* Returns whether n is a gather that may have moved up out of its block, or prepares one. */
+static int is_gather(const struct node *n)
+{
+	const struct node *r = n->outs[0]->nusers ? n->outs[0]->users[0] : NULL;
+
+	return n->comm.kind == HD_COMM_ALL_GATHER || (r && r->comm.kind == HD_COMM_ALL_GATHER);
+}
+
 /* Returns the last node that computes in the block after that of c, in the same unit, or NULL. */
 static struct node *end_of_next_block(const struct hd_plan *p, const struct node *c)
 {
@@ -243,7 +281,7 @@ static struct node *end_of_next_block(const struct hd_plan *p, const struct node
 	int block = -1;
 
 	for (struct node *n = c->next; n; n = n->next) {
-		if (!is_gradient_of(p, n, c) || n->block == c->block)
+		if (!is_gradient_of(p, n, c) || n->block == c->block || is_gather(n))
 			continue;
 		if (block >= 0 && n->block != block)
 			break;
@@ -328,7 +366,7 @@ int hd_pass_overlap(struct hd_plan *p)
 		if (is_collective(n) && n->v.phase == HD_UNIT_W)
 			start_before_product(p, n);
 		else if (n->v.phase & (HD_UNIT_F | HD_UNIT_B) && (is_collective(n) || is_gather_of_strategy(n)))
-			start_during_product(p, n);
+			start_in_advance(p, n);
 	}
 	for (struct node *n = p->first; n; n = n->next)
 		if (is_collective(n) && n->v.phase == HD_UNIT_B)

@@ -16,10 +16,16 @@ static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chun
 	p->units[coord][p->nunits[coord]++] = (struct hd_schedule_unit){ kind, (int32_t)chunk, (int32_t)micro };
 }
 
+/* Returns how many micro-batches are ordered: with train.overlap_micro_batches, pairs. */
+static int64_t ordered(const struct hd_plan *p)
+{
+	return p->config.overlap_micro_batches && p->train ? p->micros / 2 : p->micros;
+}
+
 static void plain(struct hd_plan *p)
 {
 	for (int64_t c = 0; c < p->ncoords; c++)
-		for (int64_t m = 0; m < p->micros; m++) {
+		for (int64_t m = 0; m < ordered(p); m++) {
 			for (int64_t k = 0; k < p->chunks; k++)
 				append(p, c, HD_UNIT_F, k, m);
 			for (int64_t k = p->chunks - 1; k >= 0 && p->train; k--)
@@ -44,11 +50,28 @@ static int orderer(struct hd_plan *p)
 	return who;
 }
 
+/* Replaces each unit of a pair by those of its two micro-batches, which the timeline interleaves. */
+static void take_pairs_apart(struct hd_plan *p, int64_t coord)
+{
+	int n = p->nunits[coord];
+
+	for (int i = 0; i < n; i++)
+		append(p, coord, 0, 0, 0);
+	for (int i = n - 1; i >= 0; i--) {
+		struct hd_schedule_unit *u = p->units[coord], pair = u[i];
+
+		for (int32_t k = 0; k < 2; k++) {
+			u[2 * i + k] = pair;
+			u[2 * i + k].micro = 2 * pair.micro + k;
+		}
+	}
+}
+
 static int from_plugin(struct hd_plan *p, int who)
 {
 	struct hd_slot was = hd_slot_begin(p, who, "schedule");
 
-	hd_slot_returned(p, p->inst[who].plugin->ops->schedule(p->inst[who].self, p, p->micros));
+	hd_slot_returned(p, p->inst[who].plugin->ops->schedule(p->inst[who].self, p, ordered(p)));
 	hd_slot_end(p, was);
 	return p->err->code;
 }
@@ -206,6 +229,16 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 	free((void *)(uintptr_t)s.part_of);
 }
 
+/* Refuses an odd number of micro-batches, because two are computed at a time. */
+static int check_pairs(struct hd_plan *p)
+{
+	if (!p->config.overlap_micro_batches || !p->train || p->micros % 2 == 0)
+		return HD_OK;
+	return hd_train_fail(p->conf, &p->config, "overlap_micro_batches", p->err, HD_EINVAL,
+			     "yes, but a replica has %lld micro-batch%s a step, which is odd", (long long)p->micros,
+			     hd_plural(p->micros, "es"));
+}
+
 int hd_pass_schedule(struct hd_plan *p)
 {
 	struct hd_err why = { 0 };
@@ -217,6 +250,7 @@ int hd_pass_schedule(struct hd_plan *p)
 	p->nunits = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->nunits));
 	p->cap_units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->cap_units));
 	HD_TRY(check_blocks(p));
+	HD_TRY(check_pairs(p));
 	who = orderer(p);
 	HD_TRY(p->err->code);
 	if (who >= 0)
@@ -228,6 +262,8 @@ int hd_pass_schedule(struct hd_plan *p)
 	}
 	if (!p->train)
 		return HD_OK;
+	for (int64_t c = 0; c < p->ncoords && p->config.overlap_micro_batches; c++)
+		take_pairs_apart(p, c);
 	s = view(p);
 	hd_schedule_check(&s, &p->timing, &why);
 	free((void *)(uintptr_t)s.part_of);

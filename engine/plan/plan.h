@@ -42,6 +42,11 @@ char *hd_plan_batch_hint(const struct hd_plan *p);
 void hd_plan_destroy(struct hd_plan *p);
 /* Mixes what the node computes into *h. */
 void hd_plan_hash_node(struct hd_plan *p, const struct node *n, uint64_t *h);
+/* differ.c. hd_plan_node_hashes returns HD_NODE_HASH digits per node of the plan, in program order. hd_plan_node_text
+ * describes node i in words. The caller frees both. */
+#define HD_NODE_HASH 16
+char *hd_plan_node_hashes(struct hd_plan *p);
+char *hd_plan_node_text(const struct hd_plan *p, int64_t i);
 const char *hd_plan_pass(size_t i); /* the name of pass i, in the order in which they run; NULL: past the last */
 /* Runs the passes from one to another, both included, on a graph built by hand: only those that need no INI. */
 int hd_plan_run(struct hd_plan *p, const char *from, const char *to);

@@ -180,6 +180,8 @@ static int waits(const struct making *b, const struct node *n, int kind, const s
 		return b->price->style->messages_wait;
 	if (kind == HD_EVENT_START && b->price->style->scatter_waits && is_scatter_of_gradients(n))
 		return 1;
+	if (kind == HD_EVENT_START && b->price->style->parameters_wait && n->v.phase & HD_UNIT_G)
+		return 1;
 	return kind == HD_EVENT_START && (b->price->style->collectives_wait ||
 					  (hd_machine_is_host(b->s->m) && p->occupied[HD_LINK_NETWORK] <= 0));
 }

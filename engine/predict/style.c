@@ -47,6 +47,8 @@ static const struct hd_option keys[] = {
 	  "layer: the parts of all parameters of a layer are gathered as one, and their gradients summed as one" },
 	{ "scatter", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while gradients of a layer are summed and scattered" },
+	{ "parameters", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
+	  "wait: kernels wait while parameters are gathered after an update of pieces" },
 	{ "collectives", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while a collective is under way" },
 	{ "messages", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
@@ -85,6 +87,7 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->own_elementwise = is(s, "elementwise", "own");
 	out->gather_layer = is(s, "gather", "layer");
 	out->scatter_waits = is(s, "scatter", "wait");
+	out->parameters_wait = is(s, "parameters", "wait");
 	out->collectives_wait = is(s, "collectives", "wait");
 	out->messages_wait = is(s, "messages", "wait");
 	out->sync_late = is(s, "sync", "late");

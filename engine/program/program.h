@@ -143,6 +143,13 @@ int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, stru
 		     struct hd_err *err);
 void hd_program_destroy(struct hd_program *g);
 int hd_timeline(struct hd_program *g);
+/* turns.c. hd_turns returns the order of a unit's n nodes for two micro-batches at a time; the caller frees it. */
+struct unit_part {
+	int which; /* 0, 1: of which of the two micro-batches */
+	size_t from, to;
+};
+struct unit_part *hd_turns(const struct hd_program *g, struct node *const *v, size_t n, size_t *count);
+void hd_reserve_entries(struct hd_program *g);
 int hd_alias(struct hd_program *g);
 void hd_index_program(struct hd_program *g);
 int hd_crosses_stages(const struct hd_plan *p, const struct node *n);
@@ -156,12 +163,6 @@ int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int64_t hd_first_update(const struct hd_program *g); /* index of an entry, or n if there is none */
 int hd_node_here(const struct hd_program *g, const struct node *n);
-
-/* differ.c. hd_plan_node_hashes returns HD_NODE_HASH digits per node of the plan, in program order. hd_plan_node_text
- * describes node i in words. The caller frees both. */
-#define HD_NODE_HASH 16
-char *hd_plan_node_hashes(struct hd_plan *p);
-char *hd_plan_node_text(const struct hd_plan *p, int64_t i);
 
 /* written.c. Returns whether this rank owns its slice of t: exactly one rank owns each slice. */
 int hd_owns(const struct hd_program *g, const struct tensor *t);

@@ -25,7 +25,7 @@
  *
  * In general:
  *
- *   - Gathers (G) come before the units. The update (U) comes last. What servers send is taken directly before its
+ *   - Gathers (G) come before the units. The update (U) comes last. What other ranks send is taken directly before its
  *     first reader, so forward begins with the parameters that have arrived.
  *   - Sync (S) starts as soon as the last writer of its inputs is done, so early buckets move during backward.
  *     Sync that spans stages runs at the end, where all stages reach it in the same order.
@@ -58,21 +58,22 @@ struct timeline_build {
 	struct hd_program *g;
 	struct timeline_node *at; /* by node id */
 	struct node_list *after;  /* by node id: nodes that start only when it is done */
-	int has_servers;          /* whether servers send anything */
 	char **loaded;            /* by tensor id, data only: which micro-batches are loaded; NULL: none */
 	struct hd_schedule_unit unit;
 	struct node **deferred; /* second halves of rings, in the order in which they became ready */
-	int *deferred_at;       /* the border between blocks at which each became ready */
+	int *deferred_at;       /* the border of blocks where each became ready */
 	size_t ndeferred, next_deferred;
-	int border;
-	int64_t *unit_at;         /* by index of the unit: its first entry */
+	int64_t *unit_at; /* by index of the unit: its first entry */
+	/* each: micro-batches that are computed at a time; posted: units whose receives are */
+	int border, each, posted;
 	struct unit_nodes *units; /* by kind and chunk */
 };
 
 struct unit_nodes {
 	struct node **v, **receives;
-	size_t n, nreceives;
-}; /* both NULL until the first such unit */
+	size_t n, nreceives, nturns;
+	struct unit_part *turns; /* with train.overlap_micro_batches */
+};                               /* both NULL until the first such unit */
 
 /* Computed once per node, because a step has hundreds of entries of it. */
 enum entry_traits { TRAITS_KNOWN = 1, READS_DATA = 2, HAS_COPIES = 4 };
@@ -164,7 +165,7 @@ static void accumulate_copies(struct timeline_build *b, const struct node *n, in
 					append(b, HD_ENTRY_ACC, *r, micro)->input = i;
 }
 
-/* Returns the G node that must run before n reads t: it computes t, or pulls its value from a server. NULL: none. */
+/* Returns the G node that must run before n reads t: it computes t, or takes its value from other ranks. NULL: none. */
 static struct node *gather_needed(const struct timeline_build *b, const struct node *n, const struct tensor *t)
 {
 	struct node *m = t->v.node ? N(t->v.node) : t->assign && t->assign->v.node ? N(t->assign->v.node) : NULL;
@@ -178,7 +179,7 @@ static void emit_gathers_before(struct timeline_build *b, const struct node *n)
 {
 	struct hd_schedule_unit was = b->unit;
 
-	for (uint32_t i = 0; b->has_servers && i < n->v.nin; i++) {
+	for (uint32_t i = 0; b->g->plan->pulls && i < n->v.nin; i++) {
 		struct node *m = gather_needed(b, n, n->ins[i]);
 
 		b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
@@ -230,13 +231,14 @@ static void emit_phase(struct timeline_build *b, uint32_t phase)
 			emit(b, b->g->walked[i], HD_STEP);
 }
 
-/* Starts all movements from servers at once. The nodes that read their results run when they are needed. */
+/* Starts all movements of parameters at once, each directly after the nodes that it needs. */
 static void emit_gathers(struct timeline_build *b)
 {
 	b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
-	for (size_t i = 0; i < b->g->nwalked; i++)
-		if (b->g->walked[i]->v.phase == HD_UNIT_G && !b->at[b->g->walked[i]->id].on_demand)
-			emit(b, b->g->walked[i], HD_STEP);
+	for (struct node **n = b->g->walked, **end = n + b->g->nwalked; n < end; n++)
+		if ((*n)->v.phase == HD_UNIT_G && !b->at[(*n)->id].on_demand &&
+		    (hd_node_moves(*n) || !b->g->plan->pulls))
+			emit(b, *n, HD_STEP);
 }
 
 static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_schedule_unit *u)
@@ -261,49 +263,56 @@ static void insert_receive(const struct hd_program *g, struct unit_nodes *l, str
 	l->receives[i] = n;
 }
 
-/* Returns the nodes of a unit that run here: the same for all micro-batches. */
-static const struct unit_nodes *nodes_of(struct timeline_build *b, const struct hd_schedule_unit *u)
+/* Returns the nodes of a unit that run here: the same for all micro-batches. If two are computed by turns, which end at
+ * the same nodes on all ranks, it also returns nodes that only others run. */
+static struct unit_nodes *nodes_of(struct timeline_build *b, const struct hd_schedule_unit *u)
 {
 	const struct hd_program *g = b->g;
+	const struct stage_index *all = &g->plan->index->stages[g->coord];
+	struct node *const *v = b->each > 1 ? all->nodes : g->walked;
+	size_t nv = b->each > 1 ? all->nnodes : g->nwalked;
 	struct unit_nodes *l = &b->units[u->chunk * 3 + (u->kind == HD_UNIT_F ? 0 : u->kind == HD_UNIT_B ? 1 : 2)];
 	size_t n = 0;
 
+	for (size_t i = 0; i < nv && !l->v; i++)
+		n += (size_t)in_unit(g->plan, v[i], u);
 	if (l->v)
 		return l;
-	for (size_t i = 0; i < g->nwalked; i++)
-		n += (size_t)in_unit(g->plan, g->walked[i], u);
 	l->v = hd_alloc((n + 1) * sizeof(*l->v));
 	l->receives = hd_alloc((n + 1) * sizeof(*l->receives));
-	for (size_t i = 0; i < g->nwalked; i++) {
-		if (!in_unit(g->plan, g->walked[i], u))
+	for (size_t i = 0; i < nv; i++) {
+		if (!in_unit(g->plan, v[i], u))
 			continue;
-		if (g->walked[i]->comm.kind == HD_COMM_RECV)
-			insert_receive(g, l, g->walked[i]);
+		if (v[i]->comm.kind == HD_COMM_RECV)
+			insert_receive(g, l, v[i]);
 		else
-			l->v[l->n++] = g->walked[i];
+			l->v[l->n++] = v[i];
 	}
 	return l;
 }
 
-static void emit_receives(struct timeline_build *b, int at)
+/* Posts the receives of all units before `end` that are not posted yet. */
+static void emit_receives(struct timeline_build *b, int end)
 {
 	const struct hd_plan *p = b->g->plan;
-	const struct unit_nodes *l;
 
-	if (!p->stages || at >= p->nunits[b->g->coord])
-		return;
-	l = nodes_of(b, &p->units[b->g->coord][at]);
-	for (size_t i = 0; i < l->nreceives; i++)
-		emit(b, l->receives[i], p->units[b->g->coord][at].micro);
+	for (; p->stages && b->posted < end && b->posted < p->nunits[b->g->coord]; b->posted++) {
+		const struct hd_schedule_unit *u = &p->units[b->g->coord][b->posted];
+		const struct unit_nodes *l = nodes_of(b, u);
+
+		for (size_t i = 0; i < l->nreceives; i++)
+			emit(b, l->receives[i], u->micro);
+	}
 }
 
-static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u)
+/* Appends the nodes from..to of a unit. */
+static void emit_nodes(struct timeline_build *b, const struct unit_nodes *l, const struct hd_schedule_unit *u,
+		       size_t from, size_t to)
 {
-	const struct unit_nodes *l = nodes_of(b, u);
-	int block = -1;
+	int block = from ? l->v[from - 1]->block : -1;
 
 	b->unit = *u;
-	for (size_t i = 0; i < l->n; i++) {
+	for (size_t i = from; i < to; i++) {
 		if (l->v[i]->block != block) { /* at the second border, a complete block has run */
 			b->border++;
 			emit_deferred(b, 2);
@@ -313,13 +322,26 @@ static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u
 	}
 }
 
-/* -- values from servers ----------------------------------------------------------------------------------------- */
-static int is_from_server(const struct timeline_build *b, const struct node *n)
+/* Appends a unit, or the same unit of two micro-batches by turns. */
+static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u)
 {
-	for (uint32_t i = 0; i < n->v.nin; i++) {
+	struct unit_nodes *l = nodes_of(b, u);
+
+	if (b->each == 1)
+		emit_nodes(b, l, u, 0, l->n);
+	else if (!l->turns)
+		l->turns = hd_turns(b->g, l->v, l->n, &l->nturns);
+	for (size_t i = 0; i < l->nturns; i++)
+		emit_nodes(b, l, &u[l->turns[i].which], l->turns[i].from, l->turns[i].to);
+}
+
+/* -- values from other ranks ------------------------------------------------------------------------------------- */
+static int is_from_others(const struct timeline_build *b, const struct node *n)
+{
+	for (uint32_t i = 0; i < n->v.nin && n->comm.kind != HD_COMM_RECV; i++) {
 		const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
 
-		if (m && m->v.phase == HD_UNIT_G && (m->comm.kind == HD_COMM_PULL || b->at[m->id].on_demand))
+		if (m && m->v.phase == HD_UNIT_G && (hd_node_moves(m) || b->at[m->id].on_demand))
 			return 1;
 	}
 	return 0;
@@ -327,10 +349,9 @@ static int is_from_server(const struct timeline_build *b, const struct node *n)
 
 static void mark_on_demand(struct timeline_build *b)
 {
-	b->has_servers = hd_spare_axis(b->g->plan) != NULL;
-	for (size_t i = 0; b->has_servers && i < b->g->nwalked; i++)
+	for (size_t i = 0; b->g->plan->pulls && i < b->g->nwalked; i++)
 		b->at[b->g->walked[i]->id].on_demand =
-			b->g->walked[i]->v.phase == HD_UNIT_G && is_from_server(b, b->g->walked[i]);
+			b->g->walked[i]->v.phase == HD_UNIT_G && is_from_others(b, b->g->walked[i]);
 }
 
 /* -- readiness of sync ------------------------------------------------------------------------------------------- */
@@ -383,7 +404,6 @@ static void run_after_maker(struct timeline_build *b, struct node *k, const stru
 		run_after(b, N(t->v.node), k);
 }
 
-/* Adds the order that plugins have asked for. */
 static void order_by_plugins(struct timeline_build *b)
 {
 	for (size_t i = 0; i < b->g->nwalked; i++) {
@@ -535,31 +555,12 @@ static void set_waits(struct timeline_build *b)
 	hd_wait_for_overwrites(g);
 }
 
-/* Reserves memory for all entries, because growing step by step would copy most of them twice. Loads are few. */
-static void reserve_entries(struct timeline_build *b)
-{
-	struct hd_program *g = b->g;
-	size_t all = 64;
-
-	for (size_t i = 0; i < g->nmine; i++) {
-		const struct node *n = g->mine[i];
-		size_t each = 1;
-
-		for (uint32_t k = 0; b->at[n->id].runs > 1 && k < n->v.nout; k++)
-			for (struct node **r = g->readers[n->outs[k]->id]; r && *r; r++)
-				each += is_accumulator(*r);
-		all += each * (size_t)b->at[n->id].runs;
-	}
-	all += all / 64;
-	g->entries = malloc(all * sizeof(*g->entries)); /* if this fails, append allocates */
-	g->cap = g->entries ? all : 0;
-}
-
 int hd_timeline(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
 	size_t n = (size_t)p->nnodes + 1;
 	struct timeline_build b = { .g = g,
+				    .each = p->config.overlap_micro_batches && p->train ? 2 : 1,
 				    .at = hd_sparse_create(n * sizeof(*b.at)),
 				    .after = hd_sparse_create(n * sizeof(*b.after)),
 				    .deferred = hd_alloc((g->nwalked + 1) * sizeof(*b.deferred)),
@@ -570,15 +571,15 @@ int hd_timeline(struct hd_program *g)
 	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
 	count_prerequisites(&b);
 	mark_on_demand(&b);
-	reserve_entries(&b);
+	hd_reserve_entries(g);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
 	emit_gathers(&b);
 	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
-	emit_receives(&b, 0);
-	for (int u = 0; u < p->nunits[g->coord]; u++) {
+	emit_receives(&b, b.each);
+	for (int u = 0; u < p->nunits[g->coord]; u += b.each) {
 		b.unit = p->units[g->coord][u];
-		b.unit_at[u] = (int64_t)g->n;
-		emit_receives(&b, u + 1);
+		b.unit_at[u] = b.unit_at[u + b.each - 1] = (int64_t)g->n;
+		emit_receives(&b, u + 2 * b.each);
 		emit_unit(&b, &p->units[g->coord][u]);
 	}
 	emit_phase(&b, HD_UNIT_G);
@@ -592,7 +593,7 @@ int hd_timeline(struct hd_program *g)
 	for (size_t i = 0; i < g->ntensors; i++)
 		free(b.loaded[g->tensors[i]->id]);
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
-		free(b.units[i].v), free(b.units[i].receives);
+		free(b.units[i].v), free(b.units[i].receives), free(b.units[i].turns);
 	free(b.units), free(b.unit_at), free(b.deferred), free(b.deferred_at);
 	hd_sparse_destroy(b.at), hd_sparse_destroy(b.after), hd_sparse_destroy(b.loaded);
 	return rc;

@@ -163,7 +163,7 @@ int hd_program_pull(struct hd_program *g)
 
 	if (!hd_in_host(g))
 		g->device->begin(&run);
-	for (size_t i = 0; i < g->update_at && rc >= 0 && hd_spare_axis(g->plan); i++) {
+	for (size_t i = 0; i < g->update_at && rc >= 0 && g->plan->pulls; i++) {
 		const struct command *c = &g->commands[i];
 
 		if (c->type == CMD_WAIT ? !asked[c->request] : !c->node || c->node->v.phase != HD_UNIT_G)

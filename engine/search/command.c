@@ -87,8 +87,8 @@ static int draw(const struct hd_cli *c, const struct search_options *o, struct h
 		const struct search_result *r, int64_t top, struct hd_err *err)
 {
 	struct hd_prediction times = { .want_spans = 1 };
-	struct hd_page_point own = { r->own.step, r->own.memory, "the layout of the INI",
-				     r->limit <= 0 || r->own.memory <= r->limit };
+	static char text[] = "the layout of the INI";
+	struct hd_page_point own = { r->own.step, r->own.memory, text, r->limit <= 0 || r->own.memory <= r->limit };
 	struct hd_page_results s = { .npoints = 0 };
 	char *title = hd_format("%s: the best of %lld layouts", c->positional, (long long)r->layouts);
 	struct hd_machine m = *o->machine;

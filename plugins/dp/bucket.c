@@ -3,7 +3,11 @@
  * for gradients is the order in which backward completes them. So one bucket moves while backward computes the next.
  */
 #include "dp.h"
+#include <math.h>
 #include <string.h>
+
+#define DEFAULT (25 << 20) /* of option `bucket` */
+#define IN_FLIGHT 4e5      /* bytes that a link of 400 Gbit/s carries within its latency of 8 us */
 
 int64_t dp_bytes(const struct hd_tensor *t)
 {
@@ -12,6 +16,14 @@ int64_t dp_bytes(const struct hd_tensor *t)
 	for (uint32_t i = 0; i < t->ndim; i++)
 		bits *= t->local[i];
 	return (bits + 7) / 8;
+}
+
+/* Returns the bytes of the whole tensor that node n scatters, gathers or sums. */
+static int64_t whole_bytes(const struct hd_node *n)
+{
+	int64_t before = dp_bytes(n->ins[0]), after = dp_bytes(n->outs[0]);
+
+	return before > after ? before : after;
 }
 
 static int same_unit(const struct hd_node *a, const struct hd_node *b)
@@ -23,9 +35,8 @@ static int same_unit(const struct hd_node *a, const struct hd_node *b)
 
 static int fits(const struct hd_strategy *s, const struct dp_bucket *b, const struct hd_node *n)
 {
-	return !b->n ||
-	       (b->bytes < s->bucket && same_unit(n, b->in[0]) && n->ins[0]->dtype == b->in[0]->ins[0]->dtype &&
-		dp_is_two_levels(s, n) == dp_is_two_levels(s, b->in[0]));
+	return !b->n || (b->bytes < s->full && same_unit(n, b->in[0]) && n->ins[0]->dtype == b->in[0]->ins[0]->dtype &&
+			 dp_is_two_levels(s, n) == dp_is_two_levels(s, b->in[0]));
 }
 
 /* Returns the tensor that a bucket moves for node n. A sum over two levels is two reshards: n is the second, and the
@@ -131,9 +142,41 @@ static void fill(const struct hd_strategy *s, struct hd_plan *p, struct dp_bucke
 		if (c->taken[i] || !moves_with(s, p, c->all[i], c->all[first]))
 			continue;
 		b->in[b->n++] = c->all[i];
-		b->bytes += dp_bytes(c->all[i]->ins[0]);
+		b->bytes += whole_bytes(c->all[i]);
 		c->taken[i] = 1;
 	}
+}
+
+/* Returns the bytes of the gradients that a rank computes. A stage has the parameters that are pinned to it, and all
+ * stages about as many. With zero = 3, w is a piece. */
+static double gradient_bytes(const struct hd_strategy *s, struct hd_plan *p)
+{
+	double bytes = 0, of;
+
+	for (struct hd_tensor *w = NULL; (w = s->g->leaf_next(p, w, HD_TENSOR_PARAM));) {
+		of = (double)dp_bytes(w) / HD_BITS(w->dtype) * HD_BITS(HD_DTYPE_F32);
+		for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));) {
+			uint32_t kind = s->g->place(p, w, a)->kind;
+
+			if (kind == HD_PLACE_PINNED)
+				of /= (double)a->n;
+			else if (kind == HD_PLACE_SHARD && (a == s->dp || a == s->inner))
+				of *= (double)a->n;
+		}
+		bytes += of;
+	}
+	return bytes;
+}
+
+/* Returns the bytes from which a bucket is full. A ring of n members passes a bucket on n - 1 times, each time with the
+ * latency of a link. To move S bytes of gradients in buckets of b takes S / b times n latencies. A link would have
+ * carried S n IN_FLIGHT / b bytes in that time. But nothing overlaps with the last bucket, of b bytes. The sum of both is
+ * least for b = sqrt(S n IN_FLIGHT). */
+static int64_t full_from(const struct hd_strategy *s, struct hd_plan *p)
+{
+	double best = sqrt(gradient_bytes(s, p) * (double)s->along->n * IN_FLIGHT);
+
+	return s->bucket == DEFAULT && !s->servers && best > DEFAULT ? (int64_t)best : s->bucket;
 }
 
 int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wanted, dp_move_fn *move)
@@ -144,6 +187,7 @@ int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wante
 	unsigned char *taken;
 	uint32_t count = 0, k = 0;
 
+	s->full = full_from(s, p);
 	while ((n = s->g->node_next(p, n, &m)))
 		count++;
 	all = s->h->alloc(p, (count + 1) * sizeof(*all));

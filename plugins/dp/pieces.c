@@ -11,7 +11,7 @@
 
 static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole)
 {
-	return dp_bytes(whole) < s->bucket / ALONE;
+	return dp_bytes(whole) < s->full / ALONE;
 }
 
 /* Tells whether both levels cut. The engine would then move along both at once, and each rank would send as much
@@ -38,9 +38,9 @@ static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 	       (is_small(s, n->ins[0]) || is_special(s));
 }
 
-/* Tells whether this tensor may be gathered in a bucket. It must be a parameter, its new value (perhaps from host
- * memory), or a piece that was gathered across nodes. Other tensors that are gathered within the update may be computed
- * from one another. */
+/* Tells whether this tensor may be gathered in a bucket. It must be a parameter, its new value (of a master, or perhaps
+ * from host memory), or a piece that was gathered across nodes. Other tensors that are gathered within the update may
+ * be computed from one another. */
 static int may_gather(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_tensor *x = n->ins[0];
@@ -49,6 +49,8 @@ static int may_gather(const struct hd_strategy *s, const struct hd_node *n)
 		return x->what == HD_TENSOR_PARAM;
 	if (s->along == s->inner && in_levels(s) && !strcmp(x->node->kind, "unpack"))
 		return 1;
+	if (n->phase & HD_UNIT_G)
+		return !strcmp(x->node->kind, "served");
 	return n->phase & HD_UNIT_U && (!strcmp(x->node->kind, "update") || !strcmp(x->node->kind, "to_device"));
 }
 

@@ -17,7 +17,8 @@
 
 static const struct hd_option options[] = {
 	{ "sync", HD_OPT_CHOICE, 0, "ring", "ring|allreduce|hierarchical|server", "how gradients are summed" },
-	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..", "bytes of gradients that are moved together" },
+	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..",
+	  "bytes of gradients that are moved together; 25M: more if many members take part" },
 	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "start summing during backward; no: after it" },
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "dtype of gradients in transit; sums are in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3",

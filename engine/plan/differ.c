@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/base/hash.h"
-#include "engine/program/program.h"
+#include "engine/plan/plan.h"
 #include <stdio.h>
 
 char *hd_plan_node_hashes(struct hd_plan *p)
