@@ -51,6 +51,8 @@ struct hd_run { /* values that change from launch to launch */
 	/* For ragged operands of kernels with HD_K_ROWS: they have rows_most rows, of which the first `rows` are in
 	 * use. rows_most 0: no operand is ragged. */
 	int64_t rows, rows_most;
+	/* Of a program that is forward only, the first so many micro-batches run; 0: all. The same on all ranks. */
+	int64_t micros;
 	/* On a device with memory of its own, `rows` is not set: it is the sum of these counts, which
 	 * are in that memory. */
 	const int32_t *row_counts;

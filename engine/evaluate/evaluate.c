@@ -2,6 +2,9 @@
  * Evaluates given sequences. The forward program runs over them in the same layout, and shares the training program's
  * weights. It returns a loss for each token; their sum is computed in double. A last micro-batch that is not full is
  * filled up, and the filler is not counted, so every token counts once.
+ *
+ * With stages, a run of the program computes several micro-batches, so that the stages work at the same time. The last
+ * run leaves out those that have no sequence.
  */
 #include <config.h>
 #include "engine/evaluate/evaluate.h"
@@ -21,9 +24,8 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 {
 	struct feed *f = ctx;
 	int shift = !strcmp(t->v.name, "targets");
-	int64_t s0 = f->first + hd_offset(g->plan, t, 0, g->rank);
+	int64_t s0 = f->first + micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
 
-	(void)micro;
 	for (int64_t i = 0; i < t->local[0]; i++) {
 		int64_t at = s0 + i < f->of->n ? s0 + i : 0;
 
@@ -33,24 +35,24 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 	return HD_OK;
 }
 
-static void add_rows(const struct hd_program *g, const struct feed *f)
+static void add_rows(const struct hd_program *g, const struct feed *f, int64_t micro)
 {
 	const struct tensor *nll = g->plan->nll;
 	struct hd_pieces s = hd_pieces_of(g->plan, nll, 1, g->rank);
-	int64_t s0 = f->first + hd_offset(g->plan, nll, 0, g->rank);
+	int64_t s0 = f->first + micro * g->plan->batch + hd_offset(g->plan, nll, 0, g->rank);
 	float *x;
 
 	if (!hd_owns(g, nll))
 		return;
-	x = hd_program_map(g, nll, 0, HD_MAP_READ);
+	x = hd_program_map(g, nll, micro, HD_MAP_READ);
 	for (int64_t i = 0; i < nll->local[0] && s0 + i < f->of->n; i++)
 		for (int64_t q = 0; q < nll->local[1]; q++)
 			f->of->add(f->of->ctx, s0 + i, hd_pieces_index(&s, q), x[i * nll->local[1] + q]);
-	hd_program_unmap(g, nll, 0, x, HD_MAP_READ);
+	hd_program_unmap(g, nll, micro, x, HD_MAP_READ);
 }
 
-/* Shows the progress: on a terminal as one line that is rewritten, else as a line for
- * each tenth. Fewer than ten batches show nothing. */
+/* Shows the progress after a run of the program: on a terminal as one line that is rewritten, else as a line for each
+ * tenth. Fewer than ten runs show nothing. batch: the sequences of a run. */
 static void show(const struct hd_job *j, const struct hd_sequences *of, int64_t done, int64_t batch, double *shown)
 {
 	int terminal = isatty(2), last = done >= of->n;
@@ -66,7 +68,7 @@ static void show(const struct hd_job *j, const struct hd_sequences *of, int64_t 
 		(long long)of->n, of->what, terminal && !last ? "  " : "\n");
 }
 
-/* Returns whether to stop between two batches. All ranks stop if one of them is asked to end or has failed. */
+/* Returns whether to stop between two runs. All ranks stop if one of them is asked to end or has failed. */
 static int should_stop(const struct hd_sequences *of, const struct feed *f, int64_t batch, int failed)
 {
 	if (!of->asked || f->first + batch >= of->n)
@@ -74,10 +76,18 @@ static int should_stop(const struct hd_sequences *of, const struct feed *f, int6
 	return hd_comm_max((double)(failed || of->asked())) > 0;
 }
 
+/* Returns how many micro-batches of the next run have sequences. */
+static int64_t micros_left(const struct hd_plan *p, int64_t sequences)
+{
+	int64_t n = (sequences + p->batch - 1) / p->batch;
+
+	return n < p->micros ? n : p->micros;
+}
+
 int hd_sequences_score(struct hd_job *j, const struct hd_sequences *of, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_EVAL];
-	int64_t batch = g->plan->batch;
+	int64_t batch = g->plan->batch * g->plan->micros;
 	struct feed f = { .of = of, .err = err };
 	struct hd_run run = { .seed = (uint64_t)j->train.seed };
 	double shown = hd_seconds();
@@ -85,9 +95,10 @@ int hd_sequences_score(struct hd_job *j, const struct hd_sequences *of, struct h
 
 	f.ids = hd_alloc((size_t)(g->plan->model.seq + 1) * sizeof(*f.ids));
 	for (; f.first < of->n && rc >= 0 && !stopped; f.first += batch) {
+		run.micros = micros_left(g->plan, of->n - f.first);
 		rc = hd_program_compute(g, &run, fill, &f);
-		if (rc >= 0)
-			add_rows(g, &f);
+		for (int64_t m = 0; m < run.micros && rc >= 0; m++)
+			add_rows(g, &f, m);
 		show(j, of, f.first + batch, batch, &shown);
 		stopped = should_stop(of, &f, batch, rc < 0);
 	}

@@ -22,12 +22,17 @@ static int scalar_shape(HD_SHAPE_ARGS)
 
 static const char *const scalars[] = { "lr", "step", "samples", "index" };
 
+/* In a plan that is forward only, each micro-batch is a step of its own. */
+static double samples_of_step(const struct hd_plan *p)
+{
+	return (double)(p->train ? p->batch * p->micros : p->batch);
+}
+
 static int scalar_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	const struct hd_plan *p = N(n)->plan;
 	uint32_t what = (uint32_t)hd_attr_int(n->attr, "number", 0);
-	double value =
-		what == HD_SCALAR_INDEX ? (double)r->api->index(r, N(n)->pos.group) : (double)(p->batch * p->micros);
+	double value = what == HD_SCALAR_INDEX ? (double)r->api->index(r, N(n)->pos.group) : samples_of_step(p);
 
 	(void)self;
 	if (what <= HD_SCALAR_STEP)

@@ -481,7 +481,7 @@ int hd_pass_place(struct hd_plan *p)
 		}
 	p->about = NULL;
 	HD_TRY(place_assigned(p));
-	p->loss = everywhere(p, p->loss);
+	p->loss = p->train ? everywhere(p, p->loss) : NULL; /* an evaluation reads the loss of each token instead */
 	p->logits = everywhere(p, p->logits);
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		p->moe_stats[i] = everywhere(p, p->moe_stats[i]);

@@ -33,6 +33,29 @@ static void plain(struct hd_plan *p)
 		}
 }
 
+/* Returns whether block b begins a chunk. */
+static int begins_chunk(const struct hd_plan *p, size_t b)
+{
+	return !b || p->blocks[b].coord != p->blocks[b - 1].coord || p->blocks[b].chunk != p->blocks[b - 1].chunk;
+}
+
+/* Orders the micro-batches of a plan that is forward only, in rounds of as many as there are stages. A round runs
+ * through the chunks in the model's order. So while a stage computes a micro-batch, the stage before it computes the
+ * next one. With one chunk per stage, this is the forward order of GPipe. */
+static void forward_rounds(struct hd_plan *p)
+{
+	for (int64_t from = 0; from < p->micros; from += p->ncoords)
+		for (size_t b = 0; b < p->nblocks; b++)
+			for (int64_t m = from; m < from + p->ncoords && m < p->micros && begins_chunk(p, b); m++)
+				append(p, p->blocks[b].coord, HD_UNIT_F, p->blocks[b].chunk, m);
+}
+
+/* Returns whether the plan computes several micro-batches forward only, so that stages work at the same time. */
+static int is_forward_pipeline(const struct hd_plan *p)
+{
+	return !p->train && p->stages && p->micros > 1;
+}
+
 /* Returns the instance that orders units, or -1. */
 static int orderer(struct hd_plan *p)
 {
@@ -255,16 +278,19 @@ int hd_pass_schedule(struct hd_plan *p)
 	HD_TRY(p->err->code);
 	if (who >= 0)
 		HD_TRY(from_plugin(p, who));
+	if (is_forward_pipeline(p))
+		forward_rounds(p);
 	for (int64_t c = 0, any = 0; c < p->ncoords; c++) {
 		any |= p->nunits[c] > 0;
 		if (c + 1 == p->ncoords && !any)
 			plain(p);
 	}
-	if (!p->train)
+	if (!p->train && !is_forward_pipeline(p))
 		return HD_OK;
 	for (int64_t c = 0; c < p->ncoords && p->config.overlap_micro_batches; c++)
 		take_pairs_apart(p, c);
 	s = view(p);
+	s.forward_only = !p->train;
 	hd_schedule_check(&s, &p->timing, &why);
 	free((void *)(uintptr_t)s.part_of);
 	if (!why.code)

@@ -164,14 +164,28 @@ static int check_again(struct hd_plan *p)
 		(long long)p->replicas, (long long)p->micro_batch, (long long)b.replicas, (long long)b.micro_batch);
 }
 
+/* Returns how many micro-batches a program computes. An evaluation has two for each stage, so that the stages work on
+ * different ones at the same time. Generation cannot: each token needs the one before. */
+static int64_t micros_of_program(const struct hd_plan *p)
+{
+	int64_t global = p->options->global_batch ? p->options->global_batch : p->config.batch.full,
+		stages = p->stages ? p->stages->v.n : 1;
+
+	if (p->options->generate)
+		return 1;
+	if (p->options->micros)
+		return p->options->micros;
+	if (p->train)
+		return global / p->batch;
+	return stages > 1 ? 2 * stages : 1;
+}
+
 int hd_plan_batch(struct hd_plan *p)
 {
-	int64_t global = p->options->global_batch ? p->options->global_batch : p->config.batch.full;
-
 	HD_TRY(check_again(p));
 	if (p->train)
 		HD_TRY(schedule_ramp(p, &p->config.batch));
-	p->micros = !p->train ? 1 : p->options->micros ? p->options->micros : global / p->batch;
+	p->micros = micros_of_program(p);
 	D(hd_dim_get(p, "batch", 0))->padded = p->batch; /* each member has complete sequences */
 	return HD_OK;
 }

@@ -320,12 +320,12 @@ static int is_in_micro_batches(const struct node *n)
 }
 
 /* A state takes its value once a step.  If the value differs between micro-batches, only that of the last would
- * remain. */
+ * remain.  A program that is forward only gives states no values. */
 int hd_check_summed_states(struct hd_plan *p)
 {
 	char *anew = hd_plan_alloc(p, p->ntensors + 1);
 
-	if (p->micros < 2)
+	if (!p->train || p->micros < 2)
 		return HD_OK;
 	for (size_t i = 0; i < p->ntensors; i++)
 		anew[i] = p->tensors[i]->v.what == HD_TENSOR_DATA;

@@ -117,7 +117,6 @@ struct hd_program {
 	size_t nrecordings; /* runs of kernels that the device has recorded */
 	struct joined *joined;
 	size_t njoined, cap_joined; /* runs of launches that one kernel does as one, in order */
-	int64_t runs;               /* how often the commands have run */
 	struct hd_err why;          /* error of the device within a step */
 	size_t update_at;           /* index of the first command that changes a leaf */
 	int fixed_order;            /* train.reduce = rank_order */

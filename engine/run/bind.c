@@ -22,7 +22,7 @@ struct binding {
 	const struct node *broken; /* a node whose kernel writes in the way it was told it never would; NULL: none */
 	char *staging;             /* free staging memory begins here; NULL: movements reach the tensors directly */
 	int64_t requests;          /* number of calls so far */
-	int64_t *period;           /* by request: the period of the node that made the call */
+	const struct entry **call; /* by request: the entry that made the call */
 	struct hd_err *err;        /* why a call is refused, with the code `refused`; 0: none is */
 	int refused;
 };
@@ -131,7 +131,6 @@ static void start_comm(struct binding *b, const struct entry *e)
 		c->call.channel = hd_message_channel(n);
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->request = b->requests;
-	b->period[b->requests] = n->period;
 	if (!b->refused)
 		b->refused = hd_comm_check(c->members, &c->call, b->err);
 	if (b->staging)
@@ -152,7 +151,6 @@ static void start_transfer(struct binding *b, const struct entry *e)
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)", e->node->v.op->name,
 				    y->v.of ? y->v.of->name : "the factor of clipping", x->spec);
 	c->bytes = (size_t)hd_local_bytes(x);
-	b->period[b->requests] = e->node->period;
 	g->staged_results[b->requests] = (struct staged_result){ .transfer = 1 };
 }
 
@@ -164,7 +162,8 @@ static void append_waits(struct binding *b, struct waiting_calls *w, const struc
 
 		c->node = NULL;
 		c->request = w->v[i];
-		c->period = b->period[c->request];
+		c->micro = b->call[c->request]->micro;
+		c->period = b->call[c->request]->node->period;
 		c->name = "wait";
 	}
 }
@@ -237,6 +236,12 @@ static void append_entry(struct binding *b, const struct entry *e)
 			run_launch(b, e, &l->v[i]);
 }
 
+/* Returns whether all runs that include a include b. A forward program may leave out its last micro-batches. */
+static int run_together(const struct hd_program *g, const struct command *a, const struct command *b)
+{
+	return g->plan->train || a->micro == b->micro;
+}
+
 /* Joins adjacent launches of one kernel if the kernel can run them as one. */
 static void join_commands(struct hd_program *g)
 {
@@ -248,7 +253,8 @@ static void join_commands(struct hd_program *g)
 		void *state;
 
 		for (to = i + 1; k && to < g->ncommands && to != g->update_at && g->commands[to].type == CMD_RUN &&
-				 !g->commands[to].period && g->commands[to].kernel == k;)
+				 !g->commands[to].period && g->commands[to].kernel == k &&
+				 run_together(g, c, &g->commands[to]);)
 			to++;
 		if (!k || !k->join || to - i < 2)
 			continue;
@@ -273,10 +279,11 @@ static void find_runs(struct hd_program *g)
 
 		int recordable = g->commands[i].type == CMD_RUN && !g->commands[i].period && !g->commands[i].on_host;
 
-		if (recordable && r && r->to == i && i != g->update_at)
+		if (recordable && r && r->to == i && i != g->update_at &&
+		    run_together(g, &g->commands[r->from], &g->commands[i]))
 			r->to++;
 		else if (recordable)
-			g->recordings[g->nrecordings++] = (struct recording){ i, i + 1, NULL };
+			g->recordings[g->nrecordings++] = (struct recording){ .from = i, .to = i + 1 };
 	}
 }
 
@@ -343,6 +350,7 @@ static void append_entries(struct binding *b)
 
 			at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
 			at->v[at->n++] = b->requests;
+			b->call[b->requests] = entry;
 		}
 		append_entry(b, entry);
 		b->requests += entry->wait >= 0;
@@ -469,9 +477,9 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	g->copies = hd_host_copies_create();
 	HD_TRY(hd_pass_record(g, bind, err));
 	b.written = hd_alloc(g->plan->ntensors + 1);
-	b.period = hd_alloc((g->n + 1) * sizeof(*b.period));
+	b.call = hd_alloc((g->n + 1) * sizeof(*b.call));
 	append_entries(&b);
-	free(b.written), free(b.period);
+	free(b.written), free(b.call);
 	if (b.broken)
 		return hd_err_set(err, HD_EBUG, "%s of %s: its kernel was prepared for a different way to write",
 				  b.broken->v.op->name, b.broken->v.block);

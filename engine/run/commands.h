@@ -9,7 +9,7 @@
 enum { CMD_RUN, CMD_START, CMD_WAIT, CMD_LOAD, CMD_TRANSFER };
 
 struct command {
-	int32_t type, acc, micro;
+	int32_t type, acc, micro; /* micro: of a wait, that of its call */
 	const struct hd_kernel *kernel;
 	const struct hd_prep *prep;
 	void **out, **in;
@@ -46,10 +46,11 @@ struct row_counts {
 	int64_t n, bytes;
 };
 
-struct recording {
+struct recording { /* range of commands */
 	size_t from, to;
-	void *replay;
-}; /* range of commands; replay: the device's recording, NULL: run them one by one */
+	int64_t runs; /* how often they have run */
+	void *replay; /* the device's recording; NULL: run them one by one */
+};
 
 struct joined {
 	size_t from, to;

@@ -39,9 +39,15 @@ void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps)
 	g->tracing = step;
 }
 
+/* Returns whether this run leaves the command out. */
+static int is_left_out(const struct command *c, const struct hd_run *run)
+{
+	return (c->period && run->step % c->period) || (run->micros && c->micro >= run->micros);
+}
+
 int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
-	if (c->period && run->step % c->period)
+	if (is_left_out(c, run))
 		return HD_OK;
 	switch (c->type) {
 	case CMD_RUN:
@@ -51,7 +57,7 @@ int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run 
 			run->rows = hd_rows_used(g, c);
 		else /* the counts are in the memory of the kernels */
 			run->row_counts = c->rows, run->nrow_counts = c->nrows;
-		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
+		run->sample0 = g->plan->train && c->micro >= 0 ? c->micro * g->plan->batch : 0;
 		c->kernel->run(c->prep, c->out, c->in, run);
 		return c->kernel == &hd_plugin_kernel ? hd_plugin_kernel_failed(c->prep, &g->why) : HD_OK;
 	case CMD_START: return hd_start_staged(g, c);
@@ -73,7 +79,8 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 		j++;
 	while (from < to) {
 		if (j < end && j->from == from) {
-			g->commands[from].kernel->run_joined(j->state, run);
+			if (!is_left_out(&g->commands[from], run))
+				g->commands[from].kernel->run_joined(j->state, run);
 			from = j++->to;
 			continue;
 		}
@@ -82,11 +89,13 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 	return HD_OK;
 }
 
-/* Runs consecutive kernels. The first step runs them as they are, because libraries allocate what they need then. The
- * second step records them on the device, and later steps replay the recording. */
+/* Runs consecutive kernels. The first time they run as they are, because libraries allocate what they need then. The
+ * second time the device records them, and later it replays the recording. */
 static int run_recording(struct hd_program *g, struct recording *r, struct hd_run *run)
 {
-	if (g->runs == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
+	if (is_left_out(&g->commands[r->from], run))
+		return HD_OK;
+	if (r->runs++ == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
 		int rc = hd_run_commands(g, r->from, r->to, run, NULL, NULL);
 
 		r->replay = g->device->recorded();
@@ -124,6 +133,8 @@ static int run_part(struct hd_program *g, size_t from, size_t to, struct hd_run 
 		const struct command *c = &g->commands[i];
 		double begin = hd_seconds();
 
+		if (is_left_out(c, run))
+			continue;
 		HD_TRY(hd_run_command(g, c, run, fill, ctx));
 		if (!hd_in_host(g)) /* traces the kernels' times, not those of their launches */
 			HD_TRY(hd_comm_finish(g->device, &g->why));
@@ -143,16 +154,12 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
-	HD_TRY(run_range(g, 0, g->update_at, run, fill, ctx));
-	g->runs += g->ncommands == g->update_at; /* without an update, the step ends here */
-	return HD_OK;
+	return run_range(g, 0, g->update_at, run, fill, ctx);
 }
 
 int hd_program_update(struct hd_program *g, struct hd_run *run)
 {
-	HD_TRY(run_range(g, g->update_at, g->ncommands, run, NULL, NULL));
-	g->runs += g->ncommands > g->update_at;
-	return HD_OK;
+	return run_range(g, g->update_at, g->ncommands, run, NULL, NULL);
 }
 
 int hd_program_pull(struct hd_program *g)

@@ -151,8 +151,9 @@ static int record_all(struct check_state *t)
 static int check_one(struct check_state *t, int part, int micro)
 {
 	const struct list_position *x = slot(t, part, micro, F), home = t->holder[part];
+	int last = t->s->forward_only ? F : t->separate_w ? W : B;
 
-	for (int k = F; k <= (t->separate_w ? W : B); k++) {
+	for (int k = F; k <= last; k++) {
 		if (x[k].at < 0)
 			return refuse(t, "stage %d has no %s%s", home.coord, unit_name(t, k, home.at, micro).s,
 				      k == W ? ", though other units have a W of their own" : "");

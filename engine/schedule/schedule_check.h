@@ -24,6 +24,7 @@ struct hd_schedule {
 	const struct hd_schedule_unit *const *units; /* per coordinate, in order */
 	const int *n;                                /* units per coordinate */
 	const int *part_of;                          /* [r * v + c]: position in the model's order; -1: no such chunk */
+	int forward_only;                            /* there are only units F */
 	/* Time of one unit, by that position.  NULL: 1 for F and W, 2 for B, or 1 for B if W is separate. */
 	const double *tf, *tb, *tw;
 	const double *weight; /* by that position, if tf is NULL: a factor for these times; NULL: 1 */
