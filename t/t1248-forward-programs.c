@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checks programs that are forward only on stages, as evaluation runs them: several micro-batches, so that all stages
- * work at the same time.  If this broke, an evaluation would count losses of the wrong sequences, or take as many times
- * longer as there are stages.
+ * work at the same time, and parameters of other stages that move only when they have changed.  If this broke, an
+ * evaluation would count losses of the wrong sequences, or take as many times longer as there are stages.
  *
  * All ranks run in this process, in double on the reference device.
  */
@@ -54,6 +54,29 @@ static double worst_loss(struct gt_run *r, int64_t from, int64_t to)
 	return worst;
 }
 
+/* Runs all ranks.  Unlike sim_compute, it leaves the memory of the last run as it is. */
+static const char *run_again(struct gt_run *r)
+{
+	sim.why[0] = 0;
+	sim_forget();
+	for (int i = 0; i < sim.nmembers; i++) {
+		sim.members[i]->calls = 0;
+		memset(sim.members[i]->sent, 0, sizeof(sim.members[i]->sent));
+		memset(sim.members[i]->received, 0, sizeof(sim.members[i]->received));
+	}
+	return sim_all(r, 0);
+}
+
+static int64_t sent(void)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < sim.nmembers; i++)
+		for (size_t k = 0; k < HD_LEN(sim.members[i]->sent); k++)
+			n += sim.members[i]->sent[k];
+	return n;
+}
+
 /* Only the first two micro-batches run, as at the end of an evaluation. */
 static void some(struct gt_run *r, const char *name)
 {
@@ -62,6 +85,25 @@ static void some(struct gt_run *r, const char *name)
 	ok(worst_loss(r, 0, 2) < 1e-12, "... has their losses");
 	ok(!(worst_loss(r, 2, 3) < 1e-12), "... and computes no other");
 	r->run.micros = 0;
+}
+
+/* The embedding is also the head, on another stage. */
+static void repeated(struct gt_run *r, const char *name)
+{
+	int64_t first, second;
+
+	ok(!sim_compute(r), "%s: a run", name);
+	first = sent();
+	r->run.again = 1;
+	ok(!run_again(r), "... and another with the same parameters");
+	second = sent();
+	is_int(first - second, 1, "... which sends no embedding");
+	ok(worst_loss(r, 0, r->plan->micros) < 1e-12, "... and computes the same losses");
+	r->run.micros = 2;
+	ok(!run_again(r) && worst_loss(r, 0, 2) < 1e-12, "... and so do two of its micro-batches");
+	r->run.again = 0, r->run.micros = 0;
+	ok(!run_again(r), "a run after a change of parameters");
+	is_int(sent(), first, "... sends the embedding again");
 }
 
 /* -- the order ----------------------------------------------------------------------------------------------------- */
@@ -119,6 +161,7 @@ static void stages(int n, const char *keys, int units)
 	ok(!sim_compute(r), "... they run");
 	ok(worst_loss(r, 0, p->micros) < 1e-12, "... and have the losses of one rank");
 	some(r, name);
+	repeated(r, name);
 	sim_close(r);
 }
 

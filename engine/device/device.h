@@ -53,6 +53,9 @@ struct hd_run { /* values that change from launch to launch */
 	int64_t rows, rows_most;
 	/* Of a program that is forward only, the first so many micro-batches run; 0: all. The same on all ranks. */
 	int64_t micros;
+	/* Of a program that is forward only: since its last run, no parameter has changed and no other program has run.
+	 * So what was moved to where it is used (unit G) is still there, and is not moved again. */
+	int32_t again;
 	/* On a device with memory of its own, `rows` is not set: it is the sum of these counts, which
 	 * are in that memory. */
 	const int32_t *row_counts;

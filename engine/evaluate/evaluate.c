@@ -101,6 +101,7 @@ int hd_sequences_score(struct hd_job *j, const struct hd_sequences *of, struct h
 			add_rows(g, &f, m);
 		show(j, of, f.first + batch, batch, &shown);
 		stopped = should_stop(of, &f, batch, rc < 0);
+		run.again = 1;
 	}
 	free(f.ids);
 	if (rc < 0 && !of->asked)

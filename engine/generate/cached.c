@@ -21,6 +21,7 @@ struct cached_run {
 	int64_t behind; /* how many tokens before the end of each text this run's columns end */
 	char *ended;    /* by text: whether it has ended; NULL: no token is drawn */
 	int64_t left;   /* number of texts that have not ended */
+	int last;       /* the role of the program that ran last; 0: none */
 	struct hd_err *err;
 };
 
@@ -47,9 +48,12 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 static int run(struct cached_run *r, int role)
 {
 	struct hd_program *g = r->j->program[role];
-	struct hd_run run = { .seed = (uint64_t)r->j->train.seed, .position = g->plan->model.step_seq - 1 };
+	struct hd_run run = { .seed = (uint64_t)r->j->train.seed,
+			      .position = g->plan->model.step_seq - 1,
+			      .again = r->last == role };
 	int rc = hd_program_compute(g, &run, fill, r);
 
+	r->last = role;
 	return rc < 0 ? hd_err_set(r->err, rc, "generation stopped") : HD_OK;
 }
 

@@ -190,13 +190,14 @@ static void done_with(struct hd_job *j, float *z)
 	hd_program_unmap(g, g->plan->logits, 0, z, HD_MAP_READ);
 }
 
-/* Runs the model on the last of the ids. Returns all logits for the next token, valid until done_with. */
-static float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
+/* Runs the model on the last of the ids. again: as in hd_run. Returns all logits for the next token, valid until
+ * done_with. */
+static float *next(struct hd_job *j, const int32_t *ids, int64_t n, int again, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_GENERATE];
 	int64_t seq = g->plan->model.seq, from = n > seq ? n - seq : 0;
 	struct context c = { ids + from, n - from };
-	struct hd_run run = { .seed = (uint64_t)j->train.seed, .position = c.n - 1 };
+	struct hd_run run = { .seed = (uint64_t)j->train.seed, .position = c.n - 1, .again = again };
 	int rc = hd_program_compute(g, &run, fill, &c);
 
 	if (rc >= 0)
@@ -207,7 +208,7 @@ static float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_er
 
 int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err)
 {
-	float *z = next(j, ids, n, err);
+	float *z = next(j, ids, n, 0, err);
 
 	if (z)
 		memcpy(out, z, (size_t)j->program[HD_JOB_GENERATE]->plan->model.vocab * sizeof(*out));
@@ -228,11 +229,11 @@ int hd_left(const struct hd_sampling *s, int failed)
 	return s->asked && hd_comm_max((double)(failed || s->asked())) > 0;
 }
 
-/* Returns 1 if the text has ended. */
-static int add_token(struct hd_job *j, struct hd_ids *text, const struct hd_sampling *s, float *scratch,
+/* again: as in hd_run. Returns 1 if the text has ended. */
+static int add_token(struct hd_job *j, struct hd_ids *text, int again, const struct hd_sampling *s, float *scratch,
 		     struct hd_err *err)
 {
-	float *z = next(j, text->at, (int64_t)text->n, err);
+	float *z = next(j, text->at, (int64_t)text->n, again, err);
 	int32_t id;
 
 	if (!z)
@@ -254,7 +255,7 @@ int hd_generate(struct hd_job *j, struct hd_ids *text, int64_t n, const struct h
 	int rc = HD_OK, left = 0;
 
 	for (int64_t k = 0; k < n && rc == HD_OK && !left; k++) {
-		rc = add_token(j, text, s, scratch, err);
+		rc = add_token(j, text, k > 0, s, scratch, err);
 		left = hd_left(s, rc < 0);
 	}
 	free(scratch);

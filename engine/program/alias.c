@@ -351,6 +351,9 @@ int hd_alias(struct hd_program *g)
 			g->at[keep[i]->id].read_after_step = 1;
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		g->at[p->moe_stats[i]->id].read_after_step = 1;
+	for (size_t i = 0; i < g->ntensors; i++)
+		if (hd_stays_gathered(g, g->tensors[i]))
+			g->at[g->tensors[i]->id].read_after_step = 1;
 	for (size_t i = 0; g->keep_gradients && i < g->ntensors; i++) /* a save reads them after the update */
 		if (hd_is_gradient(g->tensors[i]))
 			g->at[g->tensors[i]->id].read_after_step = 1;

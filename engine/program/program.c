@@ -114,6 +114,17 @@ int64_t hd_first_update(const struct hd_program *g)
 	return e;
 }
 
+int hd_stays_gathered(const struct hd_program *g, const struct tensor *t)
+{
+	struct node **r = g->readers[t->id];
+
+	if (g->plan->train || !t->v.node || N(t->v.node)->v.phase != HD_UNIT_G)
+		return 0;
+	while (r && *r && (*r)->v.phase == HD_UNIT_G)
+		r++;
+	return r && *r;
+}
+
 static void find_uses(const struct hd_program *g, struct node_uses *u, const struct entry *x)
 {
 	for (uint32_t i = 0; hd_entry_reads(x, i); i++)
@@ -172,6 +183,14 @@ static void touch_entries(const struct hd_program *g, struct hd_memory_span *s)
 	for (size_t i = 0; i < g->nmine; i++)
 		free(uses[g->mine[i]->id].v);
 	hd_sparse_destroy(uses);
+}
+
+/* Keeps alive in the complete run what the next run may read without computing it. */
+static void keep_gathered(const struct hd_program *g, struct hd_memory_span *s)
+{
+	for (size_t i = 0; i < g->ntensors; i++)
+		if (hd_stays_gathered(g, g->tensors[i]))
+			touch(g, s, g->tensors[i], HD_STEP, 0, (int64_t)g->n - 1);
 }
 
 /* Keeps alive until the end of the step what the run reads after it. */
@@ -285,6 +304,7 @@ static struct hd_memory_span *lifetimes(const struct hd_program *g, int64_t *use
 		s[i] = (struct hd_memory_span){ 0, INT64_MAX, -1, 0 };
 	touch_entries(g, s);
 	keep_results(g, s);
+	keep_gathered(g, s);
 	for (size_t i = 0; i < g->ntensors; i++)
 		if (is_root(g, g->tensors[i]))
 			*used += measure(g, g->tensors[i], s);

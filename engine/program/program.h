@@ -32,7 +32,7 @@ struct storage { /* where a tensor's bytes are: a range of its root */
 	struct tensor *root;
 	int64_t offset;      /* bytes within the root */
 	int32_t here, slot;  /* here: whether the tensor exists on this rank; slot: index in offsets, for roots only */
-	int read_after_step; /* the run reads the tensor after the step */
+	int read_after_step; /* the run reads the tensor after the step, or the next run reads it */
 };
 
 struct launch { /* one kernel of a node */
@@ -161,6 +161,8 @@ int64_t hd_program_parameters(const struct hd_program *g); /* elements of parame
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int64_t hd_first_update(const struct hd_program *g); /* index of an entry, or n if there is none */
+/* Returns whether the next run of a forward program may read t, a result of unit G, without computing it again. */
+int hd_stays_gathered(const struct hd_program *g, const struct tensor *t);
 int hd_node_here(const struct hd_program *g, const struct node *n);
 
 /* written.c. Returns whether this rank owns its slice of t: exactly one rank owns each slice. */

@@ -37,6 +37,7 @@ static struct command *append(struct hd_program *g, int type, const struct entry
 			       .micro = e ? e->micro : HD_STEP,
 			       .unit = e ? e->unit : (struct hd_schedule_unit){ HD_UNIT_U, 0, HD_STEP },
 			       .name = e && e->node ? e->node->v.op->name : "load",
+			       .gathers = e && e->node && e->node->v.phase == HD_UNIT_G,
 			       .period = e && e->node ? e->node->period : 0,
 			       .node = e ? e->node : NULL };
 	return c;
@@ -163,6 +164,7 @@ static void append_waits(struct binding *b, struct waiting_calls *w, const struc
 		c->node = NULL;
 		c->request = w->v[i];
 		c->micro = b->call[c->request]->micro;
+		c->gathers = b->call[c->request]->node->v.phase == HD_UNIT_G;
 		c->period = b->call[c->request]->node->period;
 		c->name = "wait";
 	}
@@ -236,10 +238,11 @@ static void append_entry(struct binding *b, const struct entry *e)
 			run_launch(b, e, &l->v[i]);
 }
 
-/* Returns whether all runs that include a include b. A forward program may leave out its last micro-batches. */
+/* Returns whether all runs that include a include b. A forward program may leave out its last micro-batches, and
+ * unit G. */
 static int run_together(const struct hd_program *g, const struct command *a, const struct command *b)
 {
-	return g->plan->train || a->micro == b->micro;
+	return g->plan->train || (a->micro == b->micro && a->gathers == b->gathers);
 }
 
 /* Joins adjacent launches of one kernel if the kernel can run them as one. */

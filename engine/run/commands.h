@@ -19,6 +19,7 @@ struct command {
 	int64_t request;
 	struct hd_schedule_unit unit;
 	const char *name;
+	int gathers;    /* in unit G, or a wait for a call of it */
 	int64_t period; /* runs in steps that are multiples of it; 0: in all */
 	const struct node *node;
 	const struct launch *launch;

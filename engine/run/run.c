@@ -42,7 +42,8 @@ void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps)
 /* Returns whether this run leaves the command out. */
 static int is_left_out(const struct command *c, const struct hd_run *run)
 {
-	return (c->period && run->step % c->period) || (run->micros && c->micro >= run->micros);
+	return (c->period && run->step % c->period) || (run->micros && c->micro >= run->micros) ||
+	       (run->again && c->gathers);
 }
 
 int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx)
