@@ -13,8 +13,7 @@ libraries=$(for name in MPI DNNL LTDL INIH JANSSON PCRE2 ZLIB ZSTD; do of_make $
 cc=$(of_make CC)
 
 compiles() {			# COMPILER FLAGS... < FILES
-	xargs -P2 -n 20 "$@" -fsyntax-only -std=gnu11 -fopenmp -I"$build" -I. -Iinclude -DHD_PREFIX='""' -DHD_PLUGIN_DIR='""' \
-		-DHD_DATA_DIR='""' 2>&1
+	xargs -P2 -n 20 "$@" -fsyntax-only -std=gnu11 -fopenmp -I"$build" -I. -Iinclude 2>&1
 }
 like "the warning flags are found in configure.ac" "$developer" '-Wmissing-prototypes.*-Werror'
 if whole_sweep; then

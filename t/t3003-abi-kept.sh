@@ -221,12 +221,13 @@ done
 # -- an engine whose structs have grown -------------------------------------------------------------------------------
 if whole_sweep && [ -f "$build/Makefile" ]; then
 	value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
-	flags="-std=gnu11 -O0 -w -I$tmp/later -I$build -I$src -DHD_PLUGIN_DIR=\"/nowhere\" -DHD_DATA_DIR=\"/nowhere\" $(value OPENMP_CFLAGS)"
+	flags="-std=gnu11 -O0 -w -I$tmp/later -I$build -I$src $(value OPENMP_CFLAGS)"
 	for lib in MPI DNNL LTDL INIH JANSSON PCRE2 ZLIB ZSTD; do
 		flags="$flags $(value ${lib}_CFLAGS)"
 		libs="$libs $(value ${lib}_LIBS)"
 	done
 	mkdir -p grown/objects
+	printf '#define HD_PLUGIN_DIR "/nowhere"\n#define HD_DATA_DIR "/nowhere"\n' >later/folders.h
 	grown() {
 		awk '/^ENGINE_SOURCES =/ { on = 1 } on { for (i = 1; i <= NF; i++) if ($i ~ /\.c$/) print $i } on && !/\\$/ { exit }' \
 			"$src/sources.am" >sources

@@ -21,6 +21,11 @@ is "... and no others" "$(echo "$listed" | sed 1d | grep -vc " $there/$plugins/[
 ok "a layout is planned with them" "$there/bin/heddle" check "$src/conf/megatron-tp.ini" --ranks 4 --set model.vocab=256
 like "a machine is found by name" "$("$there/bin/heddle" plan "$src/conf/megatron-tp.ini" --ranks 4 --machine dgx-a100 --set model.vocab=256 2>&1)" \
 	'tokens'
+# When configure was given other folders, the files that contain them must be compiled again: the compiler has recorded
+# that they include folders.h.
+is "the objects that contain folders depend on them" \
+	"$(cd "$build" && grep -l '[ /]folders\.h' engine/*/.deps/*.Po | sed 's|.*-||; s|Po$|c|' | sort -u | paste -s -d ' ')" \
+	"$(cd "$src" && grep -rl 'HD_\(PREFIX\|PLUGIN_DIR\|DATA_DIR\)' engine --include=*.c | sed 's|.*/||' | sort -u | paste -s -d ' ')"
 rm -r "$there/$plugins"
 like "without them, the place where they were installed is named" \
 	"$("$there/bin/heddle" check "$src/conf/megatron-tp.ini" --ranks 4 --set model.vocab=256 2>&1)" "no plugin \"tp\".* in $prefix/$plugins"
@@ -36,6 +41,22 @@ if command -v pkg-config >/dev/null; then
 	is "... and the folder of plugins" \
 		"$(cd "$there" && mkdir -p $plugins && cd "$(of --variable=plugindir)" && pwd -P)" \
 		"$(cd "$there/$plugins" && pwd -P)"
+	# So does a build folder that moved with its sources, into a path with a blank.
+	case $(value srcdir) in
+	/*) skip "the build folder was given absolute sources" ;;
+	*)
+		moved="$tmp/a tree/$(basename "$src")/build"
+		mkdir -p "$moved" "$(dirname "$moved/$(value srcdir)")" && cp "$build/heddle-uninstalled.pc" "$moved"
+		ln -s "$src/include" "$moved/$(value srcdir)/include"
+		echo '#include <heddle/strategy.h>' >"$tmp/x.c"
+		cat >"$tmp/Makefile" <<'END'
+FLAGS := $(shell pkg-config --cflags heddle)
+all: ; cc $(FLAGS) -fsyntax-only x.c
+END
+		ok "heddle-uninstalled.pc names the headers of sources that moved" \
+			env PKG_CONFIG_PATH="$moved" make -s -C "$tmp"
+		;;
+	esac
 	ok "a plugin is compiled with them" sh -c "printf '#include <heddle/strategy.h>\n' | cc -fsyntax-only -x c \$1 -" _ "-I$include"
 else
 	skip "no pkg-config"

@@ -93,7 +93,7 @@ like "... and numbers tensors without a name, so that readers of a result can be
 
 # -- in the engine: the files of an example are in a tree of their own, searched before the real one -------------------
 value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
-flags="-std=gnu11 -O1 -I$build -I$src -I$src/include -DHD_PLUGIN_DIR=\"/nowhere\" $(value CFLAGS) $(value OPENMP_CFLAGS)"
+flags="-std=gnu11 -O1 -I$build -I$src -I$src/include $(value CFLAGS) $(value OPENMP_CFLAGS)"
 for lib in MPI DNNL LTDL INIH JANSSON PCRE2 ZLIB ZSTD; do
 	flags="$flags $(value ${lib}_CFLAGS)"
 	libs="$libs $(value ${lib}_LIBS)"

@@ -2,6 +2,7 @@
  * Finds this program, its installation, and shared libraries: see library.h.
  */
 #include <config.h>
+#include <folders.h>
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -13,10 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#ifndef HD_PREFIX
-#define HD_PREFIX "/usr/local"
-#endif
 
 struct library_search {
 	const char *soname;

@@ -2,6 +2,7 @@
  * Finds the INI files that are installed with the program.
  */
 #include <config.h>
+#include <folders.h>
 #include "engine/file/installed.h"
 #include "engine/file/file.h"
 #include "engine/base/library.h"

@@ -2,6 +2,7 @@
  * Completion scripts for shells, written from the tables of subcommands and keys.
  */
 #include <config.h>
+#include <folders.h>
 #include "engine/base/library.h"
 #include "engine/keys/keys.h"
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * Loads the cuda device, which is a module, when it is requested, because this program also runs without a GPU.
  */
 #include <config.h>
+#include <folders.h>
 #include "engine/plugin/device_load.h"
 #include "engine/base/library.h"
 #include "engine/plugin/loader.h"

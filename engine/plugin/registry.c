@@ -2,6 +2,7 @@
  * Finds plugins by name or path. A file is loaded and checked (accept.c) when it is first requested.
  */
 #include <config.h>
+#include <folders.h>
 #include "engine/plugin/registry.h"
 #include "engine/base/library.h"
 #include "engine/base/parse.h"
