@@ -93,20 +93,36 @@ if command -v bash >/dev/null; then
 	# An installation that was moved, and one where configure put it.
 	data=$(sed -n "s/^	dir='\(.*\)'$/\1/p" "$build/completion/heddle")
 	below=$(sed -n 's/.*dir=${at%\/bin\/heddle}\(.*\)$/\1/p' "$build/completion/heddle")
-	machines() {
-		PATH="$1:$PATH" bash -c 'source "$1"; COMP_WORDS=(heddle plan x.ini --machine dgx-h); COMP_CWORD=4; _heddle; echo "${COMPREPLY[@]}"' bash "$2"
+	named() {
+		PATH="$1:$PATH" bash -c 'source "$1"; COMP_WORDS=(heddle plan x.ini "$2" "$3"); COMP_CWORD=4; _heddle; echo "${COMPREPLY[@]}"' bash "$2" "$3" "$4"
 	}
+	machines() { named "$1" "$2" --machine dgx-h; }
 	mkdir -p "moved/bin" "moved$below"
 	cp "$build/heddle" moved/bin/heddle
 	ln -s "$src/conf" "moved$below/conf"
 	is "bash: machines by name, of an installation that was moved" "$(machines "$tmp/moved/bin" "$build/completion/heddle")" dgx-h100
 	sed "s|^	dir='$data'|	dir='$tmp/moved$below'|" "$build/completion/heddle" >c.bash
 	is "... and of one that was not moved" "$(machines "$build" ./c.bash)" dgx-h100
+	is "bash: search spaces by name" "$(named "$tmp/moved/bin" "$build/completion/heddle" --space def)" default
 	is "bash: keys" "$(complete train x.ini --set train.warm)" train.warmup=
 	is "bash: keys of plugins" "$(complete train x.ini --set dp.wir)" dp.wire=
 	is "bash: plugins" "$(complete plugins ep)" ep
 	is "bash: sections" "$(complete keys checkp)" checkpoint
 	is "bash: files" "$(complete train tiny.)" tiny.ini
+	: >"two words.ini"
+	is "bash: a file whose name has a blank" "$(complete train two)" "two words.ini"
+	is "... also as the value of an option" "$(complete plan x.ini --out two)" "two words.ini"
+	for verb in $verbs; do
+		heddle "$verb" --help | grep -q '^  --set ' && echo "$verb"
+	done >with-sets
+	is "bash: --set wherever it is accepted" \
+		"$(for verb in $verbs; do [ -z "$(complete "$verb" --set)" ] || echo "$verb"; done)" "$(cat with-sets)"
+	is "bash: kinds of plugins, those that the message names" "$(complete new-plugin x --kind '' | paste -s -d ' ')" \
+		"$(heddle new-plugin x 2>&1 | sed 's/.*missing: //; s/, / /g; s/ or / /')"
+	is "bash: passes" "$(complete explain x.ini --after '' | paste -s -d ' ')" \
+		"list $(heddle explain tiny.ini --after list | paste -s -d ' ')"
+	is "bash: yes and no" "$(complete tokenize --append-eos '' | paste -s -d ' ')" "yes no"
+	is "bash: shells" "$(complete completion '' | paste -s -d ' ')" "bash zsh"
 else
 	skip "no bash"
 fi
@@ -118,6 +134,7 @@ if command -v zsh >/dev/null; then
 		_arguments() { for a; do print -r -- "$a"; done }; _describe() { print -rl -- "${verbs[@]}"; }
 		CURRENT=2; words=(heddle ""); _heddle; CURRENT=4; words=(heddle plan x.ini ""); _heddle' zsh "$tmp" "$build/completion/_heddle" 2>&1)
 	like "zsh: subcommands with descriptions" "$out" '^train:train a model$'
+	like "zsh: values of an option" "$out" '^--space\[.*\]:FILE\|NAME:_heddle_spaces$'
 	like "zsh: options with their values" "$out" '^--machine\[.*\]:FILE\|NAME:_heddle_machines$'
 else
 	skip "no zsh"

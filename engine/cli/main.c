@@ -103,8 +103,8 @@ static const struct hd_flag tokenize_flags[] = {
 	{ "tokenizer", "DIR", "tokenizer.json, or its directory" },
 	{ "out", "PREFIX", "write PREFIX.bin and PREFIX.idx" },
 	{ "field", "NAME", "JSONL field with the text (default text)" },
-	{ "prepend-bos", "YES", "yes: put the beginning-of-text token before each document (default no)" },
-	{ "append-eos", "YES", "yes: put the end-of-text token after each document (default no)" },
+	{ "prepend-bos", "YES", "yes: put the beginning-of-text token before each document (default no)", "yes no" },
+	{ "append-eos", "YES", "yes: put the end-of-text token after each document (default no)", "yes no" },
 	{ "ids", "FILE", "print the ids of a text instead" },
 	{ "text", "FILE", "print the text of ids instead" },
 };
@@ -127,7 +127,7 @@ static const struct hd_flag conform_flags[] = {
 };
 
 static const struct hd_flag new_plugin_flags[] = {
-	{ "kind", "KIND", "sharding, sync, schedule, op or lowering" },
+	{ "kind", "KIND", "sharding, sync, schedule, op or lowering", "sharding sync schedule op lowering" },
 };
 
 #define FLAGS(f) f, (int)HD_LEN(f)

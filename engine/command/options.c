@@ -16,7 +16,7 @@
 static const struct hd_flag set_flag = { "set", "SECTION.KEY=VALUE", "override a key of the INI; repeatable" };
 static const struct hd_flag help_flag = { "help", NULL, "print this" };
 
-static int takes_sets(const struct hd_verb *v)
+int hd_cli_takes_sets(const struct hd_verb *v)
 {
 	return v->positional && (!strncmp(v->positional, "CONF", 4) || !strncmp(v->positional, "CKPT", 4));
 }
@@ -53,7 +53,7 @@ static int flag_find(const struct hd_verb *v, const char *name, size_t len, stru
 	for (i = 0; i <= v->nflags + 1; i++) {
 		const struct hd_flag *f = i < v->nflags ? &v->flags[i] : i == v->nflags ? &set_flag : &help_flag;
 
-		if (f == &set_flag && !takes_sets(v))
+		if (f == &set_flag && !hd_cli_takes_sets(v))
 			continue;
 		if (strlen(f->name) == len && !strncmp(f->name, name, len))
 			return i;
@@ -302,10 +302,11 @@ void hd_cli_help(FILE *f, const struct hd_verb *v)
 	int i;
 
 	fprintf(f, "heddle %s%s%s%s [options]\n\n%s\n\n", v->name, v->positional ? " " : "",
-		v->positional ? v->positional : "", takes_sets(v) ? " [--set section.key=value]..." : "", v->help);
+		v->positional ? v->positional : "", hd_cli_takes_sets(v) ? " [--set section.key=value]..." : "",
+		v->help);
 	for (i = 0; i < v->nflags; i++)
 		flag_line(f, &v->flags[i]);
-	if (takes_sets(v))
+	if (hd_cli_takes_sets(v))
 		flag_line(f, &set_flag);
 	flag_line(f, &help_flag);
 }

@@ -13,6 +13,9 @@ struct hd_flag {
 	const char *name; /* without dashes */
 	const char *arg;  /* "N", "FILE", ...; NULL: the flag takes no value */
 	const char *help; /* one line */
+	/* The words that the value must be one of, separated by blanks; NULL: there is no such list, or it is not
+	 * constant. Only completion reads them. */
+	const char *values;
 };
 
 struct hd_cli;
@@ -54,6 +57,9 @@ struct hd_cli {
 int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs, struct hd_cli *out,
 		 struct hd_err *err);
 void hd_cli_release(struct hd_cli *c);
+
+/* Returns whether the verb accepts --set: its positional argument is a CONF or CKPT. */
+int hd_cli_takes_sets(const struct hd_verb *v);
 
 /* flag: its name in the table, without dashes. A flag that the verb does not have counts as not given. */
 int hd_cli_has(const struct hd_cli *c, const char *flag);

@@ -5,20 +5,38 @@
 #include <folders.h>
 #include "engine/base/library.h"
 #include "engine/keys/keys.h"
+#include "engine/plan/plan.h"
 #include <stdlib.h>
 #include <string.h>
 
 #define KEYS_OF_PLUGINS "strategy "
 
-static int takes_sets(const struct hd_verb *v)
-{
-	return v->positional && !strncmp(v->positional, "CONF", 4);
-}
-
 /* Returns the folder in conf/ for options that take the name of an installed file, else NULL. */
 static const char *installed_in(const struct hd_flag *f)
 {
-	return !strcmp(f->name, "machine") ? "machines" : !strcmp(f->name, "style") ? "styles" : NULL;
+	static const char *const folders[][2] = { { "machine", "machines" },
+						  { "style", "styles" },
+						  { "space", "spaces" } };
+
+	for (size_t i = 0; i < HD_LEN(folders); i++)
+		if (!strcmp(f->name, folders[i][0]))
+			return folders[i][1];
+	return NULL;
+}
+
+/* Prints the words that the option's value must be one of, and what surrounds them. Returns 0 if there is no list of
+ * them. */
+static int print_choices(FILE *out, const struct hd_flag *f, const char *before, const char *after)
+{
+	int passes = !strcmp(f->name, "after");
+
+	if (!passes && !f->values)
+		return 0;
+	fprintf(out, "%s%s", before, passes ? "list" : f->values);
+	for (size_t i = 0; passes && hd_plan_pass(i); i++)
+		fprintf(out, " %s", hd_plan_pass(i));
+	fputs(after, out);
+	return 1;
 }
 
 static int is_file(const struct hd_flag *f)
@@ -66,7 +84,7 @@ static void bash_flags(FILE *out, const struct hd_verb *v)
 	fprintf(out, "\t%s) words='", v->name);
 	for (int i = 0; i < v->nflags; i++)
 		fprintf(out, "--%s ", v->flags[i].name);
-	fprintf(out, "%s--help' ;;\n", takes_sets(v) ? "--set " : "");
+	fprintf(out, "%s--help' ;;\n", hd_cli_takes_sets(v) ? "--set " : "");
 }
 
 static void bash_values(FILE *out, const struct hd_verb *v)
@@ -78,10 +96,9 @@ static void bash_values(FILE *out, const struct hd_verb *v)
 			continue;
 		fprintf(out, "\t'%s --%s') ", v->name, f->name);
 		if (installed_in(f))
-			fprintf(out, "COMPREPLY=($(compgen -W \"$(_heddle_conf %s)\" -f -- \"$cur\")); ",
-				installed_in(f));
-		else if (is_file(f))
-			fprintf(out, "COMPREPLY=($(compgen -f -- \"$cur\")); ");
+			fprintf(out, "_heddle_offer -W \"$(_heddle_conf %s)\" -f; ", installed_in(f));
+		else if (!print_choices(out, f, "_heddle_offer -W '", "'; ") && is_file(f))
+			fprintf(out, "_heddle_offer -f; ");
 		fprintf(out, "return ;;\n");
 	}
 }
@@ -93,15 +110,16 @@ void hd_completion_bash(FILE *out, const struct hd_cli *c)
 	print_folder(out);
 	fprintf(out,
 		"\t(cd \"$dir/conf/$1\" 2>/dev/null && ls | sed 's/\\.ini$//')\n}\n"
+		"# Offers what compgen prints, a line each: names of files may have blanks.\n"
+		"_heddle_offer()\n{\n\tmapfile -t COMPREPLY < <(compgen \"$@\" -- \"$cur\")\n}\n"
 		"_heddle()\n{\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} "
-		"words=\n\n\tCOMPREPLY=()\n\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n\t\tCOMPREPLY=($(compgen -W 'help");
+		"words=\n\n\tCOMPREPLY=()\n\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n\t\t_heddle_offer -W 'help");
 	for (int i = 0; i < c->nverbs; i++)
 		fprintf(out, " %s", c->verbs[i].name);
-	fprintf(out, " --help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n"
-		     "\tif [ \"$prev\" = --set ]; then\n\t\tCOMPREPLY=($(compgen -W '");
+	fprintf(out, " --help --version'\n\t\treturn\n\tfi\n"
+		     "\tif [ \"$prev\" = --set ]; then\n\t\t_heddle_offer -W '");
 	print_keys(out, " ");
-	fprintf(out,
-		"' -- \"$cur\"))\n\t\tcompopt -o nospace 2>/dev/null\n\t\treturn\n\tfi\n\tcase \"$verb $prev\" in\n");
+	fprintf(out, "'\n\t\tcompopt -o nospace 2>/dev/null\n\t\treturn\n\tfi\n\tcase \"$verb $prev\" in\n");
 	for (int i = 0; i < c->nverbs; i++)
 		bash_values(out, &c->verbs[i]);
 	fprintf(out, "\tesac\n\tcase $verb in\n");
@@ -111,10 +129,10 @@ void hd_completion_bash(FILE *out, const struct hd_cli *c)
 	for (int i = 0; i < c->nverbs; i++)
 		fprintf(out, "%s%s", i ? " " : "", c->verbs[i].name);
 	fprintf(out,
-		"' ;;\n\tesac\n\tcase $verb:$cur in\n\t*:-*|help:*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
-		"\tplugins:*|conform:*) COMPREPLY=($(compgen -W \"$(heddle plugins 2>/dev/null | sed -n '2,$s/ .*//p')\" -f -- \"$cur\")) ;;\n"
-		"\tkeys:*) COMPREPLY=($(compgen -W \"$(heddle keys 2>/dev/null | sed -n 's/^\\[\\(strategy \\|plugin \\)*\\([^]]*\\)\\].*/\\2/p')\" "
-		"-- \"$cur\")) ;;\n\t*) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n\tesac\n}\ncomplete -o filenames -F _heddle heddle\n");
+		"' ;;\n\tesac\n\tcase $verb:$cur in\n\t*:-*|help:*) _heddle_offer -W \"$words\" ;;\n"
+		"\tplugins:*|conform:*) _heddle_offer -W \"$(heddle plugins 2>/dev/null | sed -n '2,$s/ .*//p')\" -f ;;\n"
+		"\tkeys:*) _heddle_offer -W \"$(heddle keys 2>/dev/null | sed -n 's/^\\[\\(strategy \\|plugin \\)*\\([^]]*\\)\\].*/\\2/p')\" ;;\n"
+		"\tcompletion:*) _heddle_offer -W 'bash zsh' ;;\n\t*) _heddle_offer -f ;;\n\tesac\n}\ncomplete -o filenames -F _heddle heddle\n");
 }
 
 /* -- zsh -- */
@@ -140,7 +158,7 @@ static void zsh_flag(FILE *out, const struct hd_flag *f)
 		zsh_text(out, f->arg);
 		if (installed_in(f))
 			fprintf(out, ":_heddle_%s", installed_in(f));
-		else
+		else if (!print_choices(out, f, ":(", ")"))
 			fputs(is_file(f) ? ":_files" : ": ", out);
 	}
 	fputc('\'', out);
@@ -151,11 +169,12 @@ static void zsh_verb(FILE *out, const struct hd_verb *v)
 	fprintf(out, "\t%s)\n\t\t_arguments", v->name);
 	for (int i = 0; i < v->nflags; i++)
 		zsh_flag(out, &v->flags[i]);
-	if (takes_sets(v))
+	if (hd_cli_takes_sets(v))
 		fprintf(out, " \\\n\t\t\t'*--set[override a key of the INI]:section.key=value:_heddle_keys'");
 	fprintf(out, " \\\n\t\t\t'--help[lists the options]'");
 	if (v->positional)
-		fprintf(out, " \\\n\t\t\t'*:file:_files'");
+		fprintf(out, " \\\n\t\t\t%s",
+			!strcmp(v->name, "completion") ? "':shell:(bash zsh)'" : "'*:file:_files'");
 	fprintf(out, " ;;\n");
 }
 
@@ -169,6 +188,8 @@ void hd_completion_zsh(FILE *out, const struct hd_cli *c)
 		"_heddle_machines()\n{\n\tlocal -a names\n\t_heddle_conf machines\n\t_alternative 'machines:machine:($names)' "
 		"'files:file:_files'\n}\n"
 		"_heddle_styles()\n{\n\tlocal -a names\n\t_heddle_conf styles\n\t_alternative 'styles:style:($names)' "
+		"'files:file:_files'\n}\n"
+		"_heddle_spaces()\n{\n\tlocal -a names\n\t_heddle_conf spaces\n\t_alternative 'spaces:space:($names)' "
 		"'files:file:_files'\n}\n_heddle_keys()\n{\n\tcompadd -S '' --");
 	print_keys(out, " ");
 	fprintf(out, "\n}\n_heddle()\n{\n\tlocal -a verbs=(");
