@@ -32,6 +32,27 @@ done
 ok "make test does all that, and compares a run with one rank" make -C my_lowering test
 like "... which compares gradients" "$(cat "$tmp/.ok")" '^worst of [0-9]+ gradients: .*0\.[0-9]+ times what rounding in fp32'
 
+# The command that it prints, of a program that was installed with another libdir in a path with a blank.  The program
+# is a copy with another name in place of lib; its plugin is only built, and its test is a stub.
+prefix=$(sed -n 's/^prefix = //p' "$build/Makefile")
+case $(sed -n 's/^libdir = //p' "$build/Makefile") in
+'${exec_prefix}/lib')
+	there="$tmp/a place"
+	mkdir -p "$there/bin" "$there/l64/heddle" "$there/l64/pkgconfig"
+	LC_ALL=C sed "s|$prefix/lib/heddle|$prefix/l64/heddle|g" "$build/heddle" >"$there/bin/heddle"
+	chmod +x "$there/bin/heddle"
+	cp "$pc" "$there/l64/pkgconfig"
+	ln -s "$src/include" "$there/include"
+	"$there/bin/heddle" new-plugin elsewhere --kind op >out
+	like "the command names the folder of heddle.pc" "$(cat out)" "PKG_CONFIG_PATH='$there/l64/pkgconfig' make test HEDDLE='"
+	printf '#!/bin/sh\necho "stub $1"\n' >"$there/bin/heddle"
+	sed -n 's/^	//p' out >command
+	ok "... and works" env -u PKG_CONFIG_PATH sh ./command
+	like "... with that program" "$(cat "$tmp/.ok")" '^stub conform$'
+	;;
+*) skip "libdir is not PREFIX/lib" ;;
+esac
+
 fails "a folder that exists is left alone" heddle new-plugin my_sync --kind sync
 like "... with its name" "$(cat "$tmp/.ok")" 'folder my_sync: File exists'
 fails "an unknown kind is refused" heddle new-plugin other --kind shard

@@ -54,6 +54,6 @@ const char hd_kit_test[] =
 	"# Checks that @NAME@ trains the same model as one rank, in many small layouts and in that of @NAME@.ini.  `make test' runs it.\n"
 	"set -e\n"
 	"heddle=${HEDDLE:-heddle}\n"
-	"$heddle check @NAME@.ini --ranks @RANKS@\n"
-	"$heddle conform ./@NAME@.so\n"
-	"@AGAINST@$heddle check @NAME@.ini --ranks @RANKS@ --against-one-rank\n";
+	"\"$heddle\" check @NAME@.ini --ranks @RANKS@\n"
+	"\"$heddle\" conform ./@NAME@.so\n"
+	"@AGAINST@\"$heddle\" check @NAME@.ini --ranks @RANKS@ --against-one-rank\n";

@@ -2,16 +2,18 @@
  * heddle new-plugin NAME --kind KIND: writes a folder that builds, runs and passes its test unchanged.
  */
 #include <config.h>
+#include <folders.h>
 #include "engine/kit/kit.h"
 #include "engine/base/library.h"
 #include "engine/config/conf.h"
+#include "engine/file/file.h"
 #include "engine/kit/templates.h"
+#include "engine/process/launch.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const struct kind {
 	const char *name, *source, *comment;
@@ -115,10 +117,29 @@ static int write_file(const char *dir, const char *file, const char *template, c
 	return err->code;
 }
 
-/* pkg-config finds headers next to these folders without help. */
-static int is_usual(const char *folder)
+/* A shell finds the program in these folders without help, and pkg-config the headers. */
+static int is_usual(const char *folder, const char *pc)
 {
-	return !strcmp(folder, "/usr/bin") || !strcmp(folder, "/usr/local/bin");
+	return (!strcmp(folder, "/usr/bin") && !strcmp(pc, "/usr/lib/pkgconfig")) ||
+	       (!strcmp(folder, "/usr/local/bin") && !strcmp(pc, "/usr/local/lib/pkgconfig"));
+}
+
+/* Returns the folder of heddle.pc, which is beside that of the plugins; the caller frees it. */
+static char *installed_pc(void)
+{
+	char *plugins = hd_installed_folder(HD_PLUGIN_DIR), *end = strrchr(plugins, '/'), *pc;
+
+	pc = hd_format("%.*s/pkgconfig", (int)(end - plugins), plugins);
+	free(plugins);
+	return pc;
+}
+
+static void print_command(const char *name, const char *pc, const char *program)
+{
+	char *path = hd_launch_quoted(pc), *quoted = hd_launch_quoted(program);
+
+	printf("\tcd %s && PKG_CONFIG_PATH=%s make test HEDDLE=%s\n", name, path, quoted);
+	free(path), free(quoted);
 }
 
 /* Prints the commands to build and test the plugin. A program in its build folder, or under its own prefix, may be in
@@ -128,17 +149,15 @@ static void print_next(const char *name)
 	struct hd_err why = { 0 };
 	char *program = hd_this_program(&why), *end = program ? strrchr(program, '/') : NULL;
 	char *folder = hd_format("%.*s", end ? (int)(end - program) : 0, program ? program : "");
-	char *uninstalled = hd_format("%s/heddle-uninstalled.pc", folder);
-	char *installed = hd_format("%s/../lib/pkgconfig/heddle.pc", folder);
+	char *pc = installed_pc();
 
-	if (*folder && !access(uninstalled, F_OK))
-		printf("\tcd %s && PKG_CONFIG_PATH=%s make test HEDDLE=%s\n", name, folder, program);
-	else if (*folder && !is_usual(folder) && !access(installed, F_OK))
-		printf("\tcd %s && PKG_CONFIG_PATH=%.*s/lib/pkgconfig make test HEDDLE=%s\n", name,
-		       (int)(strrchr(folder, '/') - folder), folder, program);
+	if (*folder && hd_file_has(folder, "heddle-uninstalled.pc"))
+		print_command(name, folder, program);
+	else if (*folder && !is_usual(folder, pc) && hd_file_has(pc, "heddle.pc"))
+		print_command(name, pc, program);
 	else
 		printf("\tcd %s && make test\n", name);
-	free(uninstalled), free(installed), free(folder), free(program);
+	free(pc), free(folder), free(program);
 }
 
 static int write_folder(const char *name, const struct kind *k, struct hd_err *err)

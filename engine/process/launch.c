@@ -209,7 +209,7 @@ static void add(char **text, const char *word)
 	hd_append(text, "%s%s", **text ? " " : "", word);
 }
 
-static void add_quoted(char **text, const char *word)
+char *hd_launch_quoted(const char *word)
 {
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
 	char *q = hd_alloc(4 * strlen(word) + 3), *to = q;
@@ -225,6 +225,13 @@ static void add_quoted(char **text, const char *word)
 				*to++ = *word;
 		*to = '\'';
 	}
+	return q;
+}
+
+static void add_quoted(char **text, const char *word)
+{
+	char *q = hd_launch_quoted(word);
+
 	add(text, q);
 	free(q);
 }

@@ -41,6 +41,9 @@ void hd_launch_tell(const char *text);
 /* Returns 1 if the launcher is mpirun and was not told to wait: it kills its ranks within a second of
  * passing SIGTERM on. */
 int hd_launch_kills_soon(void);
+/* Returns the word as a shell must get it: in quotation marks if it needs them. The caller frees it. */
+char *hd_launch_quoted(const char *word);
+
 /* Returns the command, quoted for a shell, that starts argv on so many ranks. They get so many seconds to save after a
  * signal. The caller frees it. options: the user's own for mpirun, which are not quoted; "" if none. */
 char *hd_launch_command(int64_t ranks, int64_t seconds, const char *options, int argc, char **argv);
