@@ -8,13 +8,19 @@ have() { command -v "$1" >/dev/null 2>&1; }
 header() { echo "#include <$1>" | cc -E - >/dev/null 2>&1; }
 header_of_width() { echo "#include <$1>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1; }
 
+# Succeeds if autoreconf has written all of its files, as in the archive of a release.  An interrupted one has written
+# only configure.
+prepared() { [ -f configure ] && [ -f Makefile.in ] && [ -f config.h.in ]; }
+
 # Prints the missing Debian packages, by testing for the program or header that each provides.  The compiler comes
 # first: without one, headers cannot be tested for.
 missing_packages() {
 	{ have cc && have make && [ -f "$(cc -print-file-name=crt1.o 2>/dev/null)" ]; } || echo build-essential
-	have autoreconf || echo autoconf
-	have automake || echo automake
-	have libtoolize || echo libtool
+	if ! prepared; then
+		have autoreconf || echo autoconf
+		have automake || echo automake
+		have libtoolize || echo libtool
+	fi
 	{ have pkg-config || have pkgconf; } || echo pkg-config
 	{ have mpicc && mpicc --showme:version >/dev/null 2>&1; } || echo libopenmpi-dev
 	have mpirun || echo openmpi-bin
@@ -62,7 +68,7 @@ install_missing() {
 
 # build [TARGET...]: configures once, and builds; make itself notices changes of configure.ac or of a list of files.
 build() {
-	[ -f configure ] || autoreconf -i >&2 || stop "autoreconf failed"
+	prepared || autoreconf -fi >&2 || stop "autoreconf failed"
 	mkdir -p build
 	if [ ! -f build/Makefile ]; then
 		(cd build && ../configure --quiet) || stop "configure failed; see build/config.log"

@@ -4,15 +4,20 @@
 # Trains one model in six layouts and compares initial weights (their hash) and losses, which are equal up to rounding.
 # HEDDLE: the program, if it is neither in build/ nor on the PATH.  The exit status is 0 only if they are equal.
 set -e
+unset CDPATH
 case $1 in
-'' | -h | --help)
+-h | --help)
 	sed -n '3,5s/^# //p' "$0"
+	exit 0
+	;;
+'')
+	sed -n '3,5s/^# //p' "$0" >&2
 	exit 1
 	;;
 esac
 text=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 steps=${2:-50}
-conf=$(cd "$(dirname "$0")" && pwd)
+conf=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 heddle=${HEDDLE:-$conf/../build/heddle}
 [ -x "$heddle" ] || heddle=heddle
 tmp=$(mktemp -d)

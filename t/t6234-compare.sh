@@ -18,4 +18,5 @@ ok "the losses are equal to five digits" \
 $table
 END
 fails "without a text compare.sh fails" "$src/conf/compare.sh"
+ok "its usage is printed on request" "$src/conf/compare.sh" --help
 done_testing

@@ -25,6 +25,7 @@
 #
 # HD_TEST_REQUIRE=gpu,nccl makes a skip fail if its reason has one of these words.
 
+unset CDPATH
 src=$(cd "${0%/*}/.." && pwd)
 if [ -n "$HD_BUILD" ]; then
 	build=$(cd "$HD_BUILD" && pwd)
