@@ -15,6 +15,7 @@ cp -r "$src/examples/squared-relu" relu
 rm -f relu/*.o relu/*.so
 ok "its Makefile builds it" env PKG_CONFIG_PATH="${pc%/*}" \
 	make -s -C relu CC="${CC:-cc}" NVCC=no-nvcc CFLAGS="-O2 -Wall -Wextra -Werror"
+unlike "... in which no file depends on itself, with nvcc too" "$(make -n -C relu NVCC=true 2>&1)" 'Circular'
 if command -v nvcc >/dev/null; then
 	cp -r relu cuda
 	ok "with nvcc, it builds the kernels for GPUs too" env PKG_CONFIG_PATH="${pc%/*}" \

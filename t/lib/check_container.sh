@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: check_container.sh ARCHIVE.tar.gz [FOLDER]	(make check-container)
+# usage: check_container.sh ARCHIVE.tar.xz [FOLDER]	(make check-container)
 #
 # Builds the image that the Containerfile of a release describes, and trains in it: one rank, and two under mpirun.  No registry is
 # used: the base image is made of FOLDER, a Debian system, or of one that debootstrap makes.  Packages come from
@@ -38,7 +38,7 @@ images commit -q --rm "$from" "$base" >/dev/null
 rm -rf "$work/system"
 
 # -- the image -----------------------------------------------------------------------------------------------------------------------
-mkdir "$work/source" && tar -xzf "$archive" -C "$work/source" --strip-components=1
+mkdir "$work/source" && tar -xJf "$archive" -C "$work/source" --strip-components=1
 images build --pull-never --build-arg "DEBIAN=$base" -f "$work/source/Containerfile" -t heddle "$work/source" >"$work/build.log" 2>&1 ||
 	{ tail -n 30 "$work/build.log"; die "the image cannot be built"; }
 echo "image: $(images images --format '{{.Size}}' localhost/heddle)"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: check_deb.sh ARCHIVE.tar.gz	(make check-deb)
+# usage: check_deb.sh ARCHIVE.tar.xz	(make check-deb)
 #
 # Builds the Debian package from a release, installs it into a root folder with nothing but the packages that it depends
 # on, and trains there: one rank, and two under mpirun.  Without chroot or dpkg-dev, it is skipped (status 77).
@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
 # -- the package ----------------------------------------------------------------------------------------------------------------
-mkdir "$work/source" && tar -xzf "$archive" -C "$work/source" --strip-components=1
+mkdir "$work/source" && tar -xJf "$archive" -C "$work/source" --strip-components=1
 cd "$work/source"
 # -d: build dependencies are not checked, since configure looks for them.
 dpkg-buildpackage -b -us -uc -d >"$work/build.log" 2>&1 || { tail -n 30 "$work/build.log"; die "the package cannot be built"; }

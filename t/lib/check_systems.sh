@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: check_systems.sh ARCHIVE.tar.gz SYSTEM...	(make check-systems)
+# usage: check_systems.sh ARCHIVE.tar.xz SYSTEM...	(make check-systems)
 #
 # Builds a release on other Linux systems, as their users would: bin/quickstart, then tests of the parts that differ
 # between systems.  These are kernels (the library of matrix products), communication and kills (MPI), and checkpoints
@@ -36,7 +36,7 @@ within() {	# FOLDER COMMAND...: runs it in its own namespace, so that its mounts
 		exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "$@"' within "$@"
 }
 try() {	# NAME FOLDER
-	rm -rf "$2/heddle" && mkdir "$2/heddle" && tar -xzf "$archive" -C "$2/heddle" --strip-components=1
+	rm -rf "$2/heddle" && mkdir "$2/heddle" && tar -xJf "$archive" -C "$2/heddle" --strip-components=1
 	within "$2" sh -c "cd /heddle && bin/quickstart --set train.steps=50 && bin/test $tests" >"$work/$1.log" 2>&1 ||
 		{ grep -E '^not ok|error:' "$work/$1.log" || tail -n 20 "$work/$1.log"; return 1; }
 	! grep -A 3 'warning: .*\[-W' "$work/$1.log" || return 1
