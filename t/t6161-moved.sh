@@ -55,6 +55,7 @@ all: ; cc $(FLAGS) -fsyntax-only x.c
 END
 		ok "heddle-uninstalled.pc names the headers of sources that moved" \
 			env PKG_CONFIG_PATH="$moved" make -s -C "$tmp"
+		like "... by their new path" "$(PKG_CONFIG_PATH=$moved pkg-config --cflags heddle)" 'a\\ tree/'
 		;;
 	esac
 	ok "a plugin is compiled with them" sh -c "printf '#include <heddle/strategy.h>\n' | cc -fsyntax-only -x c \$1 -" _ "-I$include"
