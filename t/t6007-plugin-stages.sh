@@ -3,6 +3,9 @@
 # A plugin may cast what one stage sends to the next.  At the wrong cursor, the cast and the send would be in the
 # receiver's program, and every rank would wait for ever.  Such a plan must be refused; at the right cursor it is
 # accepted and trains.
+#
+# A plugin may also number the chunks of its stages in any order, and leave the order of units to the engine.  Evaluation
+# must then still run each chunk after the one before it, or its loss would be that of another model.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -50,4 +53,62 @@ like "a cast on the wrong stage: the message names both stages" \
 compile
 ok "a cast on the right stage: accepted" heddle check wire.ini --ranks 2
 ok "a cast on the right stage: the run trains" heddle_mpi 2 train wire.ini
+
+# -- the layout is a list of stage.chunk, one for each part of the model
+cat >map.c <<'END'
+#include <heddle/strategy.h>
+#include <string.h>
+struct hd_strategy {
+	const struct hd_host *h;
+	const struct hd_axis *stages;
+	const char *map;
+};
+static const struct hd_option options[] = { { "map", HD_OPT_STR, 0, "0.0 1.0", "", "" } };
+static int open_plan(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	struct hd_strategy *s = *self = h->alloc(p, sizeof(*s));
+
+	s->h = h;
+	s->map = h->opt_str(p, "map");
+	return 0;
+}
+static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	s->stages = hd_axis_new(s->h, p, NULL, size ? size : left);
+	return s->h->status(p);
+}
+static int rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	long parts = ((long)strlen(s->map) + 1) / 4, blocks = 0, i = 0;
+	const struct hd_block *b = NULL;
+
+	while ((b = s->h->block_next(p, b)))
+		blocks++;
+	while ((b = s->h->block_next(p, b))) {
+		const char *at = s->map + 4 * (i++ * parts / blocks);
+
+		hd_stage(s->h, p, b, s->stages, at[0] - '0', at[2] - '0');
+	}
+	return s->h->status(p);
+}
+static const struct hd_strategy_ops ops = { .size = sizeof(ops), .options = options, .noptions = 1,
+	.option_size = sizeof(options[0]), .open = open_plan, .mesh = mesh, .rules = rules };
+HD_PLUGIN("map", "1.0", &ops)
+END
+${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/include" -o map.so map.c
+sed -e '/^\[strategy/,$d' -e 's/^layers = .*/layers = 4/' -e 's/^heads = .*/&\nvocab = 256/' tiny.ini >one.ini
+{ cat one.ini; printf '[strategy p]\nplugin = ./map.so\nsize = 2\n'; } >map.ini
+valid() { # RANKS CONF OPTIONS...: prints the loss of the evaluation
+	rm -f m.jsonl
+	heddle_mpi "$@" --set log.metrics=m.jsonl >out 2>&1 || tail -3 out | tap_comment
+	json "$(grep valid_loss m.jsonl | tail -1)" valid_loss
+}
+want=$(valid 1 train one.ini --set checkpoint.dir=one)
+for map in '0.1 1.1 1.0 0.0' '0.0 1.1 0.1 1.0' '1.0 0.0' '0.0 1.0 0.1'; do
+	near "parts on $map: evaluation gives the loss of one rank" \
+		"$(valid 2 train map.ini --set "p.map=$map" --set checkpoint.dir=many)" "$want" 1e-5
+	is "... and generation its text" "$(heddle_mpi 2 generate many --set p.plugin=./map.so --prompt 'and god' --tokens 8 --temperature 0 2>/dev/null)" \
+		"$(heddle generate one --prompt 'and god' --tokens 8 --temperature 0 2>/dev/null)"
+	rm -rf many
+done
 done_testing

@@ -362,20 +362,58 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 	return kept;
 }
 
-/* A node without a block, such as a gather of the logits, runs with the last chunk that computes one of its inputs. */
+/* Returns the node of the same unit that computes input i, or NULL. */
+static const struct node *maker_in_unit(const struct node *n, uint32_t i)
+{
+	const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
+
+	return m && m->v.phase == n->v.phase ? m : NULL;
+}
+
+static int reads_block(const struct node *n)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		const struct node *m = maker_in_unit(n, i);
+
+		if (m && (m->block >= 0 || reads_block(m)))
+			return 1;
+	}
+	return 0;
+}
+
+/* A node without a block, such as a gather of the logits, runs with the last chunk that computes one of its inputs. If
+ * the plan does not train, it runs after all chunks, in one more. There, other stages read its result too, and their
+ * chunks of the same number may be earlier parts of the model. */
 int64_t hd_node_chunk(const struct hd_plan *p, const struct node *n)
 {
 	int64_t chunk = 0;
 
 	if (n->block >= 0)
 		return p->blocks[n->block].chunk;
+	if (!p->train && p->chunks > 1 && reads_block(n))
+		return p->chunks;
 	for (uint32_t i = 0; i < n->v.nin && p->chunks > 1; i++) {
-		const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
-		int64_t made = m && m->v.phase == n->v.phase ? hd_node_chunk(p, m) : 0;
+		const struct node *m = maker_in_unit(n, i);
+		int64_t made = m ? hd_node_chunk(p, m) : 0;
 
 		chunk = made > chunk ? made : chunk;
 	}
 	return chunk;
+}
+
+int *hd_plan_part_of(const struct hd_plan *p)
+{
+	int *part_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*part_of)), next = 0;
+
+	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
+		part_of[i] = -1;
+	for (size_t b = 0; b < p->nblocks; b++) {
+		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
+
+		if (part_of[at] < 0)
+			part_of[at] = next++;
+	}
+	return part_of;
 }
 
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)

@@ -18,7 +18,11 @@ int hd_shard_order(const struct hd_plan *p, const struct placement *at, const st
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 /* its coordinate on the stage axis, or -1: none */
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n);
-int64_t hd_node_chunk(const struct hd_plan *p, const struct node *n); /* its chunk on its stage */
+/* Returns its chunk on its stage, or p->chunks if it runs after all chunks. */
+int64_t hd_node_chunk(const struct hd_plan *p, const struct node *n);
+/* Returns each chunk's position in the model's order, by stage * p->chunks + chunk; -1: the stage does not hold it. The
+ * caller frees it. */
+int *hd_plan_part_of(const struct hd_plan *p);
 /* Returns the global index of the rank's first element along a dim. */
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);
 /* Returns how many of a rank's local elements along a dim belong to the tensor.  The rest is padding, of the dim or of

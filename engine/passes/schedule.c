@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
+#include "engine/graph/placement.h"
 #include "engine/passes/passes.h"
 #include "engine/schedule/schedule_check.h"
 #include <stdlib.h>
@@ -20,17 +21,6 @@ static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chun
 static int64_t ordered(const struct hd_plan *p)
 {
 	return p->config.overlap_micro_batches && p->train ? p->micros / 2 : p->micros;
-}
-
-static void plain(struct hd_plan *p)
-{
-	for (int64_t c = 0; c < p->ncoords; c++)
-		for (int64_t m = 0; m < ordered(p); m++) {
-			for (int64_t k = 0; k < p->chunks; k++)
-				append(p, c, HD_UNIT_F, k, m);
-			for (int64_t k = p->chunks - 1; k >= 0 && p->train; k--)
-				append(p, c, HD_UNIT_B, k, m);
-		}
 }
 
 /* Returns whether block b begins a chunk. */
@@ -99,19 +89,29 @@ static int from_plugin(struct hd_plan *p, int who)
 	return p->err->code;
 }
 
-/* Fills in each (coordinate, chunk)'s position in the model's order. */
-static void part_table(const struct hd_plan *p, int *part_of)
+/* Runs each micro-batch forward through the parts in the model's order, then backward. A plugin may number the chunks
+ * of a stage in any order. If the plan does not train, nodes of no block have units too. Those that read no block may
+ * be in a chunk that a stage does not hold, and run first; the others run last. */
+static void plain(struct hd_plan *p)
 {
-	int next = 0;
+	int64_t all = p->ncoords * p->chunks, *at = hd_alloc((size_t)all * sizeof(*at)), n = 0;
+	int *part_of = hd_plan_part_of(p);
 
-	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
-		part_of[i] = -1;
-	for (size_t b = 0; b < p->nblocks; b++) {
-		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
-
-		if (part_of[at] < 0)
-			part_of[at] = next++;
+	for (int64_t i = 0; i < all; i++)
+		if (part_of[i] >= 0)
+			at[part_of[i]] = i, n++;
+	for (int64_t m = 0; m < ordered(p); m++) {
+		for (int64_t i = 0; i < all && !p->train; i++)
+			if (part_of[i] < 0)
+				append(p, i / p->chunks, HD_UNIT_F, i % p->chunks, m);
+		for (int64_t i = 0; i < n; i++)
+			append(p, at[i] / p->chunks, HD_UNIT_F, at[i] % p->chunks, m);
+		for (int64_t c = 0; c < p->ncoords && !p->train && p->chunks > 1; c++)
+			append(p, c, HD_UNIT_F, p->chunks, m);
+		for (int64_t i = n - 1; i >= 0 && p->train; i--)
+			append(p, at[i] / p->chunks, HD_UNIT_B, at[i] % p->chunks, m);
 	}
+	free(at), free(part_of);
 }
 
 /* Checks that the blocks of a chunk are adjacent.  Otherwise a chunk would need its own results. */
@@ -139,15 +139,12 @@ static int check_blocks(struct hd_plan *p)
 /* Returns the plan's units as schedule_check.h describes them.  The caller frees part_of. */
 static struct hd_schedule view(const struct hd_plan *p)
 {
-	int *part_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*part_of));
-
-	part_table(p, part_of);
 	return (struct hd_schedule){ .p = (int)p->ncoords,
 				     .v = (int)p->chunks,
 				     .m = (int)p->micros,
 				     .units = (const struct hd_schedule_unit *const *)p->units,
 				     .n = p->nunits,
-				     .part_of = part_of };
+				     .part_of = hd_plan_part_of(p) };
 }
 
 static int64_t count_parts(const struct hd_plan *p, const int *part_of)

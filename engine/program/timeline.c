@@ -568,7 +568,7 @@ int hd_timeline(struct hd_program *g)
 				    .loaded = hd_sparse_create((p->ntensors + 1) * sizeof(*b.loaded)) };
 	int rc;
 
-	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
+	b.units = hd_alloc((size_t)(p->chunks + 1) * 3 * sizeof(*b.units));
 	count_prerequisites(&b);
 	mark_on_demand(&b);
 	hd_reserve_entries(g);
@@ -592,7 +592,7 @@ int hd_timeline(struct hd_program *g)
 		free(b.after[g->walked[i]->id].v), free(b.at[g->walked[i]->id].received);
 	for (size_t i = 0; i < g->ntensors; i++)
 		free(b.loaded[g->tensors[i]->id]);
-	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
+	for (int64_t i = 0; i < 3 * (p->chunks + 1); i++)
 		free(b.units[i].v), free(b.units[i].receives), free(b.units[i].turns);
 	free(b.units), free(b.unit_at), free(b.deferred), free(b.deferred_at);
 	hd_sparse_destroy(b.at), hd_sparse_destroy(b.after), hd_sparse_destroy(b.loaded);
