@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checks what a stage holds in memory at once, from the lifetimes of its program: activations of m micro-batches with
  * gpipe, of min(p - r, m) with 1f1b, and of min(p, m) until their weight gradients with zb.  The boundary tensors
- * under way do not grow in number with m, and the planned bytes follow.  If this broke, a job that fits by the papers'
+ * under way do not grow in number with m, and the planned bytes follow.  What is sent is in memory once.  If this broke, a job that fits by the papers'
  * formulas would not start, or more micro-batches (which shrink the bubble) would not fit.
  */
 #include <config.h>
@@ -192,6 +192,26 @@ static void planned(const char *order, const char *how, int grows)
 	}
 }
 
+/* An embedding that another stage reads too is most of this model.  Its stage needs it and its gradient, and the
+ * gradient from the other stage, which is added to its own. */
+static void sent_once(void)
+{
+	const double embedding = 20000 * 16 * 4;
+	struct hd_plan *p =
+		gt_plan_of("[model]\nlayers = 2\nembed = 16\nheads = 2\nvocab = 20000\ntie_embeddings = yes\n"
+			   "[data]\ntrain = none\n[train]\nseq = 16\nglobal_batch = 2\nmicro_batch = 1\n"
+			   "steps = 1\noptimizer = sgd\nclip = 0\n[strategy pp]\nplugin = " HD_TEST_BUILD
+			   "/plugins/pp/.libs/pp.so\nsize = 2\n",
+			   2, HD_DTYPE_F32);
+	struct hd_program *g = p ? program(p, 0) : NULL;
+	double n = g ? (double)(g->memory.persistent + g->memory.transient) / embedding : 0;
+
+	ok(n > 1 && n < 3.5, "what a stage sends has no second buffer: %.2f embeddings", n);
+	hd_program_destroy(g);
+	if (p)
+		forget(p);
+}
+
 int main(void)
 {
 	counts("gpipe");
@@ -204,5 +224,6 @@ int main(void)
 	planned("1f1b", "full", 0);
 	planned("zb", "none", 0);
 	planned("interleaved", "none", 0);
+	sent_once();
 	return done();
 }

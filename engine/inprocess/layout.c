@@ -221,7 +221,8 @@ static void keep_value(struct hd_inprocess *r, int rank, const struct tensor *t,
 	const struct tensor *root = r->program[rank]->at[t->id].root;
 	struct hd_seen *s;
 
-	if (t->v.dtype != HD_DTYPE_F64 || t->ragged_counts || !root || (root->step && !t->step))
+	if (t->v.dtype != HD_DTYPE_F64 || t->ragged_counts || !root || !r->program[rank]->at[root->id].here ||
+	    (root->step && !t->step))
 		return; /* the last condition: t was added to a sum of the step, so its own value is not in memory */
 	s = seen_at(r, t, rank, t->step ? HD_STEP : micro);
 	if (s->value && !again)

@@ -23,12 +23,13 @@ static int64_t instance(const struct hd_program *g, const struct tensor *root, i
 }
 
 /* Returns whether the tensor exists on this rank: its placement must say
- * so, and the node that computes it must run here. */
+ * so, and the node that computes it must run here. The result of a send exists nowhere; it only names the message. */
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
 {
 	const struct hd_plan *p = g->plan;
+	const struct node *n = t->v.node ? N(t->v.node) : NULL;
 
-	if (t->v.node && !hd_is_member(p, &N(t->v.node)->only, g->rank))
+	if (n && (n->comm.kind == HD_COMM_SEND || !hd_is_member(p, &n->only, g->rank)))
 		return 0;
 	return hd_is_placed_at(p, &t->at, g->rank);
 }
@@ -54,7 +55,7 @@ static void touch(const struct hd_program *g, struct hd_memory_span *s, const st
 
 	if (!root->v.node && root->v.what != HD_TENSOR_DATA)
 		return;
-	/* For example the norm of all gradients, or a send's other end: named here, but stored elsewhere. */
+	/* For example the norm of all gradients, or the result of a send: named here, but not stored here. */
 	if (!g->at[root->id].here)
 		return;
 	k = &s[instance(g, root, micro)];
