@@ -36,6 +36,12 @@ for bad in 'binary is not a text file: byte 8 is 0' 'empty contains no unit' 'fo
 	is "refused as an order: $bad" $? 1
 	is "... and the message says so: $bad" "$said" "heddle: --set pp.schedule: ${bad%% *}.csv ${bad#* }"
 done
+# The embedding's gradient is the only weight gradient of stage 0.  Here it runs in another order than those of stage 1.
+printf '0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n0,W,0,1\n0,W,0,0\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n1,W,0,0\n1,W,0,1\n' >late.csv
+ok "weight gradients may run in another order than their backwards" \
+	heddle check two.ini --ranks 2 --set pp.schedule=late.csv --set pp.split=0,2
+ok "... and two ranks train with it" \
+	heddle_mpi 2 train two.ini --set pp.schedule=late.csv --set pp.split=0,2 --set train.steps=2
 ok "a valid order in a file is accepted" heddle check two.ini --ranks 2 --set pp.schedule=good.csv
 mkdir elsewhere
 ok "... also when the file is looked up next to the INI" \

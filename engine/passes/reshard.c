@@ -297,17 +297,22 @@ static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struc
 	return t;
 }
 
+static int changes_stage(const struct hd_plan *p, const struct tensor *x, const struct placement *need)
+{
+	return p->stages && x->at.on[p->stages->id].kind == HD_PLACE_PINNED &&
+	       !hd_place_equal(&x->at.on[p->stages->id], &need->on[p->stages->id]);
+}
+
 /* Returns the unit of a movement: its reader's, except for what moves once a step (gradients in S, parameters of
- * another stage in G). */
+ * another stage in G). What only a weight's gradient reads moves between stages in B: messages follow the order of B.
+ * Weight gradients (W) of two stages may have different orders. */
 static uint32_t phase_of(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase)
 {
 	if (x->v.what == HD_TENSOR_GRAD)
 		return HD_UNIT_S;
-	if (x->v.what == HD_TENSOR_PARAM && !x->v.node && p->stages &&
-	    x->at.on[p->stages->id].kind == HD_PLACE_PINNED &&
-	    !hd_place_equal(&x->at.on[p->stages->id], &need->on[p->stages->id]))
+	if (x->v.what == HD_TENSOR_PARAM && !x->v.node && changes_stage(p, x, need))
 		return HD_UNIT_G;
-	return phase;
+	return phase == HD_UNIT_W && changes_stage(p, x, need) ? HD_UNIT_B : phase;
 }
 
 static char *why(struct hd_plan *p, const struct tensor *x, const struct node *reader)
