@@ -111,4 +111,36 @@ for map in '0.1 1.1 1.0 0.0' '0.0 1.1 0.1 1.0' '1.0 0.0' '0.0 1.0 0.1'; do
 		"$(heddle generate one --prompt 'and god' --tokens 8 --temperature 0 2>/dev/null)"
 	rm -rf many
 done
+
+# -- times of units, by the part that a stage holds
+made() { # STAGE.CHUNK[.PART]:MS...: prints a trace in which F takes so long, and B twice as long
+	python3 -c 'import json, sys
+events = []
+for unit in sys.argv[1:]:
+    at, ms = unit.split(":")
+    args = dict(zip(("stage", "chunk", "part"), map(int, at.split("."))), micro=0)
+    events += [{"name": k + "0", "ph": "X", "args": dict(args, kind=k, busy=1000 * float(ms) * n)} for k, n in (("F", 1), ("B", 2))]
+print(json.dumps({"traceEvents": events}))' "$@"
+}
+busy() { heddle explain map.ini --ranks 2 --schedule --times "$@" 2>&1 | tail -1; }
+if command -v python3 >/dev/null; then
+	made 0.0:3 1.0:1 >made.json
+	like "a stage has its own times where the first part is on the last stage" "$(busy made.json --set 'p.map=1.0 0.0')" \
+		'stage 0 is busy for 0\.036000 s'
+	made 0.0:1 1.0:1 0.1:4 >made.json
+	like "a stage may have fewer chunks than another" "$(busy made.json --set 'p.map=0.0 1.0 0.1')" \
+		'stage 0 is busy for 0\.060000 s'
+	made 0.0.0:1 1.0.1:1 0.1.3:5 1.1.2:1 >made.json
+	like "a trace may be of another layout with as many parts" "$(busy made.json --set 'p.map=0.0 1.0 0.1 1.1')" \
+		'stage 1 is busy for 0\.072000 s'
+	made 0.0:1 >made.json
+	is "a trace of fewer parts is refused" "$(busy made.json)" \
+		"heddle: made.json has units of 1 part of the model (stages x chunks); here it has 2"
+	heddle_mpi 2 train map.ini --set 'p.map=0.1 1.1 1.0 0.0' --set log.trace=v.json >/dev/null 2>&1
+	is "a run writes which part a unit belongs to" "$(python3 -c 'import json
+args = [e["args"] for e in json.load(open("v.json"))["traceEvents"] if "busy" in e.get("args", {})]
+print(*sorted({"%d.%d=%d" % (a["stage"], a["chunk"], a["part"]) for a in args}))')" "0.0=3 0.1=0 1.0=2 1.1=1"
+else
+	skip "no python3"
+fi
 done_testing

@@ -3,7 +3,8 @@
  * would that schedule take on the machine? For each part of the model and kind of unit it uses the median over the
  * trace. Time in which a rank waited for other stages is excluded.
  *
- * A trace with separate weight gradients also serves schedules without: their B is the sum of B and W.
+ * A trace with separate weight gradients also serves schedules without: their B is the sum of B and W. The layouts may
+ * differ, if the model is in as many parts.
  */
 #include <config.h>
 #include "engine/command/unit_times.h"
@@ -13,14 +14,14 @@
 #include <string.h>
 
 struct sample {
-	int64_t part;
+	int64_t part, stage, chunk;
 	int kind;
 	double seconds;
-}; /* part: position in the model's order; kind: index into kinds */
+}; /* part: position in the model's order, -1: not in the trace; kind: index into kinds */
 struct samples {
 	struct sample *v;
 	size_t n, cap;
-	int64_t stages, chunks;
+	int64_t stages, chunks, parts;
 };
 
 static const char kinds[] = "FBW";
@@ -33,22 +34,48 @@ static int number(const json_t *o, const char *key, double *to)
 	return json_is_number(x);
 }
 
-/* Adds the bar of a unit, which has its stage, chunk and busy time. No other event of a trace has these. */
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Adds the bar of a unit, which has its stage, chunk and busy time. No other event of a trace has these. Traces of
+ * earlier versions have no parts. */
 static void add(struct samples *s, const json_t *event)
 {
 	const json_t *args = json_object_get(event, "args");
 	const char *kind = json_string_value(json_object_get(args, "kind"));
-	double stage, chunk, busy;
+	double stage, chunk, busy, part;
+	struct sample *x;
 
 	if (!kind || !kind[0] || !strchr(kinds, kind[0]) || !number(args, "stage", &stage) ||
 	    !number(args, "chunk", &chunk) || !number(args, "busy", &busy) ||
 	    !(stage >= 0 && stage < 1e6 && chunk >= 0 && chunk < 1e6))
 		return;
+	if (!number(args, "part", &part) || !(part >= 0 && part < 1e6))
+		part = -1;
 	s->v = hd_grow(s->v, s->n, &s->cap, sizeof(*s->v));
-	s->v[s->n++] = (struct sample){ (int64_t)stage | (int64_t)chunk << 32, (int)(strchr(kinds, kind[0]) - kinds),
-					1e-6 * busy };
-	s->stages = (int64_t)stage + 1 > s->stages ? (int64_t)stage + 1 : s->stages;
-	s->chunks = (int64_t)chunk + 1 > s->chunks ? (int64_t)chunk + 1 : s->chunks;
+	x = &s->v[s->n++];
+	*x = (struct sample){ (int64_t)part, (int64_t)stage, (int64_t)chunk, (int)(strchr(kinds, kind[0]) - kinds),
+			      1e-6 * busy };
+	s->stages = larger(s->stages, x->stage + 1);
+	s->chunks = larger(s->chunks, x->chunk + 1);
+}
+
+/* Sets the parts that the trace does not have. They are this plan's if it has as many stages and chunks. Otherwise each
+ * stage is assumed to follow the one before, chunk by chunk. */
+static void find_parts(struct samples *s, const struct hd_plan *p)
+{
+	int *part_of = hd_plan_part_of(p), alike = s->stages == p->ncoords && s->chunks == p->chunks;
+
+	for (size_t i = 0; i < s->n; i++) {
+		struct sample *x = &s->v[i];
+
+		if (x->part < 0)
+			x->part = alike ? part_of[x->stage * p->chunks + x->chunk] : x->chunk * s->stages + x->stage;
+		s->parts = larger(s->parts, x->part + 1);
+	}
+	free(part_of);
 }
 
 static int by_part(const void *a, const void *b)
@@ -67,13 +94,12 @@ static void medians(struct samples *s, double *to, int64_t parts)
 {
 	for (int64_t i = 0; i < 3 * parts; i++)
 		to[i] = -1;
-	for (size_t i = 0; i < s->n; i++)
-		s->v[i].part = (s->v[i].part >> 32) * s->stages + (s->v[i].part & 0xffffffff);
 	qsort(s->v, s->n, sizeof(*s->v), by_part);
 	for (size_t i = 0, k; i < s->n; i = k) {
 		for (k = i; k < s->n && s->v[k].part == s->v[i].part && s->v[k].kind == s->v[i].kind; k++)
 			;
-		to[3 * s->v[i].part + s->v[i].kind] = s->v[i + (k - i) / 2].seconds;
+		if (s->v[i].part >= 0)
+			to[3 * s->v[i].part + s->v[i].kind] = s->v[i + (k - i) / 2].seconds;
 	}
 }
 
@@ -134,10 +160,12 @@ int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit
 		add(&s, e);
 	json_decref(all);
 	t->parts = hd_plan_parts(p);
-	if (s.stages * s.chunks != t->parts || !s.n) {
+	find_parts(&s, p);
+	if (s.parts != t->parts) {
 		free(s.v);
-		return hd_err_set(err, HD_EINVAL, "%s has %lld stages x %lld chunks; here the model is in %lld parts",
-				  path, (long long)s.stages, (long long)s.chunks, (long long)t->parts);
+		return hd_err_set(err, HD_EINVAL,
+				  "%s has units of %lld part%s of the model (stages x chunks); here it has %lld", path,
+				  (long long)s.parts, hd_plural(s.parts, "s"), (long long)t->parts);
 	}
 	t->f = hd_alloc((size_t)t->parts * sizeof(double));
 	t->b = hd_alloc((size_t)t->parts * sizeof(double));

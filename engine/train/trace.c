@@ -19,6 +19,7 @@ struct out {
 	FILE *f;
 	int rank, first, id;
 	double zero;
+	const int *part_of; /* hd_plan_part_of */
 };
 
 static void begin(struct out *o, const char *name, const char *phase, int row, double at)
@@ -82,7 +83,7 @@ static int same_unit(const struct trace_event *a, const struct trace_event *b)
 }
 
 /* Writes a unit's bar, F3, or F3.1 for chunk 1, as heddle explain --schedule
- * draws it. busy: without waiting for other stages. */
+ * draws it. busy: without waiting for other stages; part: the chunk's position in the model. */
 static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e,
 		     const struct trace_event *last)
 {
@@ -97,8 +98,10 @@ static void unit_bar(struct out *o, const struct hd_program *g, const struct tra
 	else
 		snprintf(name, sizeof(name), "%c%d", unit_letter(e->unit.kind), e->unit.micro);
 	bar(o, name, UNITS, e, last);
-	fprintf(o->f, ",\"args\":{\"kind\":\"%c\",\"micro\":%d,\"chunk\":%d,\"stage\":%lld,\"step\":%d,\"busy\":%.3f}}",
-		unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk, (long long)g->coord, e->step, 1e6 * busy);
+	fprintf(o->f, ",\"args\":{\"kind\":\"%c\",\"micro\":%d,\"chunk\":%d,\"stage\":%lld,\"part\":%d",
+		unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk, (long long)g->coord,
+		o->part_of[g->coord * g->plan->chunks + e->unit.chunk]);
+	fprintf(o->f, ",\"step\":%d,\"busy\":%.3f}}", e->step, 1e6 * busy);
 }
 
 /* Returns a unit's last event. Work done once a step may interrupt the unit:
@@ -206,6 +209,7 @@ static int write_trace(struct hd_job *j, struct hd_program *g, struct hd_err *er
 {
 	const char *path = j->log.trace;
 	char *text = NULL, **all;
+	int *part_of;
 	size_t bytes = 0;
 	struct out o;
 
@@ -214,11 +218,12 @@ static int write_trace(struct hd_job *j, struct hd_program *g, struct hd_err *er
 	o = (struct out){
 		.f = open_memstream(&text, &bytes), .rank = j->world.rank, .first = 1, .zero = common_zero(j)
 	};
+	o.part_of = part_of = hd_plan_part_of(g->plan);
 	names(&o);
 	units(&o, g);
 	for (size_t i = 0; i < g->ntrace; i++)
 		single(&o, &g->trace[i]);
-	fclose(o.f);
+	fclose(o.f), free(part_of);
 	all = hd_comm_gather_text(text);
 	free(text);
 	if (!all)
