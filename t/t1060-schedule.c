@@ -12,7 +12,8 @@
 #define P 8
 #define V 4
 #define M 16
-#define UNITS (3 * V * M)
+#define MANY 900 /* micro-batches whose drawing is too wide */
+#define UNITS (3 * MANY)
 
 static struct hd_schedule_unit list[P][UNITS];
 static const struct hd_schedule_unit *lists[P];
@@ -301,7 +302,7 @@ static void check_deadlock(void)
 
 /* -- time and drawing -------------------------------------------------------------------------- */
 
-static void drawn(const char *want, const char *name)
+static char *draw(void)
 {
 	struct hd_schedule_report rep = { 0 };
 	char *text = NULL;
@@ -313,8 +314,27 @@ static void drawn(const char *want, const char *name)
 		hd_schedule_draw(f, &s, &rep);
 	hd_schedule_report_release(&rep);
 	fclose(f);
+	return text;
+}
+
+static void drawn(const char *want, const char *name)
+{
+	char *text = draw();
+
 	is_str(text, want, name);
 	free(text);
+}
+
+/* Returns the column of a text in the drawing of a stage; -1: it does not occur there. */
+static int column(const char *drawing, int stage, const char *text)
+{
+	const char *line = drawing, *at;
+
+	for (; stage; stage--)
+		line = strchr(line, '\n') + 1;
+	line = strchr(line, '|') + 1;
+	at = strstr(line, text);
+	return at && at <= strchr(line, '\n') ? (int)(at - line) : -1;
 }
 
 static void check_drawing(void)
@@ -338,6 +358,33 @@ static void check_drawing(void)
 	drawn("stage 0   |F0.0           F0.1 B0.1           B0.0\n"
 	      "stage 1   |     F0.0-----           B0.0-----\n",
 	      "three parts on two stages are drawn with their own times");
+}
+
+/* A drawing that would be too wide keeps its axis of time: without its middle if there are many units, and without the
+ * names of short units if these differ much. */
+static void check_wide_drawing(void)
+{
+	static const double tf[] = { 1, 1000 };
+	const int b = 10, wide = 4000 + 4; /* columns of B0, and of the drawing with its mark */
+	char *text;
+
+	gpipe(2, MANY, 1);
+	text = draw();
+	ok(column(text, 0, "F1-- F2--") == 5 && column(text, 1, "F0-- F1--") == 5,
+	   "many micro-batches: the first are drawn as usual");
+	ok(column(text, 0, "... ") == 2000 && column(text, 1, "... ") == 2000, "... the middle is left out");
+	is_int(column(text, 0, "F500 "), -1, "... with its units");
+	is_int(column(text, 0, "B0-"), wide - b, "... the last backward ends at the right edge");
+	is_int(column(text, 1, "B0-"), wide - 2 * b, "... and the one that it waits for one backward before");
+	free(text);
+	gpipe(2, 4, 1);
+	s.tf = tf;
+	text = draw();
+	ok(column(text, 0, "F") == -1 && column(text, 0, "---- ") == 0 && column(text, 0, "... ") == -1,
+	   "units too short for their names have none");
+	ok(column(text, 1, "F0-") == 1 && abs(column(text, 1, "F1-") - 1000) < 10 && column(text, 1, "\n") < 4000,
+	   "... and the others are where they begin");
+	free(text);
 }
 
 /* -- random changes ---------------------------------------------------------------------------- */
@@ -416,6 +463,7 @@ int main(void)
 	check_wrong_order();
 	check_deadlock();
 	check_drawing();
+	check_wide_drawing();
 	check_random();
 	return done();
 }

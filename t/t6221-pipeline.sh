@@ -77,6 +77,13 @@ like "... and its legend says that these lengths are not measured" \
 	"$(heddle explain two.ini --ranks 2 --set pp.split=1,3 --set model.layers=4 --schedule)" \
 	'not measured: of each layer a forward takes 1, a backward 2$'
 
+said=$(heddle explain two.ini --ranks 3 --set pp.size=3 --set pp.split=0,1,0 --set model.layers=1 --schedule 2>/dev/null)
+is "stages without a layer are drawn where they run" "$(printf '%s\n' "$said" | grep '^stage')" \
+	'stage 0   |F0 F1                         B0---       B1---
+stage 1   |   F0--- F1---    B0--------- B1---------
+stage 2   |         F0 B0--- F1 B1---'
+like "... and the legend says how wide" "$said" 'a backward 2; units without a layer, which count as 0, are drawn like half a layer$'
+
 # -- no deadlock: boundary tensors have 512 KB; transports send ahead 4 KB in shared memory, 64 KB on a network
 {
 	sed -e '/^\[strategy/,$d' -e 's/^embed = .*/embed = 256/' -e 's/^seq = .*/seq = 256/' -e 's/^layers = .*/layers = 4/' \

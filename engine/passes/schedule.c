@@ -203,7 +203,20 @@ double hd_plan_bubble(const struct hd_plan *p)
 	return bubble;
 }
 
-static void print_legend(const struct hd_schedule *s, const struct hd_schedule_report *rep, int timed, FILE *f)
+/* Gives parts without a layer a length for the drawing, because units of length 0 would hide each other. Returns
+ * whether there are any. */
+static int widen_empty(double *layers, int64_t n)
+{
+	int any = 0;
+
+	for (int64_t i = 0; layers && i < n; i++)
+		if (layers[i] == 0)
+			layers[i] = 0.5, any = 1;
+	return any;
+}
+
+static void print_legend(const struct hd_schedule *s, const struct hd_schedule_report *rep, int timed, int widened,
+			 FILE *f)
 {
 	const char *of = s->v > 1 ? "F0.1: forward of micro-batch 0 through chunk 1 of its stage"
 				  : "F0: forward of micro-batch 0";
@@ -214,8 +227,9 @@ static void print_legend(const struct hd_schedule *s, const struct hd_schedule_r
 	if (timed)
 		fprintf(f, "widths are those of --times\n");
 	else if (s->weight)
-		fprintf(f, "not measured: of each layer a forward takes 1, a backward %s\n",
-			rep->separate_w ? "1, the gradients of weights 1" : "2");
+		fprintf(f, "not measured: of each layer a forward takes 1, a backward %s%s\n",
+			rep->separate_w ? "1, the gradients of weights 1" : "2",
+			widened ? "; units without a layer, which count as 0, are drawn like half a layer" : "");
 	else
 		fprintf(f, "not measured: a forward takes 1, a backward %s\n",
 			rep->separate_w ? "1, the gradients of weights 1" : "2");
@@ -226,14 +240,14 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 	struct hd_schedule s = view(p);
 	struct hd_schedule_report rep = { 0 };
 	double *layers = layers_of_parts(p, s.part_of);
-	int busiest = 0;
+	int busiest = 0, widened = widen_empty(layers, count_parts(p, s.part_of));
 
 	s.weight = layers;
 	if (t)
 		s.tf = t->f, s.tb = t->b, s.tw = t->w;
 	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
 		hd_schedule_draw(f, &s, &rep);
-		print_legend(&s, &rep, t != NULL, f);
+		print_legend(&s, &rep, t != NULL, widened, f);
 		fprintf(f, "%s in flight at most, by stage:", s.v > 1 ? "chunks of micro-batches" : "micro-batches");
 		for (int r = 0; r < s.p; r++) {
 			fprintf(f, " %d", rep.in_flight[r]);

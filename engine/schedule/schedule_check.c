@@ -419,7 +419,13 @@ int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *re
 
 /* -- drawing ----------------------------------------------------------------------------------- */
 
-#define WIDEST 4000 /* columns */
+#define WIDEST 4000  /* columns */
+#define LONG_UNIT 40 /* columns of the longest unit, if the drawing would be wider than WIDEST */
+
+struct drawn_columns {
+	double scale;           /* columns per time */
+	int64_t left_out, from; /* if it is too wide: how many columns are left out, and where they begin; else 0 */
+};
 
 static int label(char *s, size_t size, const struct hd_schedule *s0, const struct hd_schedule_unit *u)
 {
@@ -428,11 +434,12 @@ static int label(char *s, size_t size, const struct hd_schedule *s0, const struc
 	return snprintf(s, size, "%c%d", "FBW"[kind_of(u->kind)], u -> micro);
 }
 
-/* Returns a scale at which the shortest unit has room for its label and a space, if the drawing is no wider than
- * WIDEST. */
-static double columns_per_time(const struct hd_schedule *s, const struct hd_schedule_report *rep)
+/* Returns a scale at which the shortest unit has room for its label and a space. If that is too wide because units
+ * differ much, short ones lose their labels. If it is too wide because there are many, the middle is left out. */
+static struct drawn_columns columns_of(const struct hd_schedule *s, const struct hd_schedule_report *rep)
 {
-	double most = 0;
+	double most = 0, longest = 0;
+	struct drawn_columns d = { 0 };
 	char text[48];
 
 	for (int r = 0; r < s->p; r++)
@@ -442,33 +449,60 @@ static double columns_per_time(const struct hd_schedule *s, const struct hd_sche
 
 			if (time > 0 && chars / time > most)
 				most = chars / time;
+			longest = time > longest ? time : longest;
 		}
-	return most * rep->makespan > WIDEST ? WIDEST / rep->makespan : most;
+	d.scale = most * (1 + 1e-9); /* so that rounding takes no column from a label */
+	if (d.scale * rep->makespan <= WIDEST)
+		return d;
+	if (d.scale * longest > LONG_UNIT)
+		d.scale = LONG_UNIT / longest;
+	if (d.scale * rep->makespan < WIDEST)
+		d.scale = WIDEST / rep->makespan;
+	d.left_out = (int64_t)(d.scale * rep->makespan + 0.5) - WIDEST;
+	d.from = WIDEST / 2;
+	return d;
 }
 
-static void pad(FILE *f, int *at, int to, char c)
+static void pad(FILE *f, int64_t *at, int64_t to, char c)
 {
 	for (; *at < to; ++*at)
 		fputc(c, f);
 }
 
+/* Draws a unit from one column to another, if it is not in the part that is left out. */
+static void draw_unit(FILE *f, const struct drawn_columns *d, const char *text, int64_t from, int64_t to, int64_t *at)
+{
+	if (d->left_out > 0 && to > d->from) {
+		if (from < d->from + d->left_out)
+			return;
+		pad(f, at, d->from, ' ');
+		if (*at == d->from)
+			*at += fprintf(f, "... ");
+		from -= d->left_out - 4;
+		to -= d->left_out - 4;
+	}
+	pad(f, at, from, ' ');
+	if (from + (int64_t)strlen(text) < to) {
+		*at += fprintf(f, "%s", text);
+		to--;
+	}
+	pad(f, at, to, '-');
+}
+
 void hd_schedule_draw(FILE *f, const struct hd_schedule *s, const struct hd_schedule_report *rep)
 {
-	double scale = columns_per_time(s, rep);
+	struct drawn_columns d = columns_of(s, rep);
 
 	for (int r = 0; r < s->p; r++) {
-		int at = 0;
+		int64_t at = 0;
 
 		fprintf(f, "stage %-3d |", r);
 		for (int i = 0; i < s->n[r]; i++) {
 			char text[48];
-			int n = label(text, sizeof(text), s, &s->units[r][i]);
 
-			pad(f, &at, at + (i > 0), ' ');
-			pad(f, &at, (int)(rep->start[r][i] * scale + 0.5), ' ');
-			fputs(text, f);
-			at += n;
-			pad(f, &at, (int)(rep->end[r][i] * scale + 0.5) - 1, '-');
+			label(text, sizeof(text), s, &s->units[r][i]);
+			draw_unit(f, &d, text, (int64_t)(rep->start[r][i] * d.scale + 0.5),
+				  (int64_t)(rep->end[r][i] * d.scale + 0.5), &at);
 		}
 		fputc('\n', f);
 	}

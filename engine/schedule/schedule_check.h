@@ -48,7 +48,8 @@ struct hd_schedule_report {
 int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *rep, struct hd_err *err);
 void hd_schedule_report_release(struct hd_schedule_report *rep);
 
-/* Prints one line per coordinate, with each unit where it begins: "F0 F1 B0--".  '-' means that the unit continues. */
+/* Prints one line per coordinate, with each unit where it begins: "F0 F1 B0--".  '-' means that the unit continues. If
+ * that would be too wide, "..." stands for the middle, and units that are much shorter than others have no name. */
 void hd_schedule_draw(FILE *f, const struct hd_schedule *s, const struct hd_schedule_report *rep);
 
 #endif
