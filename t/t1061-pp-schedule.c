@@ -246,6 +246,9 @@ static void as_written(void)
 	file("\xef\xbb\xbfrank,kind,chunk,micro\n" GOOD, "", "... with a byte order mark and a header line");
 	file("# mine\n 0, F, 0, 0 \n0,F,0,1\n\n  # back\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1 ,F,0,1\n1,B\t,0,1\n", "",
 	     "... with blanks, empty lines and comments");
+	file("# my order\n\nrank,kind,chunk,micro\n" GOOD, "", "... with names after a comment");
+	file("rank,kind,chunk,micro\r0,F,0,0\r0,F,0,1\r0,B,0,0\r0,B,0,1\r1,F,0,0\r1,B,0,0\r1,F,0,1\r1,B,0,1", "",
+	     "... with lines that end in a carriage return");
 }
 
 /* A malformed line is never misread: the message names it by the number that an editor shows. */
@@ -262,6 +265,9 @@ static void not_lines(void)
 			 "schedule: line 3 of x.csv is '%s', not rank,kind,chunk,micro with kind F, B or W", lines[i]);
 		file(csv, want, lines[i]);
 	}
+	file("0,F,0,0\r\r0,F\r0,B,0,0\r",
+	     "schedule: line 3 of x.csv is '0,F', not rank,kind,chunk,micro with kind F, B or W",
+	     "lines that end in a carriage return are counted");
 	file("", "schedule: x.csv contains no unit", "an empty file is refused");
 	file("rank,kind,chunk,micro\n# later\n", "schedule: x.csv contains no unit",
 	     "a file with only a header and comments is refused");

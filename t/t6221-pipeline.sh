@@ -154,6 +154,11 @@ is "with sequence_parallel, scatter_gather changes nothing" \
 	"$(explained 0 pp send $sp --set pp.scatter_gather=yes)" "$(explained 0 pp send $sp)"
 is "... since the bytes are halved already" "$((2 * $(explained 0 pp send $sp --set pp.schedule=interleaved)))" "$whole"
 
+cut="--ranks 6 --set tp.size=3 --set model.heads=3 --set model.head_dim=8 --set model.mlp=66 --set model.vocab=256 --set pp.scatter_gather=yes
+	--set train.micro_batch=1"
+like "scatter_gather without a dim to cut: a warning names the dims and the number" "$(heddle check four.ini $cut 2>&1)" \
+	'^heddle: .*scatter_gather = yes does nothing: no dim of \(batch,seq,embed\) on a rank is a multiple of tp = 3$'
+
 # -- memory: as planned, and as measured in a run
 {
 	sed -e '/^\[strategy/,$d' -e 's/^embed = .*/embed = 192\nvocab = 256/' -e 's/^seq = .*/seq = 256/' -e 's/^layers = .*/layers = 6/' \

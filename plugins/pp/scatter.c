@@ -37,8 +37,14 @@ static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 	return 0;
 }
 
+/* A tensor that is the same along an axis of several members, none of whose dims that axis divides. */
+struct uncut {
+	const struct hd_tensor *x;
+	const struct hd_axis *a;
+};
+
 /* Sends the tensor of reshard n in pieces, and returns the number of axes along which it is cut. */
-static uint32_t send_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
+static uint32_t send_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct uncut *uncut)
 {
 	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
 	const struct hd_axis *by[HD_MAX_AXES];
@@ -47,12 +53,16 @@ static uint32_t send_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct 
 	uint32_t k = 0, cuts;
 
 	hd_cursor(s->g, p, n, NULL);
-	for (const struct hd_axis *a = NULL; x && (a = s->h->axis_next(p, a));)
-		if (a != s->pp && a->n > 1 && s->g->place(p, x, a)->kind == HD_PLACE_REPLICATED &&
-		    find_cut(s, p, x, a, &to)) {
+	for (const struct hd_axis *a = NULL; x && (a = s->h->axis_next(p, a));) {
+		if (a == s->pp || a->n < 2 || s->g->place(p, x, a)->kind != HD_PLACE_REPLICATED)
+			continue;
+		if (find_cut(s, p, x, a, &to)) {
 			x = s->g->reshard(p, x, a, &to);
 			by[k++] = a;
+		} else {
+			*uncut = (struct uncut){ x, a };
 		}
+	}
 	cuts = k;
 	if (!cuts)
 		return 0;
@@ -64,12 +74,24 @@ static uint32_t send_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct 
 	return cuts;
 }
 
+static void warn_without_effect(struct hd_strategy *s, struct hd_plan *p, const struct uncut *u)
+{
+	if (u->x)
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
+			  "scatter_gather = yes does nothing: no dim of (%s) on a rank is a multiple of %s = %lld",
+			  u->x->spec, u->a->name, (long long)u->a->n);
+	else
+		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
+			  "scatter_gather = yes does nothing without an axis that replicates what crosses stages");
+}
+
 int pp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
 	const struct hd_match crossings = {
 		.size = sizeof(crossings), .kind = "reshard", .axis = s->pp, .phases = HD_UNIT_F | HD_UNIT_B | HD_UNIT_W
 	};
 	struct hd_node *n = NULL;
+	struct uncut uncut = { 0 };
 	uint32_t cuts = 0;
 
 	if (!s->scatter)
@@ -77,9 +99,8 @@ int pp_lower(struct hd_strategy *s, struct hd_plan *p)
 	while ((n = s->g->node_next(p, n, &crossings)))
 		if (n->reshard->have.kind == HD_PLACE_PINNED && n->reshard->need.kind == HD_PLACE_PINNED &&
 		    n->ins[0]->what == HD_TENSOR_ACT)
-			cuts += send_in_pieces(s, p, n);
+			cuts += send_in_pieces(s, p, n, &uncut);
 	if (!cuts && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
-		s->h->log(p, HD_LOG_WARN, __FILE__, __LINE__,
-			  "scatter_gather = yes does nothing without an axis that replicates what crosses stages");
+		warn_without_effect(s, p, &uncut);
 	return s->h->status(p);
 }

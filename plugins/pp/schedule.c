@@ -127,9 +127,17 @@ static int zero_bubble(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 }
 
 /* -- FILE.csv ------------------------------------------------------------------------------------------------------ */
+#define LINE_ENDS "\r\n" /* together, or one alone */
+
 static const char *after_blanks(const char *t)
 {
-	return t + strspn(t, " \t\r");
+	return t + strspn(t, " \t");
+}
+
+static const char *after_line(const char *t)
+{
+	t += strcspn(t, LINE_ENDS);
+	return t + (*t == '\r' && t[1] == '\n' ? 2 : *t != 0);
 }
 
 /* Reads a number and the separator after it, and returns the text after both; NULL: something else. The last field of a
@@ -144,7 +152,7 @@ static const char *number(const char *t, int64_t *v, int is_last)
 		return NULL;
 	t = after_blanks(end);
 	if (is_last)
-		return *t && *t != '\n' ? NULL : t;
+		return strcspn(t, LINE_ENDS) ? NULL : t;
 	return *t == ',' ? t + 1 : NULL;
 }
 
@@ -178,11 +186,11 @@ static int check_range(struct hd_strategy *s, struct hd_plan *p, int64_t line, c
 			  (long long)line, s->h->opt_str(p, "schedule"), what, (long long)i, (long long)n);
 }
 
-/* Tells whether a line is skipped: an empty line, one that begins with #, or a first line of column names. */
-static int is_comment(const char *t, int64_t line)
+/* Tells whether a line is skipped: an empty line, one that begins with #, or column names before the first unit. */
+static int is_comment(const char *t, int64_t units)
 {
 	t = after_blanks(t);
-	return !*t || *t == '\n' || *t == '#' || (line == 1 && !strncmp(t, "rank", 4));
+	return !strcspn(t, LINE_ENDS) || *t == '#' || (!units && !strncmp(t, "rank", 4));
 }
 
 static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, int64_t m)
@@ -191,11 +199,11 @@ static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, in
 	int64_t units = 0;
 
 	t += strncmp(t, "\xef\xbb\xbf", 3) ? 0 : 3; /* the UTF-8 byte order mark that spreadsheets write */
-	for (int64_t line = 1; *t; line++, t += strcspn(t, "\n"), t += *t == '\n') {
-		int shown = (int)strcspn(t, "\r\n");
+	for (int64_t line = 1; *t; line++, t = after_line(t)) {
+		int shown = (int)strcspn(t, LINE_ENDS);
 		struct line x;
 
-		if (is_comment(t, line))
+		if (is_comment(t, units))
 			continue;
 		if (!fields(t, &x))
 			return s->h->fail(
