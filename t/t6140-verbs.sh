@@ -178,6 +178,18 @@ near "bench, two stages and four micro-batches: the bubble" \
 	--set pp.size=2 2>/dev/null)" bubble)" 0.25 1e-9
 like "bench for people" "$(heddle bench tiny.ini --steps 1)" 'tokens/s, [0-9.]+ s a step'
 
+# bench --generate: what a rank must read for a token
+reads() { # RANKS OPTIONS...
+	n=$1
+	shift
+	json "$(heddle_mpi "$n" bench tiny.ini --generate --json --steps 4 --set model.vocab=2000 "$@" 2>/dev/null)" bytes_per_token
+}
+whole=$(reads 1)
+near "bench --generate counts weights that are gathered from other ranks" \
+	"$(reads 2 --set dp.zero=3)" "$whole" "$((${whole%.*} / 20))"
+tied=$(reads 2 --set dp.plugin=pp --set dp.size=2 --set model.tie_embeddings=yes)
+ok "... and a tied embedding that another stage sends" [ "${tied%.*}" -ge $((2000 * 32 * 4)) ]
+
 # eval
 out=$(heddle eval c --data text.txt)
 like "eval prints loss, perplexity and tokens" "$out" '^loss [0-9.]+  perplexity [0-9.]+  tokens [0-9]+$'

@@ -7,10 +7,20 @@
 #include "engine/generate/generate.h"
 #include <stdlib.h>
 
-/* Returns whether t is a leaf that a product or an attention reads on this rank. */
+/* Returns whether t is a weight that has been moved, alone or in one message with others. */
+static int is_moved_weight(const struct tensor *t)
+{
+	while (t->v.node && N(t->v.node)->is->flags & (OP_FLAG_PIECES | OP_FLAG_NAMES) && t->v.node->nin)
+		t = N(t->v.node)->ins[0];
+	return !t->v.node && t->v.what == HD_TENSOR_PARAM;
+}
+
+/* Returns whether a product or an attention reads t on this rank, and t is a leaf or a weight from other ranks. */
 static int is_read(const struct hd_program *g, const struct tensor *t)
 {
-	if (t->v.node || t->v.what == HD_TENSOR_DATA || !hd_tensor_here(g, t))
+	if (t->v.node ? !is_moved_weight(t) : t->v.what == HD_TENSOR_DATA)
+		return 0;
+	if (!hd_tensor_here(g, t))
 		return 0;
 	for (const struct node *n = g->plan->first; n; n = n->next) {
 		struct hd_cost c = { .size = sizeof(c) };
@@ -46,11 +56,21 @@ static double needed(const struct hd_program *g, double at)
 	return sum;
 }
 
-/* Reads all leaves once, with all threads. Returns the seconds, or 0 if they are in a device's own memory. */
-static double read_once(const struct hd_job *j, uint64_t *sum)
+/* Returns how many bytes are read to measure the rate: all leaves, or as much as a token needs if other ranks send
+ * more. */
+static int64_t measured_bytes(const struct hd_job *j, double token)
+{
+	int64_t leaves = hd_job_first_program(j)->memory.persistent, n = (int64_t)token;
+
+	n = n < leaves ? leaves : n < j->arena_bytes ? n : j->arena_bytes;
+	return n > 0 ? n : 1;
+}
+
+/* Reads so many bytes once, with all threads. Returns the seconds, or 0 if they are in a device's own memory. */
+static double read_once(const struct hd_job *j, int64_t bytes, uint64_t *sum)
 {
 	const uint64_t *x = (const uint64_t *)j->arena;
-	int64_t n = hd_job_first_program(j)->memory.persistent / (int64_t)sizeof(*x);
+	int64_t n = bytes / (int64_t)sizeof(*x);
 	uint64_t all = 0;
 	double begin;
 
@@ -87,21 +107,22 @@ static volatile uint64_t was_read; /* keeps the compiler from removing the sum *
 static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_ids *texts, struct hd_err *err)
 {
 	const struct hd_sampling greedy = { .temperature = 0 };
-	double prompt[TIMES], next[TIMES], share[TIMES], read = (double)hd_job_first_program(j)->memory.persistent;
+	double prompt[TIMES], next[TIMES], share[TIMES];
+	int64_t read = measured_bytes(j, b->bytes);
 	uint64_t sum = 0;
 
 	for (int k = -1; k < TIMES; k++) { /* turn -1 warms up */
 		struct hd_generation_times t = { 0 };
-		double reading = read_once(j, &sum);
+		double reading = read_once(j, read, &sum);
 
 		HD_TRY(hd_cached_generate(j, texts, b->batch, b->tokens + 1, &greedy, &t, err));
 		shorten(texts, b->batch, b->prompt);
 		if (k < 0)
 			continue;
-		reading = (reading + read_once(j, &sum)) / 2;
+		reading = (reading + read_once(j, read, &sum)) / 2;
 		prompt[k] = hd_comm_max(t.prompt);
 		next[k] = hd_comm_max(t.next);
-		share[k] = (double)b->tokens * hd_comm_max(b->bytes * reading / read) / next[k];
+		share[k] = (double)b->tokens * hd_comm_max(b->bytes * reading / (double)read) / next[k];
 	}
 	b->prompt_rate = (double)(b->batch * b->prompt) / hd_median(prompt, TIMES);
 	b->rate = (double)(b->batch * b->tokens) / hd_median(next, TIMES);
