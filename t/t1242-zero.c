@@ -390,25 +390,26 @@ static void next_step(int zero, int ranks_per_host, int low)
 }
 
 /* -- how much moves at once ------------------------------------------------------------------------------------------ */
-/* By the formula of plugins/dp/bucket.c: sqrt(S n 400 KB), if that is more than 25 MB. */
-static void buckets(int n, int width)
+/* By the formula of plugins/dp/bucket.c: sqrt(S n 400 KB), in trees sqrt(S 2 log2(n) 400 KB), if it is above 25 MB. */
+static void buckets(int n, int width, const char *sync)
 {
 	struct hd_plan *p;
 	double all, best;
 	int sums = 0;
 
-	members = n, embed = width, layers = 12, bucket = "25M";
+	members = n, embed = width, layers = 12, bucket = "25M", sync_by = sync;
 	p = plan(0, 1, 0);
-	if (!ok(p != NULL, "%d members, embed %d, buckets of the default size", n, width))
+	if (!ok(p != NULL, "%d members, embed %d, %s, buckets of the default size", n, width, sync))
 		return;
 	for (const struct node *c = p->first; c; c = c->next)
-		sums += c->comm.kind == HD_COMM_ALL_REDUCE && c->v.phase == HD_UNIT_S && hd_local_count(c->ins[0]) > 4;
+		sums += (c->comm.kind == HD_COMM_ALL_REDUCE || c->comm.kind == HD_COMM_RING_REDUCE_SCATTER) &&
+			c->v.phase == HD_UNIT_S && hd_local_count(c->ins[0]) > 4;
 	all = (double)bytes(p, HD_TENSOR_PARAM, 1);
-	best = fmax(25 << 20, sqrt(all * n * 4e5));
+	best = fmax(25 << 20, sqrt(all * (strcmp(sync, "ring") ? 2 * log2(n) : n) * 4e5));
 	ok(sums >= all / (best + 2 * all / layers) && sums <= all / best + 1, "... %d for %.0f MB, in %.0f MB each",
 	   sums, all / 1e6, best / 1e6);
 	forget(p);
-	members = 4, embed = 0, layers = 3, bucket = "64K";
+	members = 4, embed = 0, layers = 3, bucket = "64K", sync_by = "allreduce";
 }
 
 /* A bucket of gathered pieces has that many bytes when it is complete. */
@@ -441,8 +442,9 @@ int main(void)
 		next_step(zero, 4, 1);
 		next_step(zero, 0, 0);
 	}
-	buckets(2, 512);
-	buckets(64, 1024);
+	buckets(2, 512, "ring");
+	buckets(64, 1024, "ring");
+	buckets(64, 1024, "allreduce");
 	gathered_buckets();
 	memory(0, 1);
 	memory(0, 3);

@@ -87,11 +87,27 @@ static void some(struct gt_run *r, const char *name)
 	r->run.micros = 0;
 }
 
+/* Returns whether parameters of other stages have memory of their own in the whole run, for the next run. */
+static int keep_gathered(const struct gt_run *r)
+{
+	int kept = 1;
+
+	for (int k = 0; k < r->n; k++) {
+		struct hd_memory_use *use = hd_program_memory_use(r->g[k]);
+
+		for (size_t i = 1; i < r->g[k]->n; i++)
+			kept &= use[i].parameters == use[0].parameters;
+		free(use);
+	}
+	return kept;
+}
+
 /* The embedding is also the head, on another stage. */
 static void repeated(struct gt_run *r, const char *name)
 {
 	int64_t first, second;
 
+	ok(keep_gathered(r), "%s: the embedding keeps its memory", name);
 	ok(!sim_compute(r), "%s: a run", name);
 	first = sent();
 	r->run.again = 1;

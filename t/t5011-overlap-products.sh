@@ -77,6 +77,8 @@ for sequence in no yes; do
 	note "two at a time, sequence $sequence: $1 movements in three steps, $2 overlap with products"
 	above "two at a time, sequence $sequence: there are many movements" "$1" $((3 * 4 * 4 * 4 - 1))
 	above "two at a time, sequence $sequence: nearly all overlap with products" "$2" "$(($1 * 7 / 8))"
+	is "... the trace has the busy time of each unit once: of 2 ranks, 3 steps, 4 micro-batches, F and B" \
+		"$(grep -c '"busy":' trace.json)" 48
 done
 sed -e 's/^global_batch = .*/global_batch = 16/' -e 's/^micro_batch = .*/micro_batch = 2/' tiny.ini >all.ini
 printf 'size = 2\n[strategy tp]\nplugin = tp\nsize = 2\n' >>all.ini

@@ -17,10 +17,15 @@ static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chun
 	p->units[coord][p->nunits[coord]++] = (struct hd_schedule_unit){ kind, (int32_t)chunk, (int32_t)micro };
 }
 
-/* Returns how many micro-batches are ordered: with train.overlap_micro_batches, pairs. */
+static int computes_pairs(const struct hd_plan *p)
+{
+	return p->config.overlap_micro_batches && p->train;
+}
+
+/* Returns how many micro-batches, or pairs of them, are ordered. */
 static int64_t ordered(const struct hd_plan *p)
 {
-	return p->config.overlap_micro_batches && p->train ? p->micros / 2 : p->micros;
+	return computes_pairs(p) ? p->micros / 2 : p->micros;
 }
 
 /* Returns whether block b begins a chunk. */
@@ -31,7 +36,7 @@ static int begins_chunk(const struct hd_plan *p, size_t b)
 
 /* Orders the micro-batches of a plan that is forward only, in rounds of as many as there are stages. A round runs
  * through the chunks in the model's order. So while a stage computes a micro-batch, the stage before it computes the
- * next one. With one chunk per stage, this is the forward order of GPipe. */
+ * next one. */
 static void forward_rounds(struct hd_plan *p)
 {
 	for (int64_t from = 0; from < p->micros; from += p->ncoords)
@@ -266,7 +271,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 /* Refuses an odd number of micro-batches, because two are computed at a time. */
 static int check_pairs(struct hd_plan *p)
 {
-	if (!p->config.overlap_micro_batches || !p->train || p->micros % 2 == 0)
+	if (!computes_pairs(p) || p->micros % 2 == 0)
 		return HD_OK;
 	return hd_train_fail(p->conf, &p->config, "overlap_micro_batches", p->err, HD_EINVAL,
 			     "yes, but a replica has %lld micro-batch%s a step, which is odd", (long long)p->micros,
@@ -298,7 +303,7 @@ int hd_pass_schedule(struct hd_plan *p)
 	}
 	if (!p->train && !is_forward_pipeline(p))
 		return HD_OK;
-	for (int64_t c = 0; c < p->ncoords && p->config.overlap_micro_batches; c++)
+	for (int64_t c = 0; c < p->ncoords && computes_pairs(p); c++)
 		take_pairs_apart(p, c);
 	s = view(p);
 	s.forward_only = !p->train;

@@ -82,17 +82,28 @@ static int same_unit(const struct trace_event *a, const struct trace_event *b)
 	return !memcmp(&a->unit, &b->unit, sizeof(a->unit)) && a->step == b->step;
 }
 
-/* Writes a unit's bar, F3, or F3.1 for chunk 1, as heddle explain --schedule
- * draws it. busy: without waiting for other stages; part: the chunk's position in the model. */
-static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e,
-		     const struct trace_event *last)
+/* Returns the time of all pieces of the unit that begins with e, without waiting for other stages. If two micro-batches
+ * are computed by turns, pieces of the other come in between. */
+static double busy_time(const struct hd_program *g, const struct trace_event *e)
 {
-	char name[48];
 	double busy = 0;
 
-	for (const struct trace_event *k = e; k <= last; k++)
+	for (const struct trace_event *k = e; k < g->trace + g->ntrace && k->step == e->step; k++) {
 		if (same_unit(e, k) && k->kind != HD_TRACE_MESSAGE)
 			busy += k->end - k->begin;
+		if (is_unit(k) && !same_unit(e, k) && k->unit.micro % 2 == e->unit.micro % 2)
+			break;
+	}
+	return busy;
+}
+
+/* Writes a bar of a unit, F3, or F3.1 for chunk 1, as heddle explain --schedule draws it. The first of a unit's bars has
+ * the busy time of all. part: the chunk's position in the model. */
+static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e,
+		     const struct trace_event *last, int first)
+{
+	char name[48];
+
 	if (g->plan->chunks > 1)
 		snprintf(name, sizeof(name), "%c%d.%d", unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk);
 	else
@@ -101,7 +112,10 @@ static void unit_bar(struct out *o, const struct hd_program *g, const struct tra
 	fprintf(o->f, ",\"args\":{\"kind\":\"%c\",\"micro\":%d,\"chunk\":%d,\"stage\":%lld,\"part\":%d",
 		unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk, (long long)g->coord,
 		o->part_of[g->coord * g->plan->chunks + e->unit.chunk]);
-	fprintf(o->f, ",\"step\":%d,\"busy\":%.3f}}", e->step, 1e6 * busy);
+	fprintf(o->f, ",\"step\":%d", e->step);
+	if (first)
+		fprintf(o->f, ",\"busy\":%.3f", 1e6 * busy_time(g, e));
+	fprintf(o->f, "}}");
 }
 
 /* Returns a unit's last event. Work done once a step may interrupt the unit:
@@ -122,15 +136,17 @@ static size_t unit_end(const struct hd_program *g, size_t i)
 
 static void units(struct out *o, const struct hd_program *g)
 {
-	const struct trace_event *t = g->trace, *open = NULL;
+	const struct trace_event *t = g->trace, *open = NULL, *last[2] = { NULL, NULL }; /* last: by turn */
 
 	for (size_t i = 0; i < g->ntrace; i++) {
 		char name[2] = { unit_letter(t[i].unit.kind), 0 };
 
 		if (is_unit(&t[i])) {
+			const struct trace_event **turn = &last[t[i].unit.micro % 2];
+
 			if (!open || !same_unit(open, &t[i]))
-				unit_bar(o, g, &t[i], &t[unit_end(g, i)]);
-			open = &t[i];
+				unit_bar(o, g, &t[i], &t[unit_end(g, i)], !*turn || !same_unit(*turn, &t[i]));
+			open = *turn = &t[i];
 		} else if (!i || !same_unit(&t[i - 1], &t[i])) {
 			bar(o, name, UNITS, &t[i], &t[unit_end(g, i)]);
 			fprintf(o->f, ",\"args\":{\"step\":%d}}", t[i].step);

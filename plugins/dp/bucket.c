@@ -170,11 +170,12 @@ static double gradient_bytes(const struct hd_strategy *s, struct hd_plan *p)
 
 /* Returns the bytes from which a bucket is full. A ring of n members passes a bucket on n - 1 times, each time with the
  * latency of a link. To move S bytes of gradients in buckets of b takes S / b times n latencies. A link would have
- * carried S n IN_FLIGHT / b bytes in that time. But nothing overlaps with the last bucket, of b bytes. The sum of both is
- * least for b = sqrt(S n IN_FLIGHT). */
+ * carried S n IN_FLIGHT / b bytes in that time. But nothing overlaps with the last bucket, of b bytes. The sum of both
+ * is least for b = sqrt(S n IN_FLIGHT). Up and down a tree, a bucket is passed on 2 log2 n times. */
 static int64_t full_from(const struct hd_strategy *s, struct hd_plan *p)
 {
-	double best = sqrt(gradient_bytes(s, p) * (double)s->along->n * IN_FLIGHT);
+	double n = (double)s->along->n, passes = s->by_tree ? 2 * log2(n) : n,
+	       best = sqrt(gradient_bytes(s, p) * passes * IN_FLIGHT);
 
 	return s->bucket == DEFAULT && !s->servers && best > DEFAULT ? (int64_t)best : s->bucket;
 }

@@ -17,6 +17,7 @@ struct hd_strategy {
 	int64_t n;                   /* number of replicas */
 	int64_t bucket, zero, node_size;
 	int64_t full;            /* slot lower: bytes from which a bucket is full */
+	int by_tree;             /* slot lower: buckets may be summed by trees */
 	int64_t zero_size;       /* replicas that share: s->n, or those along `inner` */
 	int64_t servers, server; /* servers: coordinates after the replicas; server: the current one, -1: all */
 	uint32_t wire;           /* dtype of gradients in transit */

@@ -50,5 +50,8 @@ static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *
 int dp_lower_sums(struct hd_strategy *s, struct hd_plan *p)
 {
 	s->along = s->dp;
-	return dp_each_bucket(s, p, is_sum, sum);
+	s->by_tree = s->sync == DP_ALLREDUCE || s->sync == DP_HIERARCHICAL;
+	dp_each_bucket(s, p, is_sum, sum);
+	s->by_tree = 0;
+	return s->h->status(p);
 }
