@@ -249,6 +249,12 @@ END
 	fails "tensors in parts of the model that have no such parameter" heddle check tiny.ini --set model.load=more
 	like "... are refused by name" "$(cat "$tmp/.ok")" 'more: 4 of its tensors belong to parts of this model that have no such parameter: .*, \.\.\.'
 fi
+# Two micro-batches at a time need collectives to overlap with.
+pairs="--set train.overlap_micro_batches=yes"
+like "overlap_micro_batches where only sums of a step move" "$(heddle check tiny.ini --ranks 2 $pairs 2>&1)" \
+	'^heddle: train.overlap_micro_batches takes memory and saves no time in this layout: forward and backward have no collectives$'
+is "... with zero = 3: no warning" "$(heddle check tiny.ini --ranks 2 $pairs --set dp.zero=3 2>&1 | grep -c overlap_micro_batches)" 0
+
 # A ring's attention is not recomputed; each verb that prints memory says so.
 { sed '/^\[strategy/,$d' tiny.ini; printf '[strategy cp]\nplugin = cp\nsize = 2\nform = ring\n'; } >ring.ini
 for verb in 'check ring.ini' 'explain ring.ini --saved' 'plan ring.ini --machine dgx-h100'; do

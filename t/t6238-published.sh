@@ -172,12 +172,13 @@ thrice=$(seconds_of 'elementwise = own\nkernels = 3\n' dgx-a100)
 ok "kernels = 2: kernels without products take longer" awk -v a="$own" -v b="$twice" 'BEGIN { exit !(b > a * 1.01) }'
 ok "kernels = 3: they take longer by the same amount again" \
 	awk -v a="$own" -v b="$twice" -v c="$thrice" 'BEGIN { exit !(c - b >= (b - a) * 0.999) }'
-# A layer's parameters are gathered together: the 63 links of a ring are passed once, not 12 times, with the same bytes.
+# A layer's parameters are gathered together: the 63 links of a ring are passed once, not once for each bucket, with the
+# same bytes.
 sharded() {			# LINES [args...]
 	printf '[style]\n%b' "$1" >one.style
 	shift
 	said=$(heddle plan alone.ini --ranks 64 --machine dgx-a100 --style ./one.style --json --set dp.size=64 --set pp.size=1 \
-		--set train.global_batch=128 "$@" 2>&1)
+		--set train.global_batch=128 --set dp.bucket=1M "$@" 2>&1)
 }
 for stage in 2 3; do
 	sharded 'gather = tensor\n' --set dp.zero=$stage

@@ -112,10 +112,11 @@ is "many micro-batches, few tries: the search finds the best of all layouts" \
 	"$(field "$(many 17)" "$first")" "$(field "$(many 0)" "$first")"
 
 # Alternatives of `also` are tried for the fastest layouts, or for all of them if no number of plans is given.  With
-# zero 3, parameters move several times a step.
+# zero 3, parameters move several times for each of two micro-batches.
 printf '[strategy b]\nplugin = dp\nchoose = zero=3\nalso = zero=0\n' >also.ini
 for tries in 1 0; do
-	said=$(heddle plan m.ini --machine machine.ini --search --space also.ini --ranks 4 --json --tries $tries 2>&1)
+	said=$(heddle plan m.ini --machine machine.ini --search --space also.ini --ranks 4 --json --tries $tries \
+		--set train.micro_batch=1 2>&1)
 	like "also, --tries $tries: the best layout uses the alternative" \
 		"$(field "$said" 'r["candidates"][0]["ini"]')" 'zero = 0'
 done
@@ -247,7 +248,7 @@ unlike "a section may have the name of another plugin's in the space" "$said" 's
 like "... which gets a different name" "$said" 'strategy c2.[^"]*plugin = pp'
 
 # Without --tries 0, alternatives of also are tried near the best, and count if they are planned.
-said=$(heddle plan m.ini --machine machine.ini --search --space also.ini --ranks 4 2>&1)
+said=$(heddle plan m.ini --machine machine.ini --search --space also.ini --ranks 4 --set train.micro_batch=1 2>&1)
 like "layouts that are planned near the best are counted" "$said" '^2 layouts: 2 planned completely'
 like "... and it is not claimed that no other is faster" "$said" '^alternatives of also were tried only near the best'
 unlike "... at all" "$said" 'none of them that is possible'

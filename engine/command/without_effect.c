@@ -146,6 +146,25 @@ void hd_warn_of_recompute(const struct hd_plan *p)
 		       "that is one node");
 }
 
+static int is_collective_of_unit(const struct node *n)
+{
+	return n->comm.kind && n->comm.kind != HD_COMM_SEND && n->comm.kind != HD_COMM_RECV && n->comm.group->v.n > 1 &&
+	       n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W);
+}
+
+/* Warns if two micro-batches at a time have no collective to overlap with. */
+static void warn_of_pairs(const struct hd_plan *p)
+{
+	const struct node *n = p->first;
+
+	while (n && !is_collective_of_unit(n))
+		n = n->next;
+	if (p->config.overlap_micro_batches && p->train && !n)
+		hd_log(HD_LOG_WARN,
+		       "train.overlap_micro_batches takes memory and saves no time in this layout: forward "
+		       "and backward have no collectives");
+}
+
 static void warn_of_optimizer(const struct hd_plan *p)
 {
 	char why[120];
@@ -170,6 +189,7 @@ static void warn_of_train(const struct hd_plan *p)
 		warn(p->conf, &hash);
 	warn_of_rates(p);
 	hd_warn_of_recompute(p);
+	warn_of_pairs(p);
 	warn_of_evaluations(p);
 }
 

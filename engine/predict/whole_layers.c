@@ -67,12 +67,12 @@ static int is_of_parameters(const struct node *n)
 		return n->v.phase & HD_UNIT_W && !hd_over_stages(n->plan, n->comm.group);
 	while (t->v.node && N(t->v.node)->is->flags & (OP_FLAG_ARRANGES | OP_FLAG_NAMES))
 		t = N(t->v.node)->ins[0];
-	return n->comm.kind == HD_COMM_ALL_GATHER && (!t->v.node || n->v.phase & HD_UNIT_U);
+	return n->comm.kind == HD_COMM_ALL_GATHER && (!t->v.node || n->v.phase & (HD_UNIT_G | HD_UNIT_U));
 }
 
 /* Returns the index of a movement in the array of hd_layers_sent: by group, block and direction. The direction
- * is a gather for forward, a gather for backward, or a scatter. Gathers after the update have no block, and are
- * sent as one. */
+ * is a gather for forward, a gather for backward, or a scatter. Gathers after the update, or before the next
+ * step, have no block, and are sent as one. */
 static size_t part_of(const struct node *n)
 {
 	int way = n->comm.kind == HD_COMM_REDUCE_SCATTER ? 2 : !(n->v.phase & HD_UNIT_F);

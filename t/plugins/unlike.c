@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Two stages, the embedding and the rest.  B units go from the last micro-batch to the first, W units the other way, and the first
- * stage has weight gradients alone: it would take what it receives in another order than it was sent in.
+ * stage has weight gradients alone: it must not take what it receives in the order of its W units.
  */
 #include <heddle/strategy.h>
 
