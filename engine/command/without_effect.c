@@ -159,7 +159,7 @@ static void warn_of_pairs(const struct hd_plan *p)
 
 	while (n && !is_collective_of_unit(n))
 		n = n->next;
-	if (p->config.overlap_micro_batches && p->train && !n)
+	if (hd_computes_pairs(p) && !n)
 		hd_log(HD_LOG_WARN,
 		       "train.overlap_micro_batches takes memory and saves no time in this layout: forward "
 		       "and backward have no collectives");

@@ -107,6 +107,15 @@ int hd_node_cost(const struct node *n, struct hd_cost *c)
 	return n->v.op->cost ? n->v.op->cost(n->inst >= 0 ? n->plan->inst[n->inst].self : NULL, &n->v, c) : HD_OK;
 }
 
+double hd_node_product_flops(const struct node *n)
+{
+	struct hd_cost c = { .size = sizeof(c) };
+
+	if (!n->comm.kind)
+		hd_node_cost(n, &c);
+	return c.matmul_flops;
+}
+
 /* Turns the code that a slot returned into an error, unless the slot reported one itself. */
 static int returned(struct hd_plan *p, const char *of, const char *op, int rc)
 {

@@ -61,6 +61,7 @@ struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name);
 void hd_slot_end(struct hd_plan *p, struct hd_slot was);
 /* Computes the cost of a node with its op's slot cost, zeros if the op has none.  Returns what the slot returned. */
 int hd_node_cost(const struct node *n, struct hd_cost *c);
+double hd_node_product_flops(const struct node *n); /* FLOPs of matrix products on a rank; 0 for other nodes */
 /* Returns the FLOPs of the matrix products that all ranks compute in one step. They include what train.recompute and
  * the layout repeat; hd_plan.model_flops does not. */
 double hd_plan_flops(const struct hd_plan *p);

@@ -315,6 +315,12 @@ struct hd_plan {
 	uint64_t hash;
 };
 
+/* Returns whether two micro-batches are computed at a time (train.overlap_micro_batches). */
+static inline int hd_computes_pairs(const struct hd_plan *p)
+{
+	return p->config.overlap_micro_batches && p->train;
+}
+
 /* Returns whether the node starts a transfer that is waited for later: between ranks, or between a device's memory and
  * its host's. */
 static inline int hd_node_moves(const struct node *n)

@@ -49,12 +49,7 @@ static int same_direction(const struct node *a, const struct node *b)
 
 static int is_product(const struct node *n)
 {
-	struct hd_cost c = { .size = sizeof(c) };
-
-	if (n->comm.kind || !n->v.op->cost)
-		return 0;
-	hd_node_cost(n, &c);
-	return c.matmul_flops > 0;
+	return hd_node_product_flops(n) > 0;
 }
 
 static int reads(const struct node *r, const struct node *n)

@@ -17,15 +17,10 @@ static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chun
 	p->units[coord][p->nunits[coord]++] = (struct hd_schedule_unit){ kind, (int32_t)chunk, (int32_t)micro };
 }
 
-static int computes_pairs(const struct hd_plan *p)
-{
-	return p->config.overlap_micro_batches && p->train;
-}
-
 /* Returns how many micro-batches, or pairs of them, are ordered. */
 static int64_t ordered(const struct hd_plan *p)
 {
-	return computes_pairs(p) ? p->micros / 2 : p->micros;
+	return hd_computes_pairs(p) ? p->micros / 2 : p->micros;
 }
 
 /* Returns whether block b begins a chunk. */
@@ -271,7 +266,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 /* Refuses an odd number of micro-batches, because two are computed at a time. */
 static int check_pairs(struct hd_plan *p)
 {
-	if (!computes_pairs(p) || p->micros % 2 == 0)
+	if (!hd_computes_pairs(p) || p->micros % 2 == 0)
 		return HD_OK;
 	return hd_train_fail(p->conf, &p->config, "overlap_micro_batches", p->err, HD_EINVAL,
 			     "yes, but a replica has %lld micro-batch%s a step, which is odd", (long long)p->micros,
@@ -303,7 +298,7 @@ int hd_pass_schedule(struct hd_plan *p)
 	}
 	if (!p->train && !is_forward_pipeline(p))
 		return HD_OK;
-	for (int64_t c = 0; c < p->ncoords && computes_pairs(p); c++)
+	for (int64_t c = 0; c < p->ncoords && hd_computes_pairs(p); c++)
 		take_pairs_apart(p, c);
 	s = view(p);
 	s.forward_only = !p->train;

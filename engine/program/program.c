@@ -424,6 +424,25 @@ struct hd_memory_use *hd_program_memory_use(const struct hd_program *g)
 	return use;
 }
 
+/* Reserves memory for all entries, because growing step by step would copy most of them twice. Loads are few. */
+static void reserve_entries(struct hd_program *g)
+{
+	size_t all = 64;
+
+	for (size_t i = 0; i < g->nmine; i++) {
+		const struct node *n = g->mine[i];
+		size_t each = 1, runs = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (size_t)g->plan->micros : 1;
+
+		for (uint32_t k = 0; runs > 1 && k < n->v.nout; k++)
+			for (struct node **r = g->readers[n->outs[k]->id]; r && *r; r++)
+				each += (*r)->is->role == OP_ROLE_ACCUMULATE;
+		all += each * runs;
+	}
+	all += all / 64;
+	g->entries = malloc(all * sizeof(*g->entries)); /* if this fails, append allocates */
+	g->cap = g->entries ? all : 0;
+}
+
 int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, struct hd_program **out, struct hd_err *err)
 {
 	struct hd_program *g = hd_alloc(sizeof(*g));
@@ -440,6 +459,7 @@ int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, stru
 	g->here = hd_sparse_create((size_t)p->nnodes + 1);
 	hd_index_program(g);
 	rc = hd_alias(g);
+	reserve_entries(g);
 	if (rc >= 0)
 		rc = hd_timeline(g);
 	if (rc >= 0)

@@ -148,7 +148,6 @@ struct unit_part {
 	size_t from, to;
 };
 struct unit_part *hd_turns(const struct hd_program *g, struct node *const *v, size_t n, size_t *count);
-void hd_reserve_entries(struct hd_program *g);
 int hd_alias(struct hd_program *g);
 void hd_index_program(struct hd_program *g);
 int hd_crosses_stages(const struct hd_plan *p, const struct node *n);

@@ -274,10 +274,10 @@ static struct unit_nodes *nodes_of(struct timeline_build *b, const struct hd_sch
 	struct unit_nodes *l = &b->units[u->chunk * 3 + (u->kind == HD_UNIT_F ? 0 : u->kind == HD_UNIT_B ? 1 : 2)];
 	size_t n = 0;
 
-	for (size_t i = 0; i < nv && !l->v; i++)
-		n += (size_t)in_unit(g->plan, v[i], u);
 	if (l->v)
 		return l;
+	for (size_t i = 0; i < nv; i++)
+		n += (size_t)in_unit(g->plan, v[i], u);
 	l->v = hd_alloc((n + 1) * sizeof(*l->v));
 	l->receives = hd_alloc((n + 1) * sizeof(*l->receives));
 	for (size_t i = 0; i < nv; i++) {
@@ -560,7 +560,7 @@ int hd_timeline(struct hd_program *g)
 	struct hd_plan *p = g->plan;
 	size_t n = (size_t)p->nnodes + 1;
 	struct timeline_build b = { .g = g,
-				    .each = p->config.overlap_micro_batches && p->train ? 2 : 1,
+				    .each = hd_computes_pairs(p) ? 2 : 1,
 				    .at = hd_sparse_create(n * sizeof(*b.at)),
 				    .after = hd_sparse_create(n * sizeof(*b.after)),
 				    .deferred = hd_alloc((g->nwalked + 1) * sizeof(*b.deferred)),
@@ -571,7 +571,6 @@ int hd_timeline(struct hd_program *g)
 	b.units = hd_alloc((size_t)(p->chunks + 1) * 3 * sizeof(*b.units));
 	count_prerequisites(&b);
 	mark_on_demand(&b);
-	hd_reserve_entries(g);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
 	emit_gathers(&b);
 	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;

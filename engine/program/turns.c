@@ -11,7 +11,7 @@
  * Each node still runs for the first micro-batch before it runs for the second.  So sums have the same order and bits.
  */
 #include <config.h>
-#include "engine/ops/build.h"
+#include "engine/graph/mesh.h"
 #include "engine/program/program.h"
 #include <stdlib.h>
 
@@ -23,15 +23,6 @@ struct turns { /* of one micro-batch */
 	struct unit_part *to;
 	size_t nto, cap;
 };
-
-static double product_flops(const struct node *n)
-{
-	struct hd_cost c = { .size = sizeof(c) };
-
-	if (!n->comm.kind && n->v.op->cost)
-		hd_node_cost(n, &c);
-	return c.matmul_flops;
-}
 
 /* Returns whether node `at` reads the result of a collective that is among the nodes from..at. */
 static int ends_turn(const struct turns *t, size_t from, size_t at)
@@ -53,7 +44,7 @@ static void divide(struct turns *t, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (!i || ends_turn(t, t->from[t->n - 1], i))
 			t->from[t->n++] = i;
-		t->products[t->n - 1] |= product_flops(t->v[i]) > 0;
+		t->products[t->n - 1] |= hd_node_product_flops(t->v[i]) > 0;
 	}
 	t->from[t->n] = n;
 }
@@ -71,9 +62,9 @@ static size_t middle(const struct turns *t, size_t k)
 	size_t i;
 
 	for (i = t->from[k]; i < t->from[k + 1]; i++)
-		all += product_flops(t->v[i]);
+		all += hd_node_product_flops(t->v[i]);
 	for (i = t->from[k]; i < t->from[k + 1] && sum < all / 2; i++)
-		sum += product_flops(t->v[i]);
+		sum += hd_node_product_flops(t->v[i]);
 	return i;
 }
 
@@ -106,23 +97,4 @@ struct unit_part *hd_turns(const struct hd_program *g, struct node *const *v, si
 	free(t.from), free(t.products);
 	*count = t.nto;
 	return t.to;
-}
-
-/* Reserves memory for all entries, because growing step by step would copy most of them twice. Loads are few. */
-void hd_reserve_entries(struct hd_program *g)
-{
-	size_t all = 64;
-
-	for (size_t i = 0; i < g->nmine; i++) {
-		const struct node *n = g->mine[i];
-		size_t each = 1, runs = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (size_t)g->plan->micros : 1;
-
-		for (uint32_t k = 0; runs > 1 && k < n->v.nout; k++)
-			for (struct node **r = g->readers[n->outs[k]->id]; r && *r; r++)
-				each += (*r)->is->role == OP_ROLE_ACCUMULATE;
-		all += each * runs;
-	}
-	all += all / 64;
-	g->entries = malloc(all * sizeof(*g->entries)); /* if this fails, append allocates */
-	g->cap = g->entries ? all : 0;
 }
