@@ -74,6 +74,19 @@ for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M' \
 		"$(field "$searched" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$searched" 'r["layouts"]')"
 done
 
+# Two micro-batches at a time, whose collectives overlap: small plans then have one or two pairs.
+{ cat space.ini; printf '[vary train.overlap_micro_batches]\nvalues = no, yes\n'; } >pairs.ini
+sed 's/^network_bandwidth = .*/network_bandwidth = 1e8/; s/^node_bandwidth = .*/node_bandwidth = 4e8/' \
+	machine.ini >pairs-machine.ini
+paired() { heddle plan m.ini --machine pairs-machine.ini --ranks 4 --search --space "$tmp/pairs.ini" --json --tries 0 \
+	--set train.seq=64 2>&1; }
+searched=$(paired)
+all=$(HD_TEST_SEARCH_ALL=1 paired)
+is "pairs of micro-batches: the search finds the best of all layouts" "$(field "$searched" "$first")" "$(field "$all" "$first")"
+like "... which computes pairs" "$(field "$searched" 'r["candidates"][0]["ini"]')" 'overlap_micro_batches = yes'
+ok "... without planning all of them: $(field "$searched" "$planned") of $(field "$all" "$planned")" \
+	test "$(field "$searched" "$planned")" -lt "$(field "$all" "$planned")"
+
 # A key that changes nothing with one choice of a strategy may change much with a different one.
 cat >choices.ini <<'E'
 [strategy a]
@@ -119,6 +132,14 @@ for tries in 1 0; do
 		--set train.micro_batch=1 2>&1)
 	like "also, --tries $tries: the best layout uses the alternative" \
 		"$(field "$said" 'r["candidates"][0]["ini"]')" 'zero = 0'
+done
+# So are alternative values.  An INI without them does not name the key.
+printf '[strategy a]\nplugin = tp\n[vary train.overlap_micro_batches]\nvalues = no\nalso = yes\n' >also.ini
+for tries in 1 0; do
+	said=$(heddle plan m.ini --machine pairs-machine.ini --search --space also.ini --ranks 4 --json --tries $tries \
+		--set train.seq=64 --set train.micro_batch=1 2>&1)
+	is "also of [vary], --tries $tries: one of two layouts has the other value, and it is the best" \
+		"$(field "$said" '[x["ini"].count("overlap_micro_batches") for x in r["candidates"]]')" '[1, 0]'
 done
 
 # Scatter/gather changes nothing if the tensors that cross stages are sharded.  One pair of complete plans shows that

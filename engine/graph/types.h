@@ -320,6 +320,10 @@ static inline int hd_computes_pairs(const struct hd_plan *p)
 {
 	return p->config.overlap_micro_batches && p->train;
 }
+static inline int hd_micros_at_once(const struct hd_plan *p)
+{
+	return hd_computes_pairs(p) ? 2 : 1;
+}
 
 /* Returns whether the node starts a transfer that is waited for later: between ranks, or between a device's memory and
  * its host's. */

@@ -20,7 +20,7 @@ static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chun
 /* Returns how many micro-batches, or pairs of them, are ordered. */
 static int64_t ordered(const struct hd_plan *p)
 {
-	return hd_computes_pairs(p) ? p->micros / 2 : p->micros;
+	return p->micros / hd_micros_at_once(p);
 }
 
 /* Returns whether block b begins a chunk. */

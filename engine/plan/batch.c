@@ -174,7 +174,7 @@ static int64_t micros_of_program(const struct hd_plan *p)
 	if (p->options->generate)
 		return 1;
 	if (p->options->micros)
-		return p->options->micros;
+		return p->options->micros * hd_micros_at_once(p);
 	if (p->train)
 		return global / p->batch;
 	return stages > 1 ? 2 * stages : 1;

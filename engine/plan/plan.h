@@ -14,8 +14,9 @@ struct hd_plan_options {
 	 * run.  A run computes `tokens` tokens of each sequence, for at least `rows` sequences at once.  past 0: a run
 	 * computes train.seq tokens, and keeps nothing. */
 	int64_t past, tokens, rows;
-	int64_t global_batch;  /* 0: train.global_batch; else one of the sizes of its ramp */
-	int64_t micros;        /* micro-batches of a step; 0: as the global batch requires */
+	int64_t global_batch; /* 0: train.global_batch; else one of the sizes of its ramp */
+	/* Micro-batches of a step, or pairs of them if two are computed at a time; 0: as the global batch requires. */
+	int64_t micros;
 	int64_t data_vocab;    /* the size of the data's vocabulary; 0: unknown */
 	uint32_t master_dtype; /* 0: HD_DTYPE_F32 */
 	/* HD_DTYPE_BF16: for activations and operands of products; 0: everything is in master_dtype. */

@@ -560,7 +560,7 @@ int hd_timeline(struct hd_program *g)
 	struct hd_plan *p = g->plan;
 	size_t n = (size_t)p->nnodes + 1;
 	struct timeline_build b = { .g = g,
-				    .each = hd_computes_pairs(p) ? 2 : 1,
+				    .each = hd_micros_at_once(p),
 				    .at = hd_sparse_create(n * sizeof(*b.at)),
 				    .after = hd_sparse_create(n * sizeof(*b.after)),
 				    .deferred = hd_alloc((g->nwalked + 1) * sizeof(*b.deferred)),

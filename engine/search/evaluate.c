@@ -60,7 +60,7 @@ static int64_t ranks_of(const struct space *s, const struct space_layout *l, uns
 /* -- whole layouts ------------------------------------------------------------------------------------------------- */
 struct predicted {
 	struct hd_prediction times; /* to be released if there was no error */
-	int64_t micros;             /* of a step of the whole global batch */
+	int64_t micros;             /* of a step of the whole global batch; pairs if two are computed at a time */
 	int64_t micro_batch;        /* sequences of a replica */
 	int groups;
 };
@@ -76,7 +76,7 @@ static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd
 	m.job = part ? e->space->ranks : 0;
 	*r = (struct predicted){ .times.want_spans = part };
 	if (hd_plan_create(c, o, &p, err) >= 0) {
-		r->micros = p->config.batch.full / p->batch;
+		r->micros = p->config.batch.full / p->batch / hd_micros_at_once(p);
 		r->micro_batch = p->micro_batch;
 		r->groups = (int)p->ngroups;
 		if (hd_simulate(p, &m, e->style, &r->times, err) < 0)

@@ -19,7 +19,8 @@ struct plan_verdict { /* whether a plan was possible */
 
 /* A probe is up to four small plans of a layout, which show what a layer, a micro-batch and a step cost. They leave out
  * the strategies of stages. They have the layers that do not repeat, then one or two periods of the others, and one or
- * two micro-batches. Index: (periods - 1) + 2 * (micro-batches - 1). */
+ * two micro-batches. Index: (periods - 1) + 2 * (micro-batches - 1). If the layout computes two micro-batches at a
+ * time, such a pair counts as one micro-batch in all of this. */
 #define HD_PROBES 4
 struct probe {
 	struct plan_verdict verdict;

@@ -44,7 +44,7 @@ static int64_t members(const struct search_state *s, const struct space_layout *
 	int64_t n = hd_search_staged_choices(s, l);
 
 	for (int i = 0; i < s->e.space->nkeys; i++)
-		n *= s->e.space->keys[i].n;
+		n *= hd_search_values(s, i);
 	return n;
 }
 
@@ -64,6 +64,13 @@ int hd_search_choices(const struct search_state *s, int i)
 	const struct space_strategy *of = &s->e.space->strategies[i];
 
 	return s->o->tries && !s->o->unbounded ? of->nfirst : of->nchoices;
+}
+
+int hd_search_values(const struct search_state *s, int i)
+{
+	const struct space_key *k = &s->e.space->keys[i];
+
+	return s->o->tries && !s->o->unbounded ? k->nfirst : k->n;
 }
 
 struct relatives {
@@ -233,6 +240,8 @@ void hd_search_count(struct search_state *s, const struct space_layout *l)
 
 	for (int i = 0; i < s->e.space->n; i++)
 		counted &= !hd_layout_used(l, i) || l->choice[i] < hd_search_choices(s, i);
+	for (int i = 0; i < s->e.space->nkeys; i++)
+		counted &= l->value[i] < hd_search_values(s, i);
 	s->out->layouts += !counted;
 }
 
@@ -242,6 +251,8 @@ static void set_few(struct search_state *s)
 	s->out->few_orders = !s->all_orders;
 	for (int i = 0; i < s->e.space->n; i++)
 		s->out->few_choices |= hd_search_choices(s, i) < s->e.space->strategies[i].nchoices;
+	for (int i = 0; i < s->e.space->nkeys; i++)
+		s->out->few_choices |= hd_search_values(s, i) < s->e.space->keys[i].n;
 }
 
 void hd_search_add_families(struct search_state *s)
@@ -349,7 +360,7 @@ static int64_t probe_others(struct search_state *s, struct space_layout *v, int6
 	const struct space *of = s->e.space;
 
 	for (int i = 0; i < of->nkeys && n; i++) {
-		for (int k = 1; k < of->keys[i].n; k++) {
+		for (int k = 1; k < hd_search_values(s, i); k++) {
 			for (int64_t f = 0; f < n; f++)
 				v[f].value[i] = k;
 			n = probe_families(s, v, n, p, 1);
@@ -454,20 +465,20 @@ void hd_search_probe_families(struct search_state *s)
 }
 
 /* -- families that are opened -------------------------------------------------------------------------------------- */
-static int64_t value_count(const struct space *of)
+static int64_t value_count(const struct search_state *s)
 {
 	int64_t n = 1;
 
-	for (int i = 0; i < of->nkeys; i++)
-		n *= of->keys[i].n;
+	for (int i = 0; i < s->e.space->nkeys; i++)
+		n *= hd_search_values(s, i);
 	return n;
 }
 
-static void set_values(const struct space *of, struct space_layout *l, int64_t number)
+static void set_values(const struct search_state *s, struct space_layout *l, int64_t number)
 {
-	for (int i = 0; i < of->nkeys; i++) {
-		l->value[i] = (int)(number % of->keys[i].n);
-		number /= of->keys[i].n;
+	for (int i = 0; i < s->e.space->nkeys; i++) {
+		l->value[i] = (int)(number % hd_search_values(s, i));
+		number /= hd_search_values(s, i);
 	}
 }
 
@@ -508,8 +519,8 @@ static void open_family(struct search_state *s, const struct queued *family, con
 			struct space_layout probed = *l, mine = r.v[i];
 			int64_t by = own || !p[k].verdict.code ? k : possible;
 
-			set_values(s->e.space, &mine, k);
-			set_values(s->e.space, &probed, k);
+			set_values(s, &mine, k);
+			set_values(s, &probed, k);
 			queue_values(s, &mine, &probed, &p[by]);
 		}
 	free(r.v);
@@ -517,13 +528,13 @@ static void open_family(struct search_state *s, const struct queued *family, con
 
 void hd_search_open_families(struct search_state *s, const struct queued *v, int64_t n)
 {
-	int64_t each = value_count(s->e.space);
+	int64_t each = value_count(s);
 	struct space_layout *l = hd_alloc((size_t)(n * each + 1) * sizeof(*l));
 	struct probe *p = hd_alloc((size_t)(n * each + 1) * sizeof(*p));
 
 	for (int64_t i = 0; i < n * each; i++) {
 		l[i] = v[i / each].layout;
-		set_values(s->e.space, &l[i], i % each);
+		set_values(s, &l[i], i % each);
 	}
 	hd_search_evaluate_probes(&s->e, l, n * each, 0, p);
 	for (int64_t i = 0; i < n; i++)

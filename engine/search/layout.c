@@ -45,7 +45,8 @@ int hd_layout_conf(const struct space *s, const struct space_layout *l, unsigned
 	}
 	for (int i = 0; i < s->nkeys; i++) {
 		made[i] = hd_format("%s=%s", s->keys[i].name, s->keys[i].values[l->value[i]]);
-		all[n++] = made[i];
+		if (!hd_layout_keeps(s, l, i))
+			all[n++] = made[i];
 	}
 	for (int i = 0; i < nsets && n < (int)HD_LEN(all); i++)
 		all[n++] = sets[i];
@@ -54,6 +55,13 @@ int hd_layout_conf(const struct space *s, const struct space_layout *l, unsigned
 		free(made[i]);
 	free(text);
 	return rc;
+}
+
+int hd_layout_keeps(const struct space *s, const struct space_layout *l, int key)
+{
+	const struct space_key *k = &s->keys[key];
+
+	return k->nfirst < k->n && l->value[key] == k->plain;
 }
 
 int hd_layout_keys(const struct space *s, const struct space_layout *l)
@@ -83,11 +91,12 @@ char *hd_layout_line(const struct space *s, const struct space_layout *l)
 	}
 	if (!*text)
 		hd_append(&text, "one rank");
-	for (int i = 0; i < s->nkeys; i++) {
+	for (int i = 0, n = 0; i < s->nkeys; i++) {
 		const char *dot = strrchr(s->keys[i].name, '.');
 
-		hd_append(&text, "%s%s=%s", i ? " " : "; ", dot ? dot + 1 : s->keys[i].name,
-			  s->keys[i].values[l->value[i]]);
+		if (!hd_layout_keeps(s, l, i))
+			hd_append(&text, "%s%s=%s", n++ ? " " : "; ", dot ? dot + 1 : s->keys[i].name,
+				  s->keys[i].values[l->value[i]]);
 	}
 	return text;
 }

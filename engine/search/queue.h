@@ -64,6 +64,8 @@ static inline double hd_search_penalty(const struct search_state *s, double memo
 int hd_search_last_used(const struct space *of, const struct space_layout *l);
 /* Returns how many alternatives of strategy i are tried with all sizes. */
 int hd_search_choices(const struct search_state *s, int i);
+/* Returns how many values of key i are tried with all layouts. */
+int hd_search_values(const struct search_state *s, int i);
 struct probe_shape hd_search_shape(const struct search_state *s, const struct space_layout *l, int64_t micros);
 /* Returns how many combinations the choices of the strategies of stages have. Each layout of a family has
  * one of them. */

@@ -101,14 +101,17 @@ static int likeness(const struct space *of, const struct space_layout *a, const 
 	return n;
 }
 
-/* Returns whether the choices of stages are the same. They decide the order of units, and so by how much a guess of
- * memory is off. */
+/* Returns whether the choices of stages are the same, and the keys with rare values. They decide the order of units, and
+ * so by how much a guess of memory is off. */
 static int same_order_of_units(const struct space *of, const struct space_layout *a, const struct space_layout *b)
 {
 	for (int i = 0; i < of->n; i++)
 		if (of->strategies[i].stages && hd_layout_used(a, i) != hd_layout_used(b, i))
 			return 0;
 		else if (of->strategies[i].stages && hd_layout_used(a, i) && a->choice[i] != b->choice[i])
+			return 0;
+	for (int i = 0; i < of->nkeys; i++)
+		if (of->keys[i].nfirst < of->keys[i].n && a->value[i] != b->value[i])
 			return 0;
 	return 1;
 }

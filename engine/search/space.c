@@ -19,6 +19,7 @@ static const struct hd_option strategy_keys[] = {
 };
 static const struct hd_option vary_keys[] = {
 	{ "values", HD_OPT_STR, 0, NULL, NULL, "with commas between them; the one that needs the least memory first" },
+	{ "also", HD_OPT_STR, 0, "", NULL, "more of them, tried only with the fastest layouts" },
 };
 
 /* Appends the parts of a text, between commas, to the *n strings of v. Returns the list. */
@@ -254,6 +255,9 @@ static int varied(struct hd_conf *c, struct hd_section *at, struct hd_conf *user
 		return hd_section_fail(c, at, "values", err, HD_EINVAL, "more than %d keys", HD_SPACE_MOST);
 	to->name = hd_strdup(hd_section_name(at));
 	to->values = add_parts(NULL, hd_section_str(at, "values"), &to->n);
+	to->nfirst = to->n;
+	if (*hd_section_str(at, "also"))
+		to->values = add_parts(to->values, hd_section_str(at, "also"), &to->n);
 	to->plain = plain_value(to, user);
 	s->nkeys++;
 	return HD_OK;

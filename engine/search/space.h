@@ -30,7 +30,8 @@ struct space_strategy {
 struct space_key {     /* a key of another section */
 	char *name;    /* "train.micro_batch" */
 	char **values; /* the first needs least memory */
-	int n, plain;  /* plain: index of the INI's own value or of the default; -1: not among them */
+	int n, nfirst; /* nfirst: the first ones; the others are tried with the best layouts only */
+	int plain;     /* index of the INI's own value or of the default; -1: not among them */
 };
 struct space {
 	/* Innermost first, in the order on the mesh that is tried first. */
@@ -72,8 +73,10 @@ int hd_layout_conf(const struct space *s, const struct space_layout *l, unsigned
 		   int nsets, struct hd_conf **out, struct hd_err *err);
 /* Counts the keys that the layout sets: those of its choices, and varied keys that differ from the INI. */
 int hd_layout_keys(const struct space *s, const struct space_layout *l);
-/* Such as "t 8 form=2d, q 4; micro_batch=2". */
+/* Such as "t 8 form=2d, q 4; micro_batch=2". It leaves out keys that it keeps (hd_layout_keeps). */
 char *hd_layout_line(const struct space *s, const struct space_layout *l);
+/* Returns whether the layout keeps the INI's own value of a key that has rare values (`also`). */
+int hd_layout_keeps(const struct space *s, const struct space_layout *l, int key);
 int hd_layout_same(const struct space *s, const struct space_layout *a, const struct space_layout *b);
 /* Returns whether each axis has the same number of members on a node in both. Then they differ only in the numbers
  * of their ranks. */

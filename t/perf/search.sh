@@ -41,7 +41,7 @@ for line in best["ini"].splitlines():
         keys.append(section)
     elif line.startswith("["):
         section = line
-    elif section == "[train]" and line.split(" = ")[0] in ("micro_batch", "recompute"):
+    elif section == "[train]" and line.split(" = ")[0] in ("micro_batch", "recompute", "overlap_micro_batches"):
         keys.append(line.replace(" = ", "="))
     elif not section.startswith("[") and " = " in line:
         key, value = line.split(" = ")
