@@ -115,6 +115,11 @@ said=$(heddle plan eight.ini --ranks 8 --search --tries 5 --machine dgx-a100 --j
 is "with few tries each layout is counted once" \
 	"$(field "$said" "len(r['candidates']) + sum(x['layouts'] for x in r['lost'])")" "$(field "$said" 'r["layouts"]')"
 
+printf '[strategy c]\nplugin = pp\nsize = 3\n' >three.ini
+said=$(heddle plan eight.ini --ranks 8 --search --space three.ini --machine dgx-a100 2>&1)
+is "a space without a layout of that many ranks: one message" "$said" \
+	'heddle: plan: the search space has no layout of 8 ranks: its sizes do not multiply to it'
+
 # Many micro-batches, and an update that takes as long as several of them.  When a search with few tries sorts layouts,
 # the work of once a step must not count for each micro-batch.
 sed 's/^layers = .*/layers = 8/; s/^global_batch = .*/global_batch = 384/' m.ini >many.ini

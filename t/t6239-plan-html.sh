@@ -179,6 +179,21 @@ near "... where only communication within a unit counts as a wait" \
 	"$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" 0.25 0.01
 like "... drawn at its place" \
 	"$(cat traced.html)" 'class="f w4" d="M30[89]\.[0-9] [0-9.]*h21[123]\.0v[0-9.]*h-21[123]\.0z"'
+# A unit that is computed by turns with another has a bar for each piece.
+python3 - >pieces.json <<'E'
+import json
+events = []
+for e in json.load(open("trace.json"))["traceEvents"]:
+    if e["name"] != "F0" or e["args"]["step"] != 7:
+        events.append(e)
+        continue
+    for k in 0, 1:
+        events.append(dict(e, ts=e["ts"] + k * e["dur"] / 2, dur=e["dur"] / 2))
+print(json.dumps({"traceEvents": events}))
+E
+plan --html pieces.html --times pieces.json --set train.global_batch=1 >said 2>&1
+like "a traced step whose units have pieces is drawn, too" "$(python3 look.py pieces.html 2>&1)" \
+	'drawing The step as traced . rank 0; rank 2; rank 4; rank 6'
 said=$(plan --times trace.json 2>&1)
 is "--times without --html is refused" $? 1
 like "... and the message says so" "$said" 'times needs --html'

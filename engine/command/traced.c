@@ -14,6 +14,7 @@ enum { UNITS, KERNELS, COMMUNICATION, ROWS }; /* rows of a rank in the trace ("t
 struct traced_bar {                           /* times in microseconds of the trace */
 	int64_t rank, step;                   /* step -1: an event within a unit */
 	double at, lasts, stage;              /* stage: -1 if the bar has none */
+	double micro, chunk;                  /* of a unit, whose pieces have the same */
 	int row;
 	char kind;
 };
@@ -49,6 +50,8 @@ static void add(struct traced_step *t, const json_t *e)
 					    .at = number(e, "ts", 0),
 					    .lasts = lasts,
 					    .stage = number(args, "stage", -1),
+					    .micro = number(args, "micro", -1),
+					    .chunk = number(args, "chunk", -1),
 					    .row = (int)row,
 					    .kind = name[0] };
 	t->last = (int64_t)step > t->last && row == UNITS ? (int64_t)step : t->last;
@@ -131,14 +134,36 @@ static struct hd_page_span *spans_of(const struct traced_step *t, int64_t rank, 
 	return v;
 }
 
+static int by_unit(const void *va, const void *vb)
+{
+	const struct traced_bar *a = va, *b = vb;
+
+	return a->chunk != b->chunk ? (a->chunk < b->chunk ? -1 : 1) : (a->micro > b->micro) - (a->micro < b->micro);
+}
+
+/* Returns how many forward units the rank had in the last step. One that was computed in pieces counts once. */
+static int64_t forward_units(const struct traced_step *t, int64_t rank)
+{
+	size_t n, some = 0;
+	struct traced_bar *v = bars_of(t, rank, 1, &n);
+	int64_t units = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (v[i].kind == 'F')
+			v[some++] = v[i];
+	qsort(v, some, sizeof(*v), by_unit);
+	for (size_t i = 0; i < some; i++)
+		units += !i || by_unit(&v[i - 1], &v[i]);
+	free(v);
+	return units;
+}
+
 /* Refuses a trace of a different layout or number of micro-batches, which cannot be compared with this plan. */
 static int check_layout(const struct traced_step *t, const char *path, const struct hd_plan *p, int64_t stage,
 			int64_t rank, struct hd_err *err)
 {
-	int64_t ran = 0, planned = 0;
+	int64_t ran = forward_units(t, rank), planned = 0;
 
-	for (size_t i = 0; i < t->n; i++)
-		ran += t->v[i].step == t->last && t->v[i].rank == rank && t->v[i].kind == 'F';
 	for (int i = 0; i < p->nunits[stage]; i++)
 		planned += p->units[stage][i].kind == HD_UNIT_F;
 	return ran == planned

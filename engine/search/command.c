@@ -160,6 +160,10 @@ static int none_fits(const struct search_result *r, struct hd_err *err)
 /* Prints why nothing was found to stderr, where the error is printed too. */
 static int nothing(const struct search_result *r, struct hd_err *err)
 {
+	if (!r->layouts)
+		return hd_err_set(err, HD_EINVAL,
+				  "plan: the search space has no layout of %lld ranks: its sizes do not multiply to it",
+				  (long long)r->space.ranks);
 	fprintf(stderr, "%lld layouts: %lld planned completely; why the others were not:\n", (long long)r->layouts,
 		(long long)r->nfound);
 	hd_search_print_dropped(stderr, r);
