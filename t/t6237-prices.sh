@@ -152,6 +152,9 @@ plan 4 --set dp.size=4 --set dp.sync=allreduce
 share "latency of an all-reduce by a tree: 2 x 2, and the same for the loss" "$(comm)" 8
 plan 8 --set dp.size=8 --set dp.sync=allreduce --set train.micro_batch=1
 share "latency on 8 ranks: 2 x 3 each" "$(comm)" 12
+printf '[style]\nname = r\nall_reduce = rings\n' >rings.ini
+plan 8 --set dp.size=8 --set dp.sync=allreduce --set train.micro_batch=1 --style "$tmp/rings.ini"
+share "... and 2 x 7 each in a style that sums over rings only" "$(comm)" 28
 plan 4 --set dp.size=4 --set dp.sync=ring
 share "latency of a ring of shifts: 3 and 3, and the loss" "$(comm)" 10
 plan 4 --set dp.size=4 --set dp.zero=1

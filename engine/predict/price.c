@@ -354,7 +354,7 @@ static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const str
 	ring.seconds += 2 * round_latency(x, members, s);
 	tree.seconds += 2 * tree_latency(x, s);
 	memcpy(tree.sent, ring.sent, sizeof(tree.sent));
-	faster = ring.seconds < tree.seconds ? ring : tree;
+	faster = ring.seconds < tree.seconds || x->style->rings_only ? ring : tree;
 	faster.seconds = fmax(faster.seconds, seconds_of_nodes(x->m, s, sent));
 	return faster;
 }

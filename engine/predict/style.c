@@ -49,6 +49,8 @@ static const struct hd_option keys[] = {
 	  "wait: kernels wait while gradients of a layer are summed and scattered" },
 	{ "parameters", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while parameters are gathered after an update of pieces" },
+	{ "all_reduce", HD_OPT_CHOICE, 0, "faster", "faster|rings",
+	  "rings: sums for all members move over rings; faster: over rings or trees" },
 	{ "collectives", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while a collective is under way" },
 	{ "messages", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
@@ -88,6 +90,7 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->gather_layer = is(s, "gather", "layer");
 	out->scatter_waits = is(s, "scatter", "wait");
 	out->parameters_wait = is(s, "parameters", "wait");
+	out->rings_only = is(s, "all_reduce", "rings");
 	out->collectives_wait = is(s, "collectives", "wait");
 	out->messages_wait = is(s, "messages", "wait");
 	out->sync_late = is(s, "sync", "late");

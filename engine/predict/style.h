@@ -28,6 +28,7 @@ struct hd_style {
 	int unfused_optimizer; /* gradients are scaled back, checked, clipped and cleared by separate kernels */
 	int recompute_layer;   /* train.recompute = full recomputes all of a layer, even what nothing reads */
 	int own_elementwise;   /* all kernels without products are the style's own, too */
+	int rings_only;        /* all-reduces move over rings, never over trees */
 	int scatter_waits;     /* kernels wait while gradients of a layer are summed and scattered */
 	int parameters_wait;   /* kernels wait while parameters are gathered after the update */
 	int gather_layer;      /* a layer's parameters are gathered as one, and their gradients scattered as one */
