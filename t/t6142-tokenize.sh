@@ -52,7 +52,11 @@ if command -v zstd >/dev/null; then
 	zstd -q all.jsonl
 	tokenize --out zst all.jsonl.zst >/dev/null 2>&1
 	ok "zstd is decompressed" cmp zst.bin lines.bin
+	{ printf '\120\052\115\030\004\000\000\000abcd' && cat all.jsonl.zst; } >skipped.jsonl.zst
+	tokenize --out skipped skipped.jsonl.zst >/dev/null 2>&1
+	ok "... also after a frame that is skipped, with which files of pzstd begin" cmp skipped.bin lines.bin
 else
+	skip "no zstd"
 	skip "no zstd"
 fi
 mkdir -p dir/b && cp 2.txt dir/b && cp 1.txt dir/a.txt && cp 3.txt dir/c.txt && cp 3.txt dir/.hidden

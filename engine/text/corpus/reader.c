@@ -58,6 +58,16 @@ static int broken(const struct hd_reader *r, const char *why, struct hd_err *err
 			  (long long)(r->place - (int64_t)(r->to - r->from)), why);
 }
 
+/* Returns whether a file begins with a frame of zstd, or with one that decoders skip, as pzstd writes it. */
+static int is_zstd(const struct hd_reader *r)
+{
+	const unsigned char *p = (const unsigned char *)r->packed;
+
+	if (r->to < 4)
+		return 0;
+	return !memcmp(p, "\x28\xb5\x2f\xfd", 4) || (p[0] >> 4 == 5 && !memcmp(p + 1, "\x2a\x4d\x18", 3));
+}
+
 int hd_reader_open(const char *path, struct hd_reader **out, struct hd_err *err)
 {
 	struct hd_reader *r = hd_alloc(sizeof(*r));
@@ -72,7 +82,7 @@ int hd_reader_open(const char *path, struct hd_reader **out, struct hd_err *err)
 		rc = err->code;
 	if (r->to >= 2 && !memcmp(r->packed, "\x1f\x8b", 2))
 		r->kind = GZIP;
-	else if (r->to >= 4 && !memcmp(r->packed, "\x28\xb5\x2f\xfd", 4))
+	else if (is_zstd(r))
 		r->kind = ZSTD;
 	if (r->kind == GZIP && inflateInit2(&r->z, 15 + 16) != Z_OK)
 		rc = hd_err_set(err, HD_ENOMEM, "%s: no memory to decompress it", path);
