@@ -234,6 +234,12 @@ static void models(void)
 	is_str(ids_of("\xc3\xa9"
 		      "a\xc3\xa8"),
 	       "1 2 3 0", "... and an unknown character becomes bytes if each of them has a token");
+	is_str(open_json(FLAGS("\"end_of_word_suffix\":\"!\",\"byte_fallback\":true",
+			       "\"<0x21>\":0,\"<0xC3>\":1,\"<0xA9>\":2,\"a\":3", "")),
+	       "", "a model with byte_fallback and end_of_word_suffix is accepted");
+	is_str(ids_of("\xc3\xa9"
+		      "a\xc3\xa9"),
+	       "1 2 3 1 2 0", "... and the suffix of an unknown last character becomes bytes too, as in Python");
 	is_str(open_json(FLAGS("\"ignore_merges\":true", "\"a\":0,\"b\":1,\"ab\":2", "")), "",
 	       "a model with ignore_merges is accepted");
 	is_str(ids_of("ab"), "2", "... and a word that is a token needs no merges");

@@ -102,32 +102,38 @@ static void flush(struct hd_bpe_state *s, struct unknown_token *u)
 	u->pending = 0;
 }
 
-static int32_t character_id(struct hd_bpe_state *s, const char *c, size_t n, int first, int last)
+/* Returns a character with the prefix and the suffix that its place in the word requires. */
+static struct hd_span with_affixes(struct hd_bpe_state *s, struct hd_span c, int first, int last)
 {
 	const struct hd_bpe *b = s->bpe;
 
 	if (!b->prefix && !b->suffix)
-		return n == 1 ? b->ascii_id[(unsigned char)*c] : hd_vocab_id(&b->vocab, c, n);
+		return c;
 	s->text.n = 0;
 	if (!first && b->prefix)
 		hd_buf_add(&s->text, b->prefix, strlen(b->prefix));
-	hd_buf_add(&s->text, c, n);
+	hd_buf_add(&s->text, c.at, c.n);
 	if (last && b->suffix)
 		hd_buf_add(&s->text, b->suffix, strlen(b->suffix));
-	return hd_vocab_id(&b->vocab, s->text.at, s->text.n);
+	return (struct hd_span){ s->text.at, s->text.n };
 }
 
-static int add_bytes(struct hd_bpe_state *s, const char *c, size_t n)
+static int32_t character_id(const struct hd_bpe *b, struct hd_span c)
+{
+	return c.n == 1 ? b->ascii_id[(unsigned char)*c.at] : hd_vocab_id(&b->vocab, c.at, c.n);
+}
+
+static int add_bytes(struct hd_bpe_state *s, struct hd_span c)
 {
 	const struct hd_bpe *b = s->bpe;
 
 	if (!b->bytes)
 		return 0;
-	for (size_t i = 0; i < n; i++)
-		if (b->byte_id[(unsigned char)c[i]] < 0)
+	for (size_t i = 0; i < c.n; i++)
+		if (b->byte_id[(unsigned char)c.at[i]] < 0)
 			return 0;
-	for (size_t i = 0; i < n; i++)
-		hd_ids_add(&s->first, b->byte_id[(unsigned char)c[i]]);
+	for (size_t i = 0; i < c.n; i++)
+		hd_ids_add(&s->first, b->byte_id[(unsigned char)c.at[i]]);
 	return 1;
 }
 
@@ -136,14 +142,16 @@ static void split_characters(struct hd_bpe_state *s, const char *word, size_t n)
 	struct unknown_token u = { 0 };
 
 	for (size_t i = 0, k; i < n; i += k) {
+		struct hd_span c;
 		int32_t id;
 
 		k = (size_t)hd_utf8_length((unsigned char)word[i]);
-		id = character_id(s, word + i, k, !i, i + k == n);
+		c = with_affixes(s, (struct hd_span){ word + i, k }, !i, i + k == n);
+		id = character_id(s->bpe, c);
 		if (id >= 0) {
 			flush(s, &u);
 			hd_ids_add(&s->first, id);
-		} else if (!add_bytes(s, word + i, k) && s->bpe->unknown >= 0) {
+		} else if (!add_bytes(s, c) && s->bpe->unknown >= 0) {
 			if (!s->bpe->fuse)
 				flush(s, &u);
 			u.pending = 1;
