@@ -207,6 +207,7 @@ for name in model.safetensors config.json heddle/state.json heddle/optimizer.saf
 	spared "$step/$name" "log\.trace: .* is a file of checkpoint\.dir too" train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
 		--set log.trace="$step/$name"
 done
+no 'checkpoint\.dir: saved/step-00000001 is itself a model, with a config\.json' train tiny.ini --set checkpoint.dir=saved/step-00000001
 spared saved/latest "log\.trace: saved/latest is a file of checkpoint\.dir too" train tiny.ini --set checkpoint.dir=saved --set checkpoint.resume=auto \
 	--set log.trace=saved/latest
 ok "the metrics of a run may be in the directory of its checkpoints" \

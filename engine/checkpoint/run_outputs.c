@@ -5,6 +5,7 @@
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/base/json.h"
 #include "engine/data/tokens.h"
+#include "engine/file/file.h"
 #include "engine/file/installed.h"
 #include "engine/file/same_file.h"
 #include <stdio.h>
@@ -202,6 +203,11 @@ static int check_one(struct hd_conf *c, size_t i, struct hd_err *err)
 		return HD_OK;
 	if (hd_path_writable(path, o->dir, &why) < 0)
 		return hd_section_fail(c, s, o->key, err, why.code, "%s", why.text);
+	if (!strcmp(o->section, "checkpoint") && hd_file_has(path, "config.json"))
+		return hd_section_fail(c, s, o->key, err, HD_EINVAL,
+				       "%s is itself a model, with a config.json: eval, generate and model.load would "
+				       "read that one, not the steps saved there; give another dir",
+				       path);
 	use = other_use(c, i, path);
 	if (!use && !o->dir)
 		use = hd_conf_file_use(c, path);
