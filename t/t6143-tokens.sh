@@ -94,6 +94,11 @@ is "new ids are made: those of 31 days ago are removed" "$(ls cache/heddle | gre
 is "... those of 29 days ago are kept" "$(ls cache/heddle | grep -c tokens-0000000000000002)" 3
 ok "... and so are the used ones, which are 40 days old" test -s "${mine%.idx}.bin"
 ok "... and other files" test -e cache/heddle/other-file
+first=$(heddle data bpe.ini --step 1 2>/dev/null)
+rm cache/heddle/tokens-*.bin
+is "ids of which another program has removed the older file are made again" "$(heddle data bpe.ini --step 1 2>/dev/null)" "$first"
+like "a cache that cannot be created: the message says what it is for" \
+	"$(XDG_CACHE_HOME=/proc/x heddle data bpe.ini --step 1 2>&1)" '/proc/x: cannot be created: .*; the ids of text are cached in /proc/x/heddle \(XDG_CACHE_HOME\)'
 
 # -- text with the checkpoint's tokenizer
 # -------------------------------------------------------------------------------------------------------

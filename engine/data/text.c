@@ -102,13 +102,29 @@ static int make(const struct hd_files *f, const struct hd_tokens_how *how, const
 	return rc;
 }
 
+/* Whether both files of the ids are there. Their times differ, so a program that tidies up may remove only one. */
+static int are_made(const char *bin, const char *idx)
+{
+	return !access(bin, F_OK) && !access(idx, F_OK);
+}
+
+/* Creates the folder of the cache, whose path the user may never have seen. */
+static int make_folder(const char *dir, struct hd_err *err)
+{
+	struct hd_err why = { 0 };
+
+	if (hd_dir_make(dir, &why) >= 0)
+		return HD_OK;
+	return hd_err_set(err, why.code, "%s; the ids of text are cached in %s (XDG_CACHE_HOME)", why.text, dir);
+}
+
 /* Tokenizes the files in one process of this host; the others wait for it. */
-static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, const char *prefix, const char *idx,
-		     struct hd_err *err)
+static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, const char *prefix, const char *bin,
+		     const char *idx, struct hd_err *err)
 {
 	char *name = hd_format("%s.lock", prefix),
 	     *dir = hd_format("%.*s", (int)(strrchr(prefix, '/') - prefix), prefix);
-	int rc = hd_dir_make(dir, err), lock = -1;
+	int rc = make_folder(dir, err), lock = -1;
 
 	if (rc >= 0) {
 		lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -116,7 +132,7 @@ static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, 
 			rc = hd_err_set(err, HD_EIO, "%s: %s; the ids of text are cached there (XDG_CACHE_HOME)", name,
 					strerror(errno));
 	}
-	if (rc >= 0 && access(idx, F_OK)) {
+	if (rc >= 0 && !are_made(bin, idx)) {
 		rc = make(f, how, prefix, err);
 		hd_kept_ids_prune(dir);
 	}
@@ -143,7 +159,7 @@ static int open_cached(struct hd_tokens *t, const struct hd_files *f, const stru
 		       struct hd_err *err)
 {
 	char *prefix = cache_prefix(f, how), *bin = hd_format("%s.bin", prefix), *idx = hd_format("%s.idx", prefix);
-	int rc = access(idx, F_OK) ? make_once(f, how, prefix, idx, err) : HD_OK;
+	int rc = are_made(bin, idx) ? HD_OK : make_once(f, how, prefix, bin, idx, err);
 
 	if (rc >= 0)
 		rc = hd_megatron_open(t, bin, idx, err);
