@@ -149,6 +149,12 @@ like "a list of another length is refused" \
 like "a directory of another program cannot be resumed" "$(said train tiny.ini --set checkpoint.resume=hf)" \
 	'hf: has no heddle/state\.json, so no run can resume from it; model\.load = hf starts from its weights'
 
+# A key that changes what the model computes is no size, so it is accepted, but not in silence.
+like "another model than the loaded one is reported, with both values" \
+	"$(said train load.ini --set model.norm_eps=1e-3 --set train.steps=1)" '^heddle: hf: was made with model\.norm_eps = .*, but it is 1e-3 now$'
+unlike "the same value in another form is not reported, nor are keys of training" \
+	"$(said train load.ini --set model.norm_eps=0.00001 --set model.dropout=0.1 --set train.steps=1)" 'was made with'
+
 # Models that must be refused.
 like "other sizes are refused, with both numbers" "$(said train load.ini --set model.layers=3)" 'layers: 3, but the model in hf has 2'
 like "check refuses other sizes too" \

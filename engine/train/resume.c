@@ -215,6 +215,16 @@ static void note_load(const char *dir, struct hd_conf *was, struct hd_conf *is)
 	free(found);
 }
 
+/* Reads the model of a conf. Some of its keys depend on those of [train]. */
+static int read_model(struct hd_conf *c, struct hd_model *m, struct hd_err *err)
+{
+	struct hd_train_config t;
+
+	HD_TRY(hd_train_config_read(c, &t, err));
+	HD_TRY(hd_section_check(c, hd_conf_section(c, NULL, "model"), &hd_model_keys, 1, err));
+	return hd_model_read(c, 0, m, err);
+}
+
 /* Reports changes of the model. Its weights would not fit a different shape; with other changes the run would continue
  * as a different model. Values are compared, whether they come from the INI, from model.load or from the family. */
 static void note_model(const char *dir, struct hd_conf *was, const struct hd_job *j)
@@ -224,8 +234,7 @@ static void note_model(const char *dir, struct hd_conf *was, const struct hd_job
 	struct hd_model then;
 	struct hd_err why = { 0 };
 
-	if (hd_section_check(was, hd_conf_section(was, NULL, "model"), &hd_model_keys, 1, &why) < 0 ||
-	    hd_model_read(was, 0, &then, &why) < 0) {
+	if (read_model(was, &then, &why) < 0) {
 		hd_log(HD_LOG_WARN, "%s: changes to [model] since it was made cannot be determined: %s", dir, why.text);
 		return;
 	}
@@ -233,6 +242,19 @@ static void note_model(const char *dir, struct hd_conf *was, const struct hd_job
 		note_knob(dir, was, j->conf, &then, now, k);
 	note_keys(dir, was, j->conf, "model", no_knobs, "");
 	note_load(dir, was, j->conf);
+}
+
+void hd_load_notes(const struct hd_job *j, const char *dir)
+{
+	struct hd_conf *was = NULL;
+	struct hd_model then;
+	struct hd_err none = { 0 };
+
+	if (!j->world.rank && hd_checkpoint_conf(dir, NULL, 0, &was, &none) >= 0 && read_model(was, &then, &none) >= 0)
+		for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k))
+			if (!k->trains)
+				note_knob(dir, was, j->conf, &then, &hd_job_any_plan(j)->model, k);
+	hd_conf_destroy(was);
 }
 
 /* -- data -------------------------------------------------------------------------------------- */

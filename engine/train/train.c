@@ -516,6 +516,7 @@ static int begin(struct train_loop *l)
 	HD_TRY(hd_train_choose(l, &resume));
 	if (*load && !resume) {
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
+		hd_load_notes(l->j, load);
 		part = hd_weights_part(l->g);
 	} else {
 		hd_init_weights(l->g, l->j->train.seed, &part);

@@ -35,6 +35,7 @@ struct hd_knob {
 	const char *choices; /* "a|b|c" */
 	int decoder;         /* only families with the shared decoder have it */
 	int derived;         /* read elsewhere, because its default depends on other keys */
+	int trains;          /* belongs to training: a loaded model may be trained with any value */
 };
 
 const struct hd_knob *hd_knob_find(const char *key);         /* NULL: no such key */
