@@ -152,6 +152,23 @@ static void megatron_files(void)
 	       "an index of an unknown type is refused");
 }
 
+static void unread_ids(void)
+{
+	unsigned char idx[500];
+	int32_t lengths[3] = { 8, 5, 7 };
+	int64_t places[3] = { 0, 16, 26 }, docs[3] = { 0, 2, 3 };
+
+	write_megatron(idx, 8, lengths, places, 3, docs, 3);
+	is_str(try_open("m"), "", "documents may cover all ids");
+	ok(!tokens->notes, "... and then there is no note");
+	write_megatron(idx, 8, lengths, places, 3, docs, 2);
+	is_str(try_open("m"), "", "sequences may follow the last document");
+	is_str(tokens->notes ? tokens->notes : "",
+	       "m.bin: 7 of its 20 tokens are in no document of m.idx, so they stay unread\n",
+	       "... and a note tells how many ids stay unread");
+	is_int(tokens->n, 13, "... which the stream does not have");
+}
+
 static void damaged_megatron_files(void)
 {
 	unsigned char idx[500];
@@ -250,6 +267,7 @@ int main(void)
 	put("a.txt", "text", 4);
 	llmc_files();
 	megatron_files();
+	unread_ids();
 	damaged_megatron_files();
 	long_documents();
 	hd_tokens_close(tokens);

@@ -26,7 +26,7 @@ int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else that of t
  * Heddle does not support. */
 const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d);
 int hd_data_is_text(const struct hd_data *d); /* 0: the data are ids of a different program */
-/* Warns of each file of text with bytes that count as U+FFFD. */
+/* Warns of each file with bytes that count as U+FFFD, or with ids that stay unread. */
 void hd_data_warn(const struct hd_data *d);
 int64_t hd_data_tokens(const struct hd_data *d, int valid);
 /* The validation sets are evaluated separately. A set's name is the one in metrics. It is NULL for the tail of a

@@ -81,23 +81,43 @@ static int append(struct hd_tokens *t, const struct index *x, int64_t from, int6
 	return 0;
 }
 
+static int append_documents(struct hd_tokens *t, const struct index *x, struct hd_err *err)
+{
+	int64_t from, to;
+
+	if (x->boundaries < 2) /* its writer never closed a document */
+		return append(t, x, 0, x->sequences, err);
+	for (int64_t d = 0; d + 1 < x->boundaries; d++) {
+		from = (int64_t)word_at(x->documents, d);
+		to = (int64_t)word_at(x->documents, d + 1);
+		if (from < 0 || from > to || to > x->sequences)
+			return hd_err_set(err, HD_EINVAL, "%s: document %lld is sequences %lld to %lld of %lld",
+					  x->idx.path, (long long)d, (long long)from, (long long)to,
+					  (long long)x->sequences);
+		HD_TRY(append(t, x, from, to, err));
+	}
+	return HD_OK;
+}
+
+/* Notes ids that the index leaves out. Usually it is that of an earlier .bin, or its writer was stopped. */
+static void note_unread(struct hd_tokens *t, const struct index *x, int64_t read)
+{
+	int64_t all = (int64_t)x->bin.bytes / hd_ids_width(x->type);
+
+	if (read < all)
+		hd_append(&t->notes, "%s: %lld of its %lld tokens are in no document of %s, so they stay unread\n",
+			  x->bin.path, (long long)(all - read), (long long)all, x->idx.path);
+}
+
 int hd_megatron_open(struct hd_tokens *t, const char *bin, const char *idx, struct hd_err *err)
 {
 	struct index x = { .type = -1 };
-	int64_t d, from, to;
+	int64_t before = t->n;
 
 	HD_TRY(hd_tokens_map(t, bin, &x.bin, err));
 	HD_TRY(hd_tokens_map(t, idx, &x.idx, err));
 	HD_TRY(read_head(&x, err));
-	if (x.boundaries < 2) /* its writer never closed a document */
-		return append(t, &x, 0, x.sequences, err);
-	for (d = 0; d + 1 < x.boundaries; d++) {
-		from = (int64_t)word_at(x.documents, d);
-		to = (int64_t)word_at(x.documents, d + 1);
-		if (from < 0 || from > to || to > x.sequences)
-			return hd_err_set(err, HD_EINVAL, "%s: document %lld is sequences %lld to %lld of %lld", idx,
-					  (long long)d, (long long)from, (long long)to, (long long)x.sequences);
-		HD_TRY(append(t, &x, from, to, err));
-	}
-	return 0;
+	HD_TRY(append_documents(t, &x, err));
+	note_unread(t, &x, t->n - before);
+	return HD_OK;
 }

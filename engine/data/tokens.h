@@ -29,7 +29,7 @@ struct hd_tokens {
 	int64_t n;     /* tokens of the stream */
 	int64_t vocab; /* 256 for bytes, the tokenizer's for text, that implied by an llm.c file, else 0 */
 	int text;      /* 0: ids of a different program */
-	char *notes;   /* a line for each file of text with bytes that count as U+FFFD; NULL: none */
+	char *notes;   /* a line for each file with bytes that count as U+FFFD, or with ids left out; NULL: none */
 };
 
 enum hd_data_format {
