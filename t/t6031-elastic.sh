@@ -127,6 +127,12 @@ ok "... ends after ten seconds (the run took $took)" [ $took -lt 50 ]
 printf 'localhost max_slots=4 slots = 3 username=me // there\n' >hostfile
 status "max_slots is not slots, and blanks may stand around =" 1 'run: 3 ranks are left, but --ranks asks for at least 4' --ranks 4:4 \
 	--hostfile hostfile --probe ./probe --set checkpoint.dir=i
+mkdir -p ours
+printf '#!/bin/sh\ncase " $* " in *" -p 2222 -l me localhost true ") ;; *) false ;; esac\n' >ours/ssh
+chmod +x ours/ssh
+printf 'localhost slots=3 username=me port = 2222\n' >hostfile
+PATH=$tmp/ours:$PATH status "ssh gets the user and the port of a host" 1 'run: 3 ranks are left, but --ranks asks for at least 4' --ranks 4:4 \
+	--hostfile hostfile --set checkpoint.dir=i
 host_line() {			# LINE PATTERN
 	printf '\n%s\n' "$1" >hostfile
 	status "$1" 1 "$2" --ranks 1:4 --hostfile hostfile --probe ./probe --set checkpoint.dir=i
@@ -134,6 +140,8 @@ host_line() {			# LINE PATTERN
 host_line 'localhost slot=2' "hostfile:2: 'slot' is not a key; keys are slots, max_slots, username and port"
 host_line 'localhost slots' "hostfile:2: 'slots' is not KEY = VALUE"
 host_line 'localhost slots=2x' 'hostfile:2: slots = 2x is not a number from 0 to 999999'
+host_line 'localhost username=a;b' 'hostfile:2: username = a;b is not the name of a user'
+host_line 'localhost port=x' 'hostfile:2: port = x is not a number from 0 to 999999'
 host_line 'localhost slots=2 count=2' 'hostfile:2: count is given twice'
 host_line 'localhost slots=3 max-slots=2' 'hostfile:2: max_slots = 2 is less than slots = 3'
 printf 'localhost slots=2\nnowhere slots=2\n' >hostfile

@@ -20,10 +20,10 @@ void hd_child_pending(struct hd_child_asked *asked); /* takes signals that came 
 int hd_child_run(const char *command, int grows, struct hd_child_asked *asked, struct hd_err *err);
 
 /* -- hosts.c ------------------------------------------------------------------------------------ */
-/* Finds the hosts of a hostfile that answer `probe NAME true` within ten seconds. Lines are "NAME slots=N", as
- * Open MPI 4 reads them; N is 1 if not given. *slots becomes the slots of these hosts together, and *lost the
- * number of hosts that do not answer. *kept becomes the path of a new hostfile with these hosts; the caller frees
- * it and removes the file. */
+/* Finds the hosts of a hostfile that answer `probe NAME true` within ten seconds. probe NULL: ssh, with the user and
+ * the port of the line, as mpirun calls it. Lines are "NAME slots=N", as Open MPI 4 reads them; N is 1 if not given.
+ * *slots becomes the slots of these hosts together, and *lost the number of hosts that do not answer. *kept becomes
+ * the path of a new hostfile with these hosts; the caller frees it and removes the file. */
 int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t *slots, int64_t *lost,
 		   struct hd_err *err);
 

@@ -10,19 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static int answers(const char *probe, const char *host)
-{
-	/* With KILL, since the probe inherits the signals that this process blocks, SIGTERM among them. Some shells
-	 * unblock them, but bash does not. */
-	char *command = hd_format("exec timeout -s KILL 10 %s %s true >/dev/null 2>&1 </dev/null", probe, host);
-	int status = system(command);
-
-	free(command);
-	return !status;
-}
-
-/* Returns whether s can be a host's name. Names become part of a shell command, so only letters, digits and .
- * - _ : are allowed. */
+/* Returns whether s can be the name of a host or a user. Names become part of a shell command, so only letters, digits
+ * and . - _ : are allowed. */
 static int is_name(const char *s)
 {
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:";
@@ -31,16 +20,34 @@ static int is_name(const char *s)
 }
 
 struct hostfile {
-	const char *path, *probe;
+	const char *path, *probe;  /* probe: NULL: ssh */
 	int64_t line, slots, lost; /* the number of the current line; slots found and hosts lost up to it */
 	FILE *kept;
 };
 
 /* -- the keys of a line, in all spellings that Open MPI 4 reads -------------------------------- */
 struct host_keys {
-	int64_t slots, most; /* -1: not given */
-	char *others;        /* " KEY=VALUE" for each key that only mpirun needs; malloc'ed, or NULL */
+	int64_t slots, most, port; /* -1: not given */
+	char user[64];             /* "": not given */
 };
+
+static int answers(const struct hostfile *f, const char *host, const struct host_keys *k)
+{
+	/* With KILL, since the probe inherits the signals that this process blocks, SIGTERM among them. Some shells
+	 * unblock them, but bash does not. */
+	char *command = hd_format("exec timeout -s KILL 10 %s",
+				  f->probe ? f->probe : "ssh -o BatchMode=yes -o ConnectTimeout=5");
+	int status;
+
+	if (!f->probe && k->port >= 0)
+		hd_append(&command, " -p %lld", (long long)k->port);
+	if (!f->probe && *k->user)
+		hd_append(&command, " -l %s", k->user);
+	hd_append(&command, " %s true >/dev/null 2>&1 </dev/null", host);
+	status = system(command);
+	free(command);
+	return !status;
+}
 
 static int is_one_of(const char *key, const char *const *names)
 {
@@ -65,17 +72,22 @@ static int read_key(const struct hostfile *f, const char *key, const char *value
 {
 	static const char *const slots[] = { "slots", "count", "cpu", NULL };
 	static const char *const most[] = { "max_slots", "max-slots", "slots_max", "slots-max", NULL };
-	static const char *const others[] = { "username", "user-name", "port", NULL };
+	static const char *const user[] = { "username", "user-name", NULL };
 
 	if (is_one_of(key, slots))
 		return read_number(f, key, value, &k->slots, err);
 	if (is_one_of(key, most))
 		return read_number(f, key, value, &k->most, err);
-	if (!is_one_of(key, others))
+	if (!strcmp(key, "port"))
+		return read_number(f, key, value, &k->port, err);
+	if (!is_one_of(key, user))
 		return hd_err_set(err, HD_EINVAL,
 				  "%s:%lld: '%s' is not a key; keys are slots, max_slots, username and port", f->path,
 				  (long long)f->line, key);
-	hd_append(&k->others, " %s=%s", key, value);
+	if (!is_name(value))
+		return hd_err_set(err, HD_EINVAL, "%s:%lld: %s = %s is not the name of a user", f->path,
+				  (long long)f->line, key, value);
+	snprintf(k->user, sizeof(k->user), "%s", value);
 	return HD_OK;
 }
 
@@ -101,7 +113,7 @@ static void add_host(struct hostfile *f, const char *name, const struct host_key
 {
 	int64_t slots = k->slots < 0 ? 1 : k->slots;
 
-	if (!answers(f->probe, name)) {
+	if (!answers(f, name, k)) {
 		hd_log(HD_LOG_WARN, "run: host %s does not answer", name);
 		f->lost++;
 		return;
@@ -110,12 +122,16 @@ static void add_host(struct hostfile *f, const char *name, const struct host_key
 	fprintf(f->kept, "%s slots=%lld", name, (long long)slots);
 	if (k->most >= 0)
 		fprintf(f->kept, " max_slots=%lld", (long long)k->most);
-	fprintf(f->kept, "%s\n", k->others ? k->others : "");
+	if (*k->user)
+		fprintf(f->kept, " username=%s", k->user);
+	if (k->port >= 0)
+		fprintf(f->kept, " port=%lld", (long long)k->port);
+	fprintf(f->kept, "\n");
 }
 
 static int read_line(struct hostfile *f, char *line, struct hd_err *err)
 {
-	struct host_keys k = { .slots = -1, .most = -1 };
+	struct host_keys k = { .slots = -1, .most = -1, .port = -1 };
 	char name[256] = "";
 	int end = 0;
 
@@ -128,7 +144,6 @@ static int read_line(struct hostfile *f, char *line, struct hd_err *err)
 		return hd_err_set(err, HD_EINVAL, "%s: '%s' is not the name of a host", f->path, name);
 	if (read_keys(f, line + end, &k, err) >= 0)
 		add_host(f, name, &k);
-	free(k.others);
 	return err->code;
 }
 

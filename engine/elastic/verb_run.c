@@ -242,8 +242,7 @@ static int find_hosts(struct elastic *e, struct hd_err *err)
 	if (e->hostfile)
 		unlink(e->hostfile);
 	free(e->hostfile);
-	HD_TRY(hd_hosts_there(given, hd_cli_str(e->c, "probe", "ssh -o BatchMode=yes -o ConnectTimeout=5"),
-			      &e->hostfile, &slots, &e->hosts_lost, err));
+	HD_TRY(hd_hosts_there(given, hd_cli_str(e->c, "probe", NULL), &e->hostfile, &slots, &e->hosts_lost, err));
 	e->ranks_left = e->ranks_left < slots ? e->ranks_left : slots;
 	return HD_OK;
 }
