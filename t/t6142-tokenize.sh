@@ -55,7 +55,11 @@ if command -v zstd >/dev/null; then
 	{ printf '\120\052\115\030\004\000\000\000abcd' && cat all.jsonl.zst; } >skipped.jsonl.zst
 	tokenize --out skipped skipped.jsonl.zst >/dev/null 2>&1
 	ok "... also after a frame that is skipped, with which files of pzstd begin" cmp skipped.bin lines.bin
+	zstd -q --long=28 <all.jsonl >long.jsonl.zst
+	like "a window of more than 128 MB is refused, with the command that decompresses such a file" \
+		"$(tokenize --out long long.jsonl.zst 2>&1)" 'long\.jsonl\.zst: cannot be decompressed.*; zstd -d --long=31 decompresses it$'
 else
+	skip "no zstd"
 	skip "no zstd"
 	skip "no zstd"
 fi

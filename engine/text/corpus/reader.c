@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 #define PACKED 128 /* bytes; so few that even the short files of t/fuzz take several reads */
@@ -138,6 +139,9 @@ static int64_t get_zstd(struct hd_reader *r, void *to, size_t n, struct hd_err *
 	ZSTD_outBuffer out = { to, n, 0 };
 	size_t left = ZSTD_decompressStream(r->zstd, &out, &in);
 
+	if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge)
+		return broken(r, "its window is larger than 128 MB (zstd --long); zstd -d --long=31 decompresses it",
+			      err);
 	if (ZSTD_isError(left))
 		return broken(r, ZSTD_getErrorName(left), err);
 	r->from = in.pos;
