@@ -123,7 +123,7 @@ static void of_files(void)
 	for (int i = 0; i < 10; i++)
 		bad += seen['a' + i] != 1;
 	is_int(bad, 0, "40 samples have each window of b.txt once");
-	is_str(open_data(&d, "", "3"), "x.ini:4: [data] weights: 1 numbers, but train has 2 names",
+	is_str(open_data(&d, "", "3"), "x.ini:4: [data] weights: 1 number, but train has 2 names",
 	       "fewer weights than files are refused");
 	is_str(open_data(&d, "", "3, 0"), "x.ini:4: [data] weights: '0' is not a number above 0 and at most 1000000",
 	       "a weight of zero is refused");

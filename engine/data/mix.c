@@ -65,7 +65,8 @@ int hd_mix_read(const char *text, size_t n, struct hd_mix *out, struct hd_err *e
 
 	hd_names_split(&words, text);
 	if (words.n != n)
-		hd_err_set(err, HD_EINVAL, "%zu numbers, but train has %zu names", words.n, n);
+		hd_err_set(err, HD_EINVAL, "%zu number%s, but train has %zu name%s", words.n,
+			   hd_plural((int64_t)words.n, "s"), n, hd_plural((int64_t)n, "s"));
 	out->weights = hd_alloc(words.n * sizeof(*out->weights));
 	out->n = words.n;
 	for (size_t i = 0; i < words.n && !err->code; i++)
