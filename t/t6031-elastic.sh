@@ -97,6 +97,9 @@ is "... which is not tried again" "$(grep -c '^heddle: run: [12] rank' out)" "$(
 printf '#!/bin/sh\n[ "$1" = localhost ]\n' >probe
 chmod +x probe
 printf 'localhost slots=2\t# here\n\nnowhere slots=2\n' >hostfile
+mkdir -p 'a b'
+TMPDIR="$tmp/a b" status "a folder of temporary files with a blank" 0 'run: host nowhere does not answer' --ranks 1:4 --hostfile hostfile \
+	--probe ./probe --set checkpoint.dir=blank --set train.steps=2
 status "a host that does not answer" 0 'run: host nowhere does not answer' --ranks 1:4 --hostfile hostfile --probe ./probe \
 	--set checkpoint.dir=h --set train.steps=2
 like "... its slots are left out" "$(cat out)" '^heddle: run: 2 ranks'

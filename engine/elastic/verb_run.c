@@ -168,12 +168,14 @@ static char *train_command(struct elastic *e, int64_t ranks)
 	int argc;
 	char **argv = arguments(e, "train", 0, &argc);
 	const char *user = hd_cli_str(e->c, "mpirun", "");
-	char *options = hd_format("%s%s%s%s", e->hostfile ? "--hostfile " : "", e->hostfile ? e->hostfile : "",
-				  e->hostfile && *user ? " " : "", user);
+	char *hosts = e->hostfile ? hd_launch_quoted(e->hostfile) : NULL; /* $TMPDIR may have blanks */
+	char *options =
+		hd_format("%s%s%s%s", hosts ? "--hostfile " : "", hosts ? hosts : "", hosts && *user ? " " : "", user);
 	char *text = hd_launch_command(ranks, PATIENCE, options, argc, argv), *command = hd_format("exec %s", text);
 
 	free(text);
 	free(options);
+	free(hosts);
 	arguments_free(argv);
 	return command;
 }
