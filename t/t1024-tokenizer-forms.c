@@ -184,6 +184,11 @@ static void pre_tokenizers(void)
 		"\"a\":0,\"\xe2\x96\x81\":1,\"\xe2\x96\x81" \
 		"a\":2", \
 		"\"\xe2\x96\x81 a\"") "}"
+	is_str(open_json("{\"normalizer\":{\"type\":\"Strip\"},\"pre_tokenizer\":{\"type\":\"Metaspace\","
+			 "\"replacement\":\"_\",\"prepend_scheme\":\"first\"}," BPE("\"_\":0,\"a\":1", "") "}"),
+	       "", "Strip before a Metaspace with the scheme first is accepted");
+	is_str(ids_of("a"), "0 1", "... and a text that begins with a letter gets the sign");
+	is_str(ids_of(" a"), "1", "... but not one whose first blank is removed, as in Python");
 	is_str(open_json(META), "", "a Metaspace pre-tokenizer is accepted");
 	is_str(ids_of(" a"), "2", "... puts no sign before a blank");
 	is_str(ids_of("\xe2\x96\x81"

@@ -242,11 +242,21 @@ static int encode_words(void *ctx, struct hd_span text, size_t at)
 	return hd_pre_tokenize(&w, text, e->at_start && !at);
 }
 
+/* Whether a step removes blanks from the beginning of a text. What is left no longer begins the text: Metaspace with
+ * the scheme `first` asks where its first character was. */
+static int strips_beginning(const struct hd_text_step *s, struct hd_span text)
+{
+	uint32_t c;
+
+	return s->kind == HD_STEP_STRIP && s->left && text.n && hd_utf8_get(text.at, &c) && hd_utf8_white(c);
+}
+
 /* Encodes a stretch between two added tokens that were found in the text before normalization. */
 static int encode_piece(void *ctx, struct hd_span text, size_t at)
 {
 	struct hd_encoder *e = ctx;
 	const struct hd_steps *n = &e->t->normalizer;
+	int stripped = 0;
 
 	e->continued = !e->begins && !at;
 	for (size_t i = 0; i < n->n; i++) {
@@ -254,6 +264,7 @@ static int encode_piece(void *ctx, struct hd_span text, size_t at)
 
 		if (n->all[i].kind == HD_STEP_PREPEND && e->continued)
 			continue;
+		stripped |= strips_beginning(&n->all[i], text);
 		e->next.n = 0;
 		hd_buf_room(&e->next, text.n + 1);
 		HD_TRY(hd_normalize(&n->all[i], e->matcher, text, &e->next, e->err));
@@ -261,7 +272,7 @@ static int encode_piece(void *ctx, struct hd_span text, size_t at)
 		e->next = swap;
 		text = (struct hd_span){ e->normal.at, e->normal.n };
 	}
-	e->at_start = e->begins && !at;
+	e->at_start = e->begins && !at && !stripped;
 	return hd_added_split(&e->t->added, 1, e->matcher, text, e->out, encode_words, e, e->err);
 }
 
