@@ -161,6 +161,12 @@ like "check refuses other sizes too" \
 	"$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, but the model in hf has 32'
 like "more positions are refused by their shape" \
 	"$(said check load.ini --set model.max_seq=64)" 'transformer.wpe.weight is \[32, 32\] there, but \[64, 32\]'
+mkdir few && sed 's/"n_positions": *[0-9]*/"n_positions": 8/' hf/config.json >few/config.json
+like "a key of the model that does not fit is named, not only load" "$(said check load.ini --set model.load=few)" \
+	'^heddle: --set model\.load: max_seq of few: 8 positions are fewer than train\.seq = '
+sed 's/^load = .*/load = few/' load.ini >few.ini
+like "... also where the INI has load" \
+	"$(said check few.ini)" '^heddle: few\.ini:[0-9]+: \[model\] load: max_seq of few: 8 positions are fewer'
 like "a directory that does not exist is refused" \
 	"$(said check load.ini --set model.load=nowhere)" 'model\.load: nowhere: no such directory$'
 like "the name of a model of the Hub is refused, with the command that downloads it" \

@@ -48,12 +48,18 @@ int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, st
 {
 	const struct hd_entry *e = key ? hd_conf_entry_find(s, key) : NULL;
 	int line = key && e && e->given ? e->line : s->line;
-	char *text, at[24] = "";
+	char *text, *own, at[24] = "";
 	va_list v;
 
 	va_start(v, fmt);
 	text = hd_vformat(fmt, v);
 	va_end(v);
+	if (e && e->given && e->loaded) { /* its place is that of load, which does not tell the key */
+		own = text;
+		text = hd_format("%s of %s: %s", key, hd_section_str(s, "load"), own);
+		key = "load";
+		free(own);
+	}
 	if (e && e->given)
 		hd_append(&text, "%s", slip(e->value));
 	if (line)
