@@ -20,14 +20,21 @@ static void put(const char *name, const void *bytes, size_t n)
 }
 
 /* Opens the files and returns the error, or "". */
-static const char *try_open(const char *files)
+static const char *try_open_as(const char *files, int format)
 {
+	struct hd_tokens_how how = { .format = format };
+
 	hd_tokens_close(tokens);
 	tokens = NULL;
 	memset(&err, 0, sizeof(err));
-	if (hd_tokens_open(files, NULL, &tokens, &err) != err.code)
+	if (hd_tokens_open(files, &how, &tokens, &err) != err.code)
 		return "the code is not that of the text";
 	return err.text;
+}
+
+static const char *try_open(const char *files)
+{
+	return try_open_as(files, HD_DATA_AUTO);
 }
 
 static void llmc_files(void)
@@ -69,6 +76,12 @@ static void llmc_files(void)
 	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx next to it). "
 	       "For ids without a header, set [data] format = uint16 or uint32",
 	       "a file of neither format is refused");
+	put("n.idx", "index", 5);
+	is_str(try_open_as("n.bin", HD_DATA_LLMC),
+	       "n.bin: not llm.c's (it begins with 1701736302, not 20240520 or 20240801). For ids of Megatron, set "
+	       "[data] format = megatron, and for ids without a header, uint16 or uint32",
+	       "format = llmc is refused, whether there is an .idx or not");
+	remove("n.idx");
 }
 
 /* Writes m.bin (ids 0, 1, 2, ... of 16 bits) and m.idx.  Returns the size of m.idx in bytes. */

@@ -92,7 +92,22 @@ static int open_plain(struct hd_tokens *t, const char *path, int type, struct hd
 	return 0;
 }
 
-static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
+/* Refuses a file without the header of llm.c, which begins with the number `found`. */
+static int refuse_header(const char *path, uint32_t found, int format, struct hd_err *err)
+{
+	if (format == HD_DATA_LLMC)
+		return hd_err_set(
+			err, HD_EINVAL,
+			"%s: not llm.c's (it begins with %u, not 20240520 or 20240801). For ids of Megatron, set "
+			"[data] format = megatron, and for ids without a header, uint16 or uint32",
+			path, found);
+	return hd_err_set(err, HD_EINVAL,
+			  "%s: neither llm.c's (it begins with %u, not 20240520 or 20240801) nor Megatron's (there is "
+			  "no .idx next to it). For ids without a header, set [data] format = uint16 or uint32",
+			  path, found);
+}
+
+static int open_llmc(struct hd_tokens *t, const char *path, int format, struct hd_err *err)
 {
 	static const struct {
 		uint32_t magic, version;
@@ -108,11 +123,7 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 	for (i = 0; i < HD_LEN(known) && head[0] != known[i].magic; i++)
 		;
 	if (i == HD_LEN(known))
-		return hd_err_set(
-			err, HD_EINVAL,
-			"%s: neither llm.c's (it begins with %u, not 20240520 or 20240801) nor Megatron's (there is "
-			"no .idx next to it). For ids without a header, set [data] format = uint16 or uint32",
-			path, head[0]);
+		return refuse_header(path, head[0], format, err);
 	if (head[1] != known[i].version)
 		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file; only version %u is known", path,
 				  head[1], known[i].version);
@@ -161,7 +172,7 @@ static int open_ids(struct hd_tokens *t, const char *path, int format, struct hd
 		return open_plain(t, path, format == HD_DATA_UINT16 ? HD_IDS_U16 : HD_IDS_U32, err);
 	if (format == HD_DATA_INDEXED || (format == HD_DATA_AUTO && has_index(path)))
 		return open_indexed(t, path, err);
-	return open_llmc(t, path, err);
+	return open_llmc(t, path, format, err);
 }
 
 static int is_text(const char *path, const struct hd_tokens_how *how)
