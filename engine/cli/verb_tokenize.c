@@ -108,6 +108,20 @@ static int find_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *er
 	return HD_OK;
 }
 
+/* Warns if no file has fields. Errors are those of the reading that follows. */
+static void warn_of_field(const struct hd_cli *c)
+{
+	struct hd_files found = { 0 };
+	struct hd_err ignored = { 0 };
+	int rc = hd_files_find(c->words, (size_t)c->nwords, &found, &ignored), jsonl = 0;
+
+	for (size_t i = 0; i < found.n; i++)
+		jsonl |= hd_format_of(found.all[i].path) == HD_FORMAT_JSONL;
+	if (rc >= 0 && !jsonl)
+		hd_log(HD_LOG_WARN, "tokenize: --field does nothing where no file is JSONL");
+	hd_files_release(&found);
+}
+
 static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, struct hd_err *err)
 {
 	const char *out = hd_cli_str(c, "out", NULL);
@@ -126,6 +140,8 @@ static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, st
 				  "tokenize: --out PREFIX must be given (or --ids FILE, or --text FILE)");
 	if (!c->nwords)
 		return hd_err_set(err, HD_EINVAL, "tokenize: which files?");
+	if (hd_cli_has(c, "field"))
+		warn_of_field(c);
 	if (begin)
 		HD_TRY(find_begin(t, &corpus.begin, err));
 	if (end)
