@@ -139,9 +139,18 @@ no '\[model\] dense_layers: 1 of model.layers = 2, with model.moe_every = 2|dens
 ok "bench with keys of training" heddle bench tiny.ini --steps 1 --set log.trace=none.json
 is "... names them" "$(grep 'does nothing' "$tmp/.ok")" 'heddle: bench: --set log.trace=none.json does nothing: only training reads it'
 fails "... and writes no file" test -e none.json
+of_verb() { verb=$1; shift; "$build/heddle" $verb "$@" 2>&1 >/dev/null | sed -n "s/^heddle: $verb: --set \(.*\) does nothing.*/\1/p" | tr '\n' ' '; }
+is "... so do those of steps and checkpoints" \
+	"$(of_verb bench tiny.ini --steps 1 --set train.steps=9 --set checkpoint.dir=none --set train.clip=2)" 'train.steps=9 checkpoint.dir=none '
+heddle train tiny.ini --set train.steps=0 --set checkpoint.dir=start >/dev/null 2>&1
+is "generate names keys of updates, too" "$(of_verb generate start --tokens 1 --set train.lr=1 --set checkpoint.resume=auto --set train.seq=16)" \
+	'train.lr=1 checkpoint.resume=auto '
+is "eval does, too" "$(of_verb eval start --data text.txt --set train.optimizer=sgd --set train.clip=1)" 'train.optimizer=sgd train.clip=1 '
 no 'bench: --steps 17: with --generate it is a number of tokens, of which half of train.seq = 32 has room for 16' \
 	bench tiny.ini --generate --steps 17
 no 'tokenize: --append-eos does nothing with --ids' tokenize --tokenizer byte --ids text.txt --append-eos yes
+ok "tokenize --field with files of text" "$build/heddle" tokenize --tokenizer "$src/t/data/tokenizers/gpt2" --out ids --field body text.txt
+is "... does nothing, and says so" "$(grep 'does nothing' "$tmp/.ok")" 'heddle: tokenize: --field does nothing where no file is JSONL'
 no 'tokenize: --field does nothing with --text' tokenize --tokenizer byte --text text.txt --field x
 no 'run: --probe does nothing without --hostfile' run tiny.ini --ranks 1:2 --probe true --set checkpoint.dir=r
 

@@ -293,16 +293,35 @@ static void warn_of_tokenizer(const struct hd_cli *c, const char *own)
 	hd_tokenizer_close(b);
 }
 
+/* Whether set, "section.key=value", is of one of the keys. A key ends with = or, for all of a section, with a point. */
+static int is_of(const char *set, const char *const *keys, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strncmp(set, keys[i], strlen(keys[i])))
+			return 1;
+	return 0;
+}
+
 void hd_cli_warn_unread(const struct hd_cli *c)
 {
-	static const char *const of_training[] = { "log.", "train.eval_every=", "train.eval_batches=" };
+	static const char *const of_training[] = { "log.", "checkpoint.",
+						   "train.steps=", "train.eval_every=", "train.eval_batches=" };
+	static const char *const of_updates[] = {
+		"train.optimizer=",     "train.lr=",
+		"train.min_lr=",        "train.schedule=",
+		"train.warmup=",        "train.decay=",
+		"train.schedule_unit=", "train.weight_decay=",
+		"train.beta1=",         "train.beta2=",
+		"train.eps=",           "train.clip=",
+		"train.hash_every=",    "train.global_batch_ramp=",
+	};
 	const char *verb = c->verb->name;
+	int updates = !strcmp(verb, "bench");
 
 	for (int i = 0; i < c->nsets; i++) {
-		for (size_t k = 0; k < HD_LEN(of_training); k++)
-			if (!strncmp(c->sets[i], of_training[k], strlen(of_training[k])))
-				hd_log(HD_LOG_WARN, "%s: --set %s does nothing: only training reads it", verb,
-				       c->sets[i]);
+		if (is_of(c->sets[i], of_training, HD_LEN(of_training)) ||
+		    (!updates && is_of(c->sets[i], of_updates, HD_LEN(of_updates))))
+			hd_log(HD_LOG_WARN, "%s: --set %s does nothing: only training reads it", verb, c->sets[i]);
 		if (!strcmp(verb, "generate") && !strncmp(c->sets[i], "train.seed=", strlen("train.seed=")))
 			hd_log(HD_LOG_WARN, "generate: --set %s does nothing: --seed draws other texts", c->sets[i]);
 	}
