@@ -24,6 +24,19 @@ like "a function that no longer exists is reported" "$(judge h 'a + 1' 'a' t1000
 like "a test that does not exist is reported" "$(judge g 'a + 1' 'a' t2000)" 'there is no test t2000'
 touch tree/plugins/b.c && printf 'int b(void)\n{\n\treturn 0;\n}\n' >tree/plugins/b.c
 like "a folder without mistakes is reported" "$(judge g 'a + 1' 'a' t1000)" '^plugins has no mutant'
+like "a number of mistakes that is not a number is refused" \
+	"$(perl "$src/t/lib/mutants.pl" tree 1e3 1 2>&1)" "^mutants.pl: '1e3' is not a number\$"
+like "... and so is a seed" "$(perl "$src/t/lib/mutants.pl" tree 0 x 2>&1)" "^mutants.pl: 'x' is not a number\$"
+given() { make -s -C "$build" check-mutants PERL=echo SEED=1 "$@" 2>&1 | tail -1 | sed 's/.* \([^ ]* [^ ]*\)$/\1/'; }
+is "make check-mutants tries 20 mistakes" "$(given)" "20 1"
+is "... or N, also if that is the N of check-layouts" "$(given N=500) $(given N=0)" "500 1 0 1"
+if [ -x "$build/t/t1240-hybrids.t" ]; then
+	is "check-layouts with a number that is not one does not pass as a sweep of none" \
+		"$(for n in 1e3 0 x; do HD_BUILD="$build" "$build/t/t1240-hybrids.t" $n 1; echo $?; done | tr '\n' ' ')" \
+		"$(for n in 1e3 0 x; do echo "Bail out! '$n' is not a number from 1 to 1000000000 1"; done | tr '\n' ' ')"
+else
+	skip "t1240-hybrids.t is not built"
+fi
 
 # Interrupts it while a mistake is being compiled, in a copy that has a file which the tree no longer has.
 rm tree/plugins/b.c

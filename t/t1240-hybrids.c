@@ -20,10 +20,12 @@
 #define BATCH 24
 #define TOKENS (BATCH * SEQ)
 #include "t/lib/layout_run.h"
+#include "engine/base/parse.h"
 #include "engine/base/rng.h"
 #include <string.h>
 
 #define MOST_RANKS 16
+#define MOST_LAYOUTS 1000000000
 
 /* -- drawing ------------------------------------------------------------------------------------ */
 enum { TP, DP, PP, EP, CP, STRATEGIES };
@@ -345,21 +347,38 @@ static int try(uint64_t seed, int number)
 	return 0;
 }
 
+/* Replaces *value by an argument. A word that is not a number must not pass as a sweep of 0 layouts. */
+static int read_argument(const char *word, int64_t least, int64_t most, int64_t *value)
+{
+	if (!word)
+		return 0;
+	if (!hd_word_int(word, value) && *value >= least && *value <= most)
+		return 0;
+	printf("Bail out! '%s' is not a number from %lld to %lld\n", word, (long long)least, (long long)most);
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
-	int n = argc > 1 ? atoi(argv[1]) : whole_sweep() ? 60 : 10, first = argc > 3 ? atoi(argv[3]) : 0, no = 0;
-	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	int64_t count = whole_sweep() ? 60 : 10, seed = 1, from = 0;
 	double begin = hd_seconds();
+	int n, first, no = 0;
+
+	if (read_argument(argc > 1 ? argv[1] : NULL, 1, MOST_LAYOUTS, &count) ||
+	    read_argument(argc > 2 ? argv[2] : NULL, 0, INT64_MAX, &seed) ||
+	    read_argument(argc > 3 ? argv[3] : NULL, 0, MOST_LAYOUTS, &from))
+		return 1;
+	n = (int)count;
+	first = (int)from;
 
 	if (access(HD_TEST_BUILD "/heddle", X_OK))
 		skip_all("heddle is not built");
 	if (layouts_begin() < 0)
 		return 1;
 	for (int i = first; i < first + n; i++)
-		no += try(seed, i);
+		no += try((uint64_t)seed, i);
 	ok(no * 20 <= n, "%d of %d layouts are refused, at most 5 of 100", no, n);
-	note("seed %llu, layouts %d to %d: %.0f s", (unsigned long long)seed, first, first + n - 1,
-	     hd_seconds() - begin);
+	note("seed %lld, layouts %d to %d: %.0f s", (long long)seed, first, first + n - 1, hd_seconds() - begin);
 	layouts_end();
 	return done();
 }

@@ -42,6 +42,9 @@ while (@ARGV && $ARGV[0] =~ /^--/) {
 }
 my ($source, $n, $seed) = @ARGV;
 defined $source && ($check || defined $seed) or die "usage: mutants.pl [--check | --only TEXT | --first K | --seconds S] SOURCE [N SEED]\n";
+for (grep { !$check } $n, $seed, $first) {
+	/^\d+$/ or die "mutants.pl: '$_' is not a number\n";
+}
 $source = abs_path $source;
 
 # -- the list ----------------------------------------------------------------------------------
