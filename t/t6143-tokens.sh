@@ -142,6 +142,10 @@ fails "... and then no tokenizer is kept" test -e bytes/step-00000002/tokenizer.
 like "generate without a tokenizer is refused" "$(refusal generate hf --prompt a)" \
 	"vocab of 454 is not that of bytes, and there is no tokenizer.json in hf: put it there, or give --tokenizer DIR, or the prompt as ids"
 like "... unless one is given" "$(heddle generate hf --prompt 'The old' --tokenizer "$tokenizer" --tokens 1)" '^The old'
+like "an error of --tokenizer names it, not the line of the checkpoint's INI" \
+	"$(heddle generate $step --prompt x --tokenizer nowhere 2>&1)" '^heddle: --tokenizer: nowhere/tokenizer\.json: No such file or directory$'
+like "... also of eval" "$(heddle eval $step --data text.txt --tokenizer nowhere 2>&1)" '^heddle: --tokenizer: nowhere/tokenizer\.json: '
+
 like "eval of text without a tokenizer is refused" \
 	"$(refusal eval hf --data text.txt)" "text.txt is text, but the model's vocab of 454"
 # The directory has no INI, so its batches differ, as do the shapes of the products and the order of their sums.

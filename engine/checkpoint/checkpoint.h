@@ -74,7 +74,8 @@ char *hd_checkpoint_picks(const char *path, struct hd_err *err);
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
 /* Adds the sizes of the model in model.load to [model]. The conf has been read, but not checked yet. */
 int hd_model_load_conf(struct hd_conf *c, struct hd_err *err);
-void hd_conf_tokenizer(struct hd_conf *c, const char *dir); /* sets data.tokenizer = dir */
+/* Sets data.tokenizer = dir. option: that of the command line which gave it, for errors; NULL: none. */
+void hd_conf_tokenizer(struct hd_conf *c, const char *dir, const char *option);
 /* Returns the directory of the checkpoint's tokenizer.json, malloc'ed; NULL: it has none. */
 char *hd_checkpoint_own_tokenizer(const char *path);
 /* Adds the ids that end a text of this model: eos_token_id of generation_config.json, else of config.json, else the

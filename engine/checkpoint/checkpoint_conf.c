@@ -404,7 +404,7 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 		*out = NULL;
 	}
 	if (rc >= 0 && hd_has_tokenizer(dir) && !hd_section_set(hd_conf_section(*out, NULL, "data"), "tokenizer"))
-		hd_conf_tokenizer(*out, dir);
+		hd_conf_tokenizer(*out, dir, NULL);
 	free(text);
 	free(file);
 	free(dir);

@@ -24,7 +24,7 @@ int hd_has_tokenizer(const char *dir)
 	return has;
 }
 
-void hd_conf_tokenizer(struct hd_conf *c, const char *dir)
+void hd_conf_tokenizer(struct hd_conf *c, const char *dir, const char *option)
 {
 	struct hd_section *s = hd_conf_section(c, NULL, "data");
 	struct hd_entry *e = s ? hd_conf_entry_find(s, "tokenizer") : NULL;
@@ -36,6 +36,10 @@ void hd_conf_tokenizer(struct hd_conf *c, const char *dir)
 	free(e->value);
 	e->value = hd_strdup(dir);
 	e->given = 1;
+	if (option) {
+		free(e->set);
+		e->set = hd_strdup(option);
+	}
 }
 
 /* -- where from -------------------------------------------------------------------------------- */

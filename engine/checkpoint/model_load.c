@@ -90,7 +90,7 @@ static void load_tokenizer(struct hd_conf *c, const char *from)
 	char *dir = data && !hd_conf_entry_find(data, "tokenizer") ? hd_checkpoint_find(from, &ignored) : NULL;
 
 	if (dir && hd_has_tokenizer(dir))
-		hd_conf_tokenizer(c, dir);
+		hd_conf_tokenizer(c, dir, NULL);
 	free(dir);
 }
 

@@ -338,7 +338,7 @@ int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err 
 		hd_checkpoint_conf(c->positional, c->sets, c->nsets, &j->conf, err);
 	if (!err->code && hd_cli_has(c, "tokenizer")) {
 		own = hd_checkpoint_own_tokenizer(c->positional);
-		hd_conf_tokenizer(j->conf, hd_cli_str(c, "tokenizer", ""));
+		hd_conf_tokenizer(j->conf, hd_cli_str(c, "tokenizer", ""), "--tokenizer");
 	}
 	rc = hd_start(c, j, j->conf, err);
 	if (rc >= 0 && own && !j->world.rank)

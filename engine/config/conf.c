@@ -139,7 +139,7 @@ static int set_value(struct hd_conf *c, char *name, char *key, char *value, stru
 	free(e->value);
 	free(e->set);
 	e->value = hd_strdup(value);
-	e->set = hd_format("%s.%s", name, key);
+	e->set = hd_format("--set %s.%s", name, key);
 	return 0;
 }
 

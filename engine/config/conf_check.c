@@ -36,7 +36,7 @@ void hd_conf_slips(const struct hd_conf *c, char **lines)
 			if (!e->given || e->loaded || !*slip(e->value))
 				continue;
 			if (e->set)
-				hd_append(lines, "--set %s", e->set);
+				hd_append(lines, "%s", e->set);
 			else
 				hd_append(lines, "%s:%d: [%s] %s", c->path, e->line, s->label, e->key);
 			hd_append(lines, ": %s is used as it stands%s\n", e->value, slip(e->value));
@@ -65,7 +65,7 @@ int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, st
 	if (line)
 		snprintf(at, sizeof(at), ":%d", line);
 	if (e && e->set)
-		hd_err_set(err, code, "--set %s: %s", e->set, text);
+		hd_err_set(err, code, "%s: %s", e->set, text);
 	else
 		hd_err_set(err, code, "%s%s: [%s]%s%s: %s", c->path, at, s->label, key ? " " : "", key ? key : "",
 			   text);

@@ -9,7 +9,7 @@
 
 struct hd_entry {
 	char *key, *value;
-	char *set;       /* "x.size" as typed after --set, else NULL */
+	char *set;       /* "--set x.size", or another option that gave the value; else NULL */
 	int line, given; /* given: by the user, not a default */
 	int loaded;      /* given by the model in model.load, not by the user */
 	int64_t integer; /* the value of INT, BOOL, BYTES once checked */
