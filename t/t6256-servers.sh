@@ -105,6 +105,11 @@ is "a run sends the bytes that explain prints" "$(json "$ran" bytes_counted)" "$
 # A server keeps masters and states; within a step it holds only gradients and what it sends.
 said=$(heddle check tiny.ini $wide --ranks 5 --set dp.sync=server --set dp.size=4 --set dp.servers=1 --json)
 like "check prints the states that a server keeps" "$said" "\"state_bytes\": $((3 * S))"
+of_all() { "$build/heddle" "$@" --ranks 20 $wide --set train.micro_batch=1 --set dp.sync=server --set dp.size=4 --set dp.servers=1 \
+	--set tp.plugin=tp --set tp.size=2 --set pp.plugin=pp --set pp.size=2 2>/dev/null; }
+is "check counts all servers, those of other coordinates too" "$(of_all check tiny.ini | sed -n 's/ server rank.*//p')" 4
+like "... in JSON too" "$(of_all check tiny.ini --json)" '"servers": {"ranks": 4,'
+is "... and so does plan" "$(of_all plan tiny.ini --machine dgx-a100 | sed -n 's/ server rank.*//p')" 4
 
 # On a machine that is not available: the server's link receives four pushes and sends four pulls, and a slow worker
 # delays all.

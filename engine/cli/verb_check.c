@@ -326,8 +326,10 @@ static int check_plan(const struct hd_cli *c, struct hd_plan *p, int64_t limit, 
 	struct servers servers = { .n = 0 };
 	struct traffic_sum t = { .n = 0 };
 
-	if (check_stages(p, stages, &servers, &t, err) >= 0)
+	if (check_stages(p, stages, &servers, &t, err) >= 0) {
+		servers.n = p->ranks - hd_plan_workers(p); /* a class may have several */
 		print_stages(c, p, stages, &servers, limit, &t, err);
+	}
 	free(stages);
 	return err->code;
 }

@@ -289,7 +289,7 @@ static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 			 beside_plan(s, &of);
 		sum.compute *= is_slow(s, o.rank) ? s->m->slow : 1;
 		s->source.serving = fmax(s->source.serving, sum.compute);
-		all->n++;
+		all->n = s->p->ranks - hd_plan_workers(s->p);
 		all->compute = fmax(all->compute, sum.compute);
 		all->link = fmax(all->link, sum.collective);
 		for (int k = 0; k < HD_LINKS; k++)

@@ -34,7 +34,7 @@ struct hd_unit_spans { /* of a stage: units in their order, and waits within the
 	size_t nunits, nwaits, cap_units, cap_waits;
 };
 struct hd_server_price { /* of the parameter servers: the maximum of each value */
-	/* n: their number, where ranks that do the same on other axes count once; rank: the one with most memory. */
+	/* n: their number, which may exceed that of the programs priced; rank: the one with most memory. */
 	int64_t n, rank;
 	double memory, compute, link; /* link: seconds of pushes and pulls over its own link */
 	double sent[HD_LINKS];
