@@ -46,4 +46,10 @@ said=$("$build/heddle" check "$src/conf/mt-nlg-530b.ini" --ranks 3360 2>&1)
 is "a ramp with a batch that the replicas do not divide is refused" $? 1
 like "... and the message names the step of the ramp" \
 	"$said" 'step 1 of the ramp, 32 sequences, is not a multiple of micro_batch 1 x 12 replicas'
+
+# A context of a million tokens: 4,096 parts of the loss, whose gradients are added up.
+printf '[model]\nfamily = llama\nlayers = 1\nembed = 32\nheads = 2\nvocab = 128256\n[data]\ntrain = none\n[train]\n' >"$tmp/long.ini"
+printf 'seq = 1048576\nglobal_batch = 1\nsteps = 1\ndevice = cpu\n' >>"$tmp/long.ini"
+ok "check plans thousands of parts of the loss in less than 30 s of processor time" \
+	sh -c 'ulimit -t 30; exec "$0" check "$1"' "$build/heddle" "$tmp/long.ini"
 done_testing
