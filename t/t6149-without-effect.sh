@@ -129,6 +129,10 @@ unlike "other values have no such message" "$(heddle check tiny.ini --set log.me
 like "a ramp that does not reach its end" "$(heddle check tiny.ini --set train.global_batch_ramp=2,2,1M 2>&1)" \
 	'^heddle: train.global_batch_ramp does not reach train.global_batch = 8: the last step has 2 sequences$'
 unlike "a ramp that does" "$(heddle check tiny.ini --set train.global_batch_ramp=4,4,128 2>&1)" 'does not reach'
+said=$(heddle train tiny.ini --set dp.plugin=dp --set dp.offload=states --set train.global_batch_ramp=4,4,128 --set train.steps=3 \
+	--set log.sample=2 2>&1)
+is "the plans of a ramp, of evaluation and of samples print a plugin's message once" \
+	"$(echo "$said" | grep -c '^heddle: states stay where they are')" 1
 no 'train\.eval_batches: 9223372036854775807 is too large' check tiny.ini --set train.eval_batches=9223372036854775807
 no '[0-9]+: the layout would need more than 10000000 ranks' check tiny.ini --set dp.size=4611686018427387904 \
 	--set tp.plugin=tp --set tp.size=4 --set pp.plugin=pp --set pp.size=auto

@@ -63,21 +63,56 @@ void hd_log_to(void (*to)(int level, const char *line))
 	log_to = to;
 }
 
-void hd_log(int level, const char *fmt, ...)
+static int is_heard(int level)
 {
-	va_list v;
-	char *line;
+	return level <= loudest && (level <= HD_LOG_ERROR || speaks);
+}
 
-	if (level > loudest || (level > HD_LOG_ERROR && !speaks))
-		return;
-	va_start(v, fmt);
-	line = hd_vformat(fmt, v);
-	va_end(v);
+/* Takes the line. */
+static void print_line(int level, char *line)
+{
 	if (log_to)
 		log_to(level, line);
 	else
 		fprintf(stderr, "heddle: %s\n", line); /* a single write, so that lines of several ranks do not mix */
 	free(line);
+}
+
+void hd_log(int level, const char *fmt, ...)
+{
+	va_list v;
+
+	if (!is_heard(level))
+		return;
+	va_start(v, fmt);
+	print_line(level, hd_vformat(fmt, v));
+	va_end(v);
+}
+
+void hd_log_once(int level, const char *fmt, ...)
+{
+	static char **printed;
+	static size_t n, cap;
+	va_list v;
+	char *line;
+	size_t i = 0;
+
+	if (!is_heard(level))
+		return;
+	va_start(v, fmt);
+	line = hd_vformat(fmt, v);
+	va_end(v);
+	if (level > HD_LOG_ERROR && !log_to) {
+		while (i < n && strcmp(printed[i], line) != 0)
+			i++;
+		if (i < n) {
+			free(line);
+			return;
+		}
+		printed = hd_grow(printed, n, &cap, sizeof(*printed));
+		printed[n++] = hd_strdup(line);
+	}
+	print_line(level, line);
 }
 
 void hd_log_lines(int level, const char *text)

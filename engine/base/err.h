@@ -29,6 +29,9 @@ void hd_log_init(int speaks, int level);
 /* Sends lines to this function instead of stderr; NULL: stderr again. */
 void hd_log_to(void (*to)(int level, const char *line));
 void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
+/* Logs a line unless an equal one was printed before. The plans of a run's batches and of its evaluation have the same
+ * warnings. Errors, and lines for the function of hd_log_to, are passed on each time. */
+void hd_log_once(int level, const char *fmt, ...) HD_PRINTF(2, 3);
 void hd_log_lines(int level, const char *text); /* logs each line separately; text may be NULL */
 
 void *hd_alloc(size_t bytes); /* zeroed; a failure ends the process with one message (planning only, never in a step) */

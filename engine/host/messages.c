@@ -20,7 +20,7 @@ void hd_host_log(struct hd_plan *p, int level, const char *text)
 	if (p->quiet && level >= HD_LOG_WARN)
 		return;
 	if (!p->asking) {
-		hd_log(level, "%s", text);
+		hd_log_once(level, "%s", text);
 		return;
 	}
 	m = hd_plan_alloc(p, sizeof(*m) + strlen(text) + 1);
@@ -34,5 +34,5 @@ void hd_host_log(struct hd_plan *p, int level, const char *text)
 void hd_host_messages(const struct hd_plan *p)
 {
 	for (const struct held_message *m = p->held; m; m = m->next)
-		hd_log(m->level, "%s", m->text);
+		hd_log_once(m->level, "%s", m->text);
 }

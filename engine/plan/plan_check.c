@@ -182,9 +182,10 @@ static void warn_of_idle_axes(const struct hd_plan *p)
 {
 	for (int a = 0; a < p->naxes; a++)
 		if (hd_is_idle_axis(p, a))
-			hd_log(HD_LOG_WARN,
-			       "[strategy %s] axis %s: nothing is sharded along it: its %lld members all compute the same",
-			       p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+			hd_log_once(
+				HD_LOG_WARN,
+				"[strategy %s] axis %s: nothing is sharded along it: its %lld members all compute the same",
+				p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
 }
 
 /* -- values that differ between members ----------------------------------------------------------------------------- */
@@ -249,10 +250,10 @@ void hd_warn_of_constant_states(const struct hd_plan *p)
 		const struct tensor *first = hd_constant_state(p, i, &n);
 
 		if (first)
-			hd_log(HD_LOG_WARN,
-			       "[%s %s] state %s of plugin %s is read but never assigned, so it is always 0%s",
-			       hd_inst_section(&p->inst[i]), p->inst[i].name, first->v.name, p->inst[i].plugin->name,
-			       n > 1 ? "; there are others" : "");
+			hd_log_once(HD_LOG_WARN,
+				    "[%s %s] state %s of plugin %s is read but never assigned, so it is always 0%s",
+				    hd_inst_section(&p->inst[i]), p->inst[i].name, first->v.name,
+				    p->inst[i].plugin->name, n > 1 ? "; there are others" : "");
 	}
 }
 
@@ -274,10 +275,11 @@ void hd_warn_of_untrained(const struct hd_plan *p)
 			n++;
 		}
 	if (n == 1)
-		hd_log(HD_LOG_WARN, "parameter %s gets no gradient, so it keeps its initial value", first->v.name);
+		hd_log_once(HD_LOG_WARN, "parameter %s gets no gradient, so it keeps its initial value", first->v.name);
 	else if (n)
-		hd_log(HD_LOG_WARN, "parameter %s and %lld more get no gradient, so they keep their initial values",
-		       first->v.name, (long long)n - 1);
+		hd_log_once(HD_LOG_WARN,
+			    "parameter %s and %lld more get no gradient, so they keep their initial values",
+			    first->v.name, (long long)n - 1);
 }
 
 /* Refuses a replicated state whose members are assigned different values: a checkpoint holds one value, so the others
@@ -378,13 +380,14 @@ static void warn_of_idle_rules(const struct hd_plan *p)
 		const struct rule *r = &p->rules[i];
 
 		if (r->kind && !is_kind(p, r->kind))
-			hd_log(HD_LOG_WARN,
-			       "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
-			       p->inst[r->axis->inst].name, r->kind, r->dim->name);
+			hd_log_once(HD_LOG_WARN,
+				    "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
+				    p->inst[r->axis->inst].name, r->kind, r->dim->name);
 		else if (r->kind && is_refused(p, r))
-			hd_log(HD_LOG_WARN,
-			       "[strategy %s] rule: op %s cannot be sharded along %s, so the rule for it shards nothing",
-			       p->inst[r->axis->inst].name, r->kind, r->dim->name);
+			hd_log_once(
+				HD_LOG_WARN,
+				"[strategy %s] rule: op %s cannot be sharded along %s, so the rule for it shards nothing",
+				p->inst[r->axis->inst].name, r->kind, r->dim->name);
 	}
 }
 
