@@ -89,7 +89,8 @@ for layout in gpt2:2:dp gpt2:2:dp:zero=3 gpt2:2:tp gpt2:3:pp mixtral:2:ep llama:
 	is "$model, $axis $n ${more#:}: the text of one rank" "$(cat said)" "$(cat want-one)"
 done
 
-# Layouts of more keys or strategies.  A line is MODEL:RANKS:SECTION=KEY=VALUE,... with a blank between sections.
+# Layouts of more keys or strategies.  A line is MODEL:RANKS:SECTION=KEY=VALUE,... with a blank between sections.  Two
+# have more members than key heads, so that an axis shards the key heads and another only the heads.
 while IFS=: read -r model n sections; do
 	text kept/$model --prompts prompts.txt --tokens 5 --no-cache >want-one
 	set --
@@ -102,6 +103,8 @@ while IFS=: read -r model n sections; do
 done <<'END'
 llama-tied:8:tp=plugin=tp,size=8,form=2.5d,depth=2
 llama-tied:8:tp=plugin=tp,size=8,form=3d
+llama-tied:4:tp=plugin=tp,size=4
+llama-tied:4:cp=plugin=cp,size=2 tp=plugin=tp,size=2
 gpt2:8:dp=plugin=dp,size=2,zero=3 tp=plugin=tp,size=2 pp=plugin=pp,size=2
 mixtral:4:dp=plugin=dp,size=2,zero=2 ep=plugin=ep,size=2
 mixtral:4:ep=plugin=ep,size=2 pp=plugin=pp,size=2

@@ -330,14 +330,30 @@ static void inherit_reason(struct hd_plan *p, struct node *n)
 				n->outs[k]->reduced_dim[a] = n->ins[i]->reduced_dim[a];
 }
 
+static int is_cache(const struct hd_plan *p, const struct tensor *t)
+{
+	return p->past && t->v.what == HD_TENSOR_STATE && !t->v.of && !t->v.node;
+}
+
+/* Places a cache where its reader needs it, now that the new keys have their places: place_leaf did not know these.
+ * The reader changes the cache, so it must not get a piece that a reshard has copied. */
+static void place_cache(struct hd_plan *p, struct tensor *t, const struct placement *need)
+{
+	t->at = *need;
+	hd_localize(p, t);
+}
+
 static int place_one(struct hd_plan *p, struct node *n)
 {
 	struct placement *need = hd_alloc((n->v.nin + HD_MAX_OUTS) * sizeof(*need)), *out = need + n->v.nin;
 	int rc = node_needs(p, n, 1, need, out);
 
 	for (uint32_t i = 0; i < n->v.nin && rc >= 0; i++) {
-		struct tensor *x = hd_reshard_to(p, n->ins[i], &need[i], n);
+		struct tensor *x;
 
+		if (is_cache(p, n->ins[i]))
+			place_cache(p, n->ins[i], &need[i]);
+		x = hd_reshard_to(p, n->ins[i], &need[i], n);
 		if (!x)
 			rc = p->err->code;
 		else
@@ -389,9 +405,7 @@ static int place_leaf(struct hd_plan *p, struct tensor *t, struct node *n)
 
 static int is_beside(const struct hd_plan *p, const struct tensor *t)
 {
-	int cache = p->past && !t->v.of;
-
-	return (t->v.what == HD_TENSOR_STATE && !cache) || t->v.what == HD_TENSOR_MASTER;
+	return (t->v.what == HD_TENSOR_STATE && !is_cache(p, t)) || t->v.what == HD_TENSOR_MASTER;
 }
 
 /* Places parameters, data and caches first.  A state or a master then lives with its parameter, unless slot storage
