@@ -87,6 +87,7 @@ for layout in gpt2:2:dp gpt2:2:dp:zero=3 gpt2:2:tp gpt2:3:pp mixtral:2:ep llama:
 	mpi "$n" "$heddle" generate kept/$model --ids --prompts prompts.txt --tokens 5 --temperature 0 --set train.seq=12 \
 		--set x.plugin="$axis" --set x.size="$n" ${more:+--set "x.${more#:}"} --set train.global_batch=8 >said 2>err || tap_comment <err
 	is "$model, $axis $n ${more#:}: the text of one rank" "$(cat said)" "$(cat want-one)"
+	[ "$more" != :form=ring ] || unlike "... and no warning of a second ring" "$(cat err)" 'another section'
 done
 
 # Layouts of more keys or strategies.  A line is MODEL:RANKS:SECTION=KEY=VALUE,... with a blank between sections.  Two

@@ -101,6 +101,14 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
+/* Tells whether the plan generates single tokens with a cache.  Such attention runs in no ring. */
+static int has_cache(const struct hd_strategy *s, struct hd_plan *p)
+{
+	const struct hd_match cached = { .size = sizeof(cached), .op = s->g->op(p, "attention_cached") };
+
+	return s->g->node_next(p, NULL, &cached) != NULL;
+}
+
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	if (s->zigzag && s->windows)
@@ -109,7 +117,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 		       "adjacent tokens: none is used",
 		       s->windows, s->taken, s->axis->name);
 	s->zigzag &= s->taken > 0 && !s->windows;
-	if (!s->taken)
+	if (!s->taken && !has_cache(s, p))
 		HD_LOG(s->h, p, HD_LOG_WARN,
 		       "attention already runs in the ring of another section: all members of %s would compute the same",
 		       s->axis->name);
