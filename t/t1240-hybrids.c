@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Compares random layouts with one rank: the strategies, their order, sizes and keys, and the model are drawn. 
- * Initial weights, batches, losses, gradient norms and every gradient must be those of one rank.  If this broke, each
- * strategy would work alone, but their combination would train a different model.
+ * Initial weights, batches, losses, gradient norms and every gradient must be those of one rank.  So must be texts that
+ * some layouts generate.  If this broke, each strategy would work alone, but their combination would train a different
+ * model.
  *
  *	t1240-hybrids.t [N [SEED [FIRST]]]	layouts FIRST.. FIRST+N-1 of the sequence SEED; 60, 30 in tier ci, 12 in tier check
  *
@@ -37,6 +38,7 @@ struct draw {
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
 	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: the ranks of a node */
 	int zero_size, loss_parts, pairs;
+	int hosts, texts; /* hosts: each rank is on a host of its own; texts: the layout generates too */
 	int ring, zigzag;
 	int64_t bucket;
 };
@@ -182,6 +184,8 @@ static struct draw draw(uint64_t seed, int number)
 		settle(&d);
 		d.loss_parts = d.form || number % 3 ? 0 : d.micro_batch * (1 + number % 2); /* not drawn either */
 		d.pairs = number % 2 && fits_pairs(&d);
+		d.hosts = number % 4 == 3;
+		d.texts = number % 3 == 0;
 	} while (!divides(&d));
 	return d;
 }
@@ -282,6 +286,36 @@ static const struct result *one_rank(const struct draw *d, const char *name)
 	return ones[i].ran > 0 ? &ones[i].r : NULL;
 }
 
+/* Trains the layout. */
+static int train(const char *name, const struct draw *d, struct result *r)
+{
+	int rc;
+
+	if (d->hosts)
+		setenv("HD_TEST_COMM", "mpi", 1);
+	rc = run_ini(name, d->ranks, r);
+	unsetenv("HD_TEST_COMM");
+	return rc;
+}
+
+/* Generates from the layout's checkpoint, in the layout with caches and on one rank without them.  Returns whether both
+ * texts are the same. */
+static int same_texts(const char *name, const struct draw *d)
+{
+	static const char args[] = "--ids --prompt '9 250 77 31 8' --tokens 8 --temperature 0 --ignore-eos";
+	static const char keys[] = "/^\\[/ { s = /^\\[strategy/ ? substr($0, 11, length($0) - 11) : \"\" }"
+				   "s != \"\" && NF == 2 { print \"--set \" s \".\" $1 \"=\" $2 }";
+	char one[600];
+
+	snprintf(
+		one, sizeof(one),
+		"%s/heddle generate %s/%s/step-%08d %s --no-cache >%s/want 2>%s/why; grep -v '^heddle: ' %s/got | cmp %s/want -",
+		HD_TEST_BUILD, tmp, name, STEPS, args, tmp, tmp, tmp, tmp);
+	return mpi_run(d->ranks, 240, "%s/heddle generate %s/%s/step-%08d %s $(awk -F ' = ' '%s' %s/%s.ini) >%s/got",
+		       HD_TEST_BUILD, tmp, name, STEPS, args, keys, tmp, name, tmp) == 0 &&
+	       system(one) == 0;
+}
+
 /* Prints the layout, and the nodes of a gradient in it and on one rank, from the first rank that has it. */
 static void report(const char *one, const char *many, const struct draw *d, const char *where)
 {
@@ -327,7 +361,7 @@ static int try(uint64_t seed, int number)
 	if (!ok(r != NULL, "%d: one rank runs, %s", number, models[d.model].name))
 		return 0;
 	write_ini(many, &d, 1);
-	if (run_ini(many, d.ranks, &m)) {
+	if (train(many, &d, &m)) {
 		int no = refused(many, &d);
 
 		ok(no, "%d: %s: runs, or the check refuses it", number, summary(&d));
@@ -344,6 +378,11 @@ static int try(uint64_t seed, int number)
 		report(one, many, &d, where);
 	}
 	note("times the bound: loss and norm %.3g, gradients %.3g (%s)", loss, off, where);
+	if (d.texts && !ok(same_texts(many, &d), "%d: generates as one rank does", number)) {
+		report(one, many, &d, "");
+		snprintf(where, sizeof(where), "%s/got", tmp);
+		show(where);
+	}
 	return 0;
 }
 
