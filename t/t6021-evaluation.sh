@@ -73,6 +73,9 @@ near "a file shorter than a window on three ranks" \
 trained limit 1 --set model.experts=2 --set model.capacity_factor=1 >out
 like "experts with a limit refuse a file shorter than a window" "$(heddle eval limit --data rest.txt 2>&1)" \
 	'eval: 10 tokens; experts with a limit \(model\.capacity_factor = 1\) need train\.seq \+ 1 = 17$'
+is "... which three ranks say once, without naming a rank" \
+	"$(heddle_mpi 3 eval limit --data rest.txt --set t.plugin=tp --set t.size=3 2>&1 | messages)" \
+	"heddle: eval: 10 tokens; experts with a limit (model.capacity_factor = 1) need train.seq + 1 = 17"
 
 # -- several validation sets: each has the loss that eval computes, and valid_loss is the mean over all tokens
 trained sets 1 "$@" --set data.valid=head.txt,tail.txt >/dev/null

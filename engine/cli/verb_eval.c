@@ -40,8 +40,8 @@ static int no_number(const struct hd_job *j, struct hd_err *err)
 		hd_err_set(err, HD_EINVAL, "eval: the loss is not a number: weights are not finite: %s", spoilt);
 	free(spoilt);
 	HD_TRY(hd_comm_agree(err)); /* only one rank's shard may have them */
-	return hd_err_set(err, HD_EINVAL,
-			  "eval: the loss is not a number: weights are not finite, or became too large");
+	hd_err_set(err, HD_EINVAL, "eval: the loss is not a number: weights are not finite, or became too large");
+	return hd_comm_agree(err);
 }
 
 /* -- text -------------------------------------------------------------------------------------- */
@@ -162,10 +162,11 @@ static int check_experts(const struct hd_cli *c, struct hd_job *j, struct hd_err
 
 	if (!hd_cli_has(c, "choices") || !m->experts || !(m->capacity_factor > 0))
 		return HD_OK;
-	return hd_err_set(err, HD_EINVAL,
-			  "eval: --choices uses experts without a capacity limit, --data with the checkpoint's "
-			  "(model.capacity_factor = %g): give one of the two",
-			  m->capacity_factor);
+	hd_err_set(err, HD_EINVAL,
+		   "eval: --choices uses experts without a capacity limit, --data with the checkpoint's "
+		   "(model.capacity_factor = %g): give one of the two",
+		   m->capacity_factor);
+	return hd_comm_agree(err);
 }
 
 static int eval(struct hd_cli *c, struct hd_job *j, struct hd_choices *all, json_t *o, struct hd_err *err)

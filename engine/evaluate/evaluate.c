@@ -171,10 +171,10 @@ static int check_rest(const struct hd_model *m, const struct valid *v, struct hd
 {
 	if (v->whole || !m->experts || m->capacity_factor <= 0)
 		return HD_OK;
-	return hd_err_set(
-		err, HD_EINVAL,
-		"eval: %lld tokens; experts with a limit (model.capacity_factor = %g) need train.seq + 1 = %lld",
-		(long long)hd_data_tokens(v->data, 1), m->capacity_factor, (long long)m->seq + 1);
+	hd_err_set(err, HD_EINVAL,
+		   "eval: %lld tokens; experts with a limit (model.capacity_factor = %g) need train.seq + 1 = %lld",
+		   (long long)hd_data_tokens(v->data, 1), m->capacity_factor, (long long)m->seq + 1);
+	return hd_comm_agree(err);
 }
 
 int hd_evaluate_file(struct hd_job *j, double *loss, int64_t *tokens, int64_t *left, struct hd_err *err)
