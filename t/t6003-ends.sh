@@ -27,7 +27,11 @@ begin() {
 		sleep 0.1
 	done
 	run=$(ps -o pid= --ppid $shell | tr -d ' ')
-	ranks=$(ps -o pid= --ppid "$run" | tr -d ' ')
+	ranks=$(ps -o pid= --ppid "${run:-$$}" | tr -d ' ')
+	if ! [ -s m.jsonl ]; then
+		tap_result 1 "np $n: the run begins"
+		tap_comment <out
+	fi
 }
 
 # end: waits for the run; sets $rc, $seconds and $said.
@@ -83,7 +87,7 @@ like "TERM: an earlier message says how to get more time" "$(printf '%s\n' "$sai
 for flags in '' '--mca odls_base_sigkill_timeout 5'; do
 	mpirun_flags=$flags
 	rm -rf c
-	begin 3 --set checkpoint.dir=c
+	begin 3 --set checkpoint.dir=c --set train.global_batch=12
 	kill -KILL "$(printf '%s\n' $ranks | tail -1)"
 	end
 	unlike "a rank dies: no message says that the run was asked to end" "$said" 'asked to end'

@@ -124,16 +124,16 @@ static int check_tensors(struct hd_plan *p, const struct hd_views *v)
 static int check_operands(struct hd_plan *p, const struct node *n, const char *list, struct tensor *const *at,
 			  uint32_t count)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		int tensor = hd_handle_kind(p, at[i]) == HANDLE_TENSOR;
+	uint32_t i = 0;
 
-		if (at[i] != at[count + i])
-			return hd_plan_fail(p, HD_EBUG, "node %s: the view was written to: %s[%u] is %s but was %s",
-					    n->v.op->name, list, i,
-					    tensor ? at[i]->v.spec : "not a tensor of this plan",
-					    at[count + i]->v.spec);
-	}
-	return HD_OK;
+	while (i < count && at[i] == at[count + i])
+		i++;
+	if (i == count)
+		return HD_OK;
+	return hd_plan_fail(p, HD_EBUG, "node %s: the view was written to: %s[%u] is %s but was %s", n->v.op->name,
+			    list, i,
+			    hd_handle_kind(p, at[i]) == HANDLE_TENSOR ? at[i]->v.spec : "not a tensor of this plan",
+			    at[count + i]->v.spec);
 }
 
 static int check_nodes(struct hd_plan *p, const struct hd_views *v)
