@@ -63,14 +63,14 @@ int hd_search_choices(const struct search_state *s, int i)
 {
 	const struct space_strategy *of = &s->e.space->strategies[i];
 
-	return s->o->tries && !s->o->unbounded ? of->nfirst : of->nchoices;
+	return hd_search_is_limited(s) ? of->nfirst : of->nchoices;
 }
 
 int hd_search_values(const struct search_state *s, int i)
 {
 	const struct space_key *k = &s->e.space->keys[i];
 
-	return s->o->tries && !s->o->unbounded ? k->nfirst : k->n;
+	return hd_search_is_limited(s) ? k->nfirst : k->n;
 }
 
 struct relatives {
@@ -460,7 +460,7 @@ static void probe_all(struct search_state *s)
 void hd_search_probe_families(struct search_state *s)
 {
 	probe_all(s);
-	if (s->o->tries && !s->o->unbounded)
+	if (hd_search_is_limited(s))
 		begin_with_each_class(s);
 }
 

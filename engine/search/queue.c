@@ -249,7 +249,7 @@ int hd_search_has_twin(const struct search_state *s, const struct queued *it)
 
 int hd_search_is_same(const struct search_state *s, const struct queued *it)
 {
-	for (int64_t i = 0; i < s->out->nfound && s->o->tries && !s->o->unbounded; i++) {
+	for (int64_t i = 0; i < s->out->nfound && hd_search_is_limited(s); i++) {
 		const struct found_layout *f = &s->out->found[i];
 		int k = are_twins(f, it) && f->guessed_memory == it->memory
 				? only_difference(s->e.space, &f->layout, &it->layout)

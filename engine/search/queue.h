@@ -52,6 +52,12 @@ struct search_state {
 	double slowest;              /* smallest bound of the layouts that were dropped as slower than the best */
 };
 
+/* Returns whether the search may leave out layouts that are merely unlikely to be the best. */
+static inline int hd_search_is_limited(const struct search_state *s)
+{
+	return s->o->tries && !s->o->unbounded;
+}
+
 /* Returns the factor that makes a layout's key larger if it is unlikely to fit, so that it is taken later. */
 static inline double hd_search_penalty(const struct search_state *s, double memory)
 {
