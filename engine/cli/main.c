@@ -24,6 +24,8 @@ static const struct hd_flag run_flags[] = {
 };
 static const struct hd_flag check_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
+	{ "ranks-per-node", "N",
+	  "ranks of a node of the cluster, on which some collectives depend (default: unknown)" },
 	{ "memory", "SIZE", "fail if a rank needs more memory" },
 	{ "all", NULL, "print a line for each stage, in MB, also for equal ones" },
 	{ "json", NULL, "one line of JSON" },
@@ -32,6 +34,8 @@ static const struct hd_flag check_flags[] = {
 };
 static const struct hd_flag explain_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
+	{ "ranks-per-node", "N",
+	  "ranks of a node of the cluster, on which some collectives depend (default: unknown)" },
 	{ "rank", "R", "the rank whose program is printed (default 0)" },
 	{ "schedule", NULL, "draw the units of each stage" },
 	{ "times", "FILE", "with --schedule: draw units with their times in a trace (log.trace)" },

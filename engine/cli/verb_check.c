@@ -297,8 +297,8 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 					    json_pack("{s:I, s:o, s:o}", "ranks", (json_int_t)servers->n, "least",
 						      server_json(&servers->least), "most",
 						      server_json(&servers->most)));
-		if (hd_memory_is_largest(p))
-			json_object_set_new(o, "memory_case", json_string("largest"));
+		if (hd_memory_case(p))
+			json_object_set_new(o, "memory_case", json_string(hd_memory_case(p)));
 		if (limit) {
 			json_object_set_new(o, "memory_limit_bytes", json_integer((json_int_t)limit));
 			json_object_set_new(o, "fits", json_boolean(!err->code));
@@ -314,7 +314,7 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 	else
 		printf(" (%s)\n", hd_human_count((double)parameters).text);
 	hd_stage_lines_print(p, s, n, exact);
-	fputs(hd_memory_is_largest(p) ? hd_memory_is_largest_text : "", stdout);
+	hd_memory_case_print(p);
 	print_servers(servers, exact);
 	if (!err->code)
 		print_traffic(t, exact);
@@ -422,7 +422,7 @@ static int check_load(struct hd_conf *conf, const struct hd_plan *p, struct hd_e
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_err resume_error = { 0 };
-	int64_t limit = 0;
+	int64_t limit = 0, node = 0;
 	int looked;
 
 	if (hd_cli_has(c, "all") && hd_cli_has(c, "json"))
@@ -430,7 +430,8 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	if (hd_cli_has(c, "against-one-rank")) /* of the layout that the launcher would run */
 		c->ranks = hd_launch_ranks();
-	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
+	HD_TRY(hd_cli_int(c, "ranks-per-node", 1, 10000000, 0, &node, err));
+	HD_TRY(hd_cli_plan(c, node, conf, p, err));
 	HD_TRY(check_load(*conf, *p, err));
 	HD_TRY(check_names(*conf, *p, err));
 	HD_TRY(hd_foresight_check(*conf, err));

@@ -200,7 +200,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	struct hd_program *g;
 	json_t *all;
 	struct hd_fold lines = { .n = 0 };
-	int64_t rank = 0;
+	int64_t rank = 0, node = 0;
 	int json = hd_cli_has(c, "json"), exact = hd_cli_has(c, "all") || hd_cli_has(c, "nodes"),
 	    saved = hd_cli_has(c, "saved") || hd_cli_has(c, "kept");
 	const char *after = hd_cli_str(c, "after", NULL);
@@ -208,7 +208,8 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	HD_TRY(check_views(c, err));
 	if (after && (!strcmp(after, "list") || !is_pass(after)))
 		return list_passes(after, err);
-	HD_TRY(hd_cli_plan(c, 0, conf, out, err));
+	HD_TRY(hd_cli_int(c, "ranks-per-node", 1, 10000000, 0, &node, err));
+	HD_TRY(hd_cli_plan(c, node, conf, out, err));
 	p = *out;
 	if (after) {
 		print_nodes(p, NULL);

@@ -176,7 +176,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	if (r->host > 0)
 		printf("the host begins a step and waits for its end: %s\n", hd_human_seconds(r->host).text);
 	print_memory(p, m, t.memory);
-	fputs(hd_memory_is_largest(p) ? hd_memory_is_largest_text : "", stdout);
+	hd_memory_case_print(p);
 	if (t.host > 0)
 		printf("in host memory of a rank: %s; in a step %s are copied there and %s back\n",
 		       hd_human_bytes(t.host).text, hd_human_bytes(t.moved[1]).text, hd_human_bytes(t.moved[0]).text);
@@ -236,8 +236,8 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 		json_object_set_new(o, "memory_limit_bytes", hd_json_number(m->memory));
 		json_object_set_new(o, "fits", json_boolean(t.memory <= m->memory));
 	}
-	if (hd_memory_is_largest(p))
-		json_object_set_new(o, "memory_case", json_string("largest"));
+	if (hd_memory_case(p))
+		json_object_set_new(o, "memory_case", json_string(hd_memory_case(p)));
 	json_object_set_new(o, "stages", stages_json(r));
 	if (m->slow > 0)
 		json_object_set_new(o, "slow", slow_json(m, alike));

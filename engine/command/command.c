@@ -203,15 +203,25 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 	return err.code ? 1 : 0;
 }
 
-int hd_memory_is_largest(const struct hd_plan *p)
+const char *hd_memory_case(const struct hd_plan *p)
 {
-	for (size_t i = 0; i < p->ntensors; i++) {
-		const struct tensor *t = p->tensors[i];
-
-		if (t->ragged_counts && (double)hd_ragged_max(t) > hd_ragged_balanced(t))
-			return 1;
+	switch (hd_rows_case(p)) {
+	case HD_ROWS_ANY: return "largest";
+	case HD_ROWS_SOME: return "expert_rows";
+	default: return NULL;
 	}
-	return 0;
+}
+
+void hd_memory_case_print(const struct hd_plan *p)
+{
+	enum hd_rows_case which = hd_rows_case(p);
+
+	if (which == HD_ROWS_ANY)
+		puts("memory is that of the largest case, in which all tokens choose experts of one rank; "
+		     "train.expert_rows or model.capacity_factor limits it");
+	else if (which == HD_ROWS_SOME)
+		printf("memory holds %g times the rows of equal choices of experts (train.expert_rows)\n",
+		       p->config.expert_rows);
 }
 
 void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype)
@@ -220,9 +230,6 @@ void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype)
 		hd_log(HD_LOG_WARN, "plan: %s has no flops_bf16: bf16 is counted at the peak of fp32, %s", m->name,
 		       hd_human_rate(m->flops_fp32).text);
 }
-
-const char hd_memory_is_largest_text[] =
-	"memory is that of the largest case, in which all tokens choose experts of one rank; model.capacity_factor limits it\n";
 
 void hd_batch_hint_print(const struct hd_plan *p)
 {

@@ -54,11 +54,11 @@ void hd_warn_without_effect(const struct hd_plan *p);
 void hd_warn_of_recompute(const struct hd_plan *p); /* only train.recompute */
 /* Warns if products are in bf16 and the machine's file has no peak for bf16. */
 void hd_warn_of_peak(const struct hd_machine *m, uint32_t dtype);
-/* Returns 1 if the memory is planned for more rows than equally chosen experts would give a rank: no capacity limits
- * them. */
-int hd_memory_is_largest(const struct hd_plan *p);
-extern const char hd_memory_is_largest_text[];     /* a line */
-void hd_batch_hint_print(const struct hd_plan *p); /* prints hd_plan_batch_hint, if it has one */
-void hd_mesh_print(const struct hd_plan *p);       /* prints axes, replicas, micro-batches and the bubble */
+/* Returns for how many rows of experts memory is planned. "largest": for any choices. "expert_rows": for as many as
+ * train.expert_rows says. NULL: a capacity limits them, or each rank has all experts. */
+const char *hd_memory_case(const struct hd_plan *p);
+void hd_memory_case_print(const struct hd_plan *p); /* a line, if there is such a case */
+void hd_batch_hint_print(const struct hd_plan *p);  /* prints hd_plan_batch_hint, if it has one */
+void hd_mesh_print(const struct hd_plan *p);        /* prints axes, replicas, micro-batches and the bubble */
 
 #endif

@@ -152,6 +152,15 @@ static int is_collective_of_unit(const struct node *n)
 	       n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W);
 }
 
+static void warn_of_expert_rows(const struct hd_plan *p)
+{
+	if (p->config.expert_rows > 0 && hd_rows_case(p) == HD_ROWS_EQUAL)
+		hd_log(HD_LOG_WARN, "train.expert_rows does nothing in this layout: %s",
+		       !p->model.experts              ? "the model has no experts"
+		       : p->model.capacity_factor > 0 ? "model.capacity_factor limits the rows of experts"
+						      : "each rank has all experts");
+}
+
 /* Warns if two micro-batches at a time have no collective to overlap with. */
 static void warn_of_pairs(const struct hd_plan *p)
 {
@@ -190,6 +199,7 @@ static void warn_of_train(const struct hd_plan *p)
 	warn_of_rates(p);
 	hd_warn_of_recompute(p);
 	warn_of_pairs(p);
+	warn_of_expert_rows(p);
 	warn_of_evaluations(p);
 }
 

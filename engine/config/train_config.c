@@ -38,6 +38,8 @@ static const struct hd_option train[] = {
 	  "memory)" },
 	{ "overlap_micro_batches", HD_OPT_BOOL, 0, "no", NULL,
 	  "compute two micro-batches at a time: collectives of one are under way while the other computes" },
+	{ "expert_rows", HD_OPT_NUM, 0, "0", "0..",
+	  "memory for experts without a capacity limit, in rows of equal choices (0: for any choices)" },
 	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order",
 	  "rank_order: sums in member order on every transport" },
 	{ "deterministic", HD_OPT_BOOL, 0, "no", NULL,
@@ -185,6 +187,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->recompute = recompute(hd_section_str(s, "recompute"));
 	t->loss_parts = hd_section_int(s, "loss_parts");
 	t->overlap_micro_batches = hd_section_int(s, "overlap_micro_batches") != 0;
+	t->expert_rows = hd_section_num(s, "expert_rows");
 	t->rank_order = !strcmp(hd_section_str(s, "reduce"), "rank_order");
 	t->deterministic = hd_section_int(s, "deterministic") != 0;
 	t->eval_every = hd_section_int(s, "eval_every");
@@ -194,6 +197,9 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->comm = comm(hd_section_str(s, "comm"));
 	t->threads = (int)hd_section_int(s, "threads");
 	t->watchdog = hd_section_num(s, "watchdog");
+	if (t->expert_rows > 0 && t->expert_rows < 1)
+		return hd_train_fail(c, t, "expert_rows", err, HD_EINVAL,
+				     "%g has no room for equal choices, which need 1 (0: any choices)", t->expert_rows);
 	HD_TRY(check_comm(c, t, err));
 	HD_TRY(choose_optimizer(c, s, t, err));
 	read_optimizer(s, t);

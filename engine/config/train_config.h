@@ -28,8 +28,9 @@ struct hd_train_config {
 	enum hd_recompute recompute;
 	int64_t loss_parts; /* parts of a micro-batch whose logits exist one after the other; 0: chosen automatically */
 	int overlap_micro_batches; /* two are computed at a time */
-	int rank_order;            /* sums are in member order */
-	int deterministic;         /* no bit of the result depends on timing or the number of threads */
+	double expert_rows; /* rows of experts that a rank has memory for, relative to equal choices; 0: any choices */
+	int rank_order;     /* sums are in member order */
+	int deterministic;  /* no bit of the result depends on timing or the number of threads */
 	/* eval_every 0: after the last step only; eval_batches 0: all of the validation data. */
 	int64_t eval_every, eval_batches;
 	int64_t hash_every; /* 0: never */

@@ -12,6 +12,8 @@
 struct hd_rows {
 	const int32_t *have, *need; /* row counts of `in` and of `out`, by expert and sample */
 	int64_t experts, samples;   /* per member */
+	int64_t ncounts;            /* of `have`, and of `need` */
+	int64_t most;               /* rows that `out` has room for */
 	int64_t bytes;              /* per row */
 };
 

@@ -60,11 +60,19 @@ int hd_dtype_known(uint32_t dtype);
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
 int64_t hd_local_count(const struct tensor *t);
 int64_t hd_local_bytes(const struct tensor *t);
-/* For a ragged tensor: the most rows that a rank may have; the rows if the tokens choose experts equally; the elements
- * of one row. */
+/* Rows of a ragged tensor on a rank. any: for any choices of the tokens. max: the most that it has memory for
+ * (train.expert_rows). balanced: if experts are chosen equally. row_elements: the elements of one row. */
+int64_t hd_ragged_any(const struct tensor *t);
 int64_t hd_ragged_max(const struct tensor *t);
 double hd_ragged_balanced(const struct tensor *t);
 int64_t hd_ragged_row_elements(const struct tensor *t);
+/* How many rows of experts the ranks of a plan have memory for. */
+enum hd_rows_case {
+	HD_ROWS_EQUAL, /* no rank can get more than equal choices give it, or a capacity limits them */
+	HD_ROWS_ANY,   /* whatever tokens choose */
+	HD_ROWS_SOME   /* as many as train.expert_rows says */
+};
+enum hd_rows_case hd_rows_case(const struct hd_plan *p);
 int64_t hd_global_count(const struct tensor *t);
 int64_t hd_plan_parameters(const struct hd_plan *p); /* elements of all parameters */
 /* The dtype of a gradient of x, and the attribute that tells an op about it: "" or " fp32=1". */

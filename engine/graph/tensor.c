@@ -4,8 +4,11 @@
 #include <config.h>
 #include "engine/graph/graph.h"
 #include "engine/device/device.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define FEW_ROWS 1024 /* of experts: memory for fewer would save little, and smaller numbers vary more */
 
 /* -- names ------------------------------------------------------------------------------------------------------------- */
 const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n)
@@ -164,7 +167,15 @@ static int64_t places(const struct tensor *t, const struct hd_dim **expert)
 	return local_of(t, batch) * local_of(t, slot);
 }
 
-int64_t hd_ragged_max(const struct tensor *t)
+double hd_ragged_balanced(const struct tensor *t)
+{
+	const struct hd_dim *expert;
+	int64_t n = places(t, &expert);
+
+	return (double)(n * t->max_rows * local_of(t, expert)) / (double)expert->n;
+}
+
+int64_t hd_ragged_any(const struct tensor *t)
 {
 	const struct hd_dim *expert;
 	int64_t n = places(t, &expert), e = local_of(t, expert);
@@ -172,12 +183,25 @@ int64_t hd_ragged_max(const struct tensor *t)
 	return n * (e < t->max_rows ? e : t->max_rows);
 }
 
-double hd_ragged_balanced(const struct tensor *t)
+int64_t hd_ragged_max(const struct tensor *t)
 {
-	const struct hd_dim *expert;
-	int64_t n = places(t, &expert);
+	double wanted = ceil(t->plan->config.expert_rows * hd_ragged_balanced(t));
+	int64_t most = hd_ragged_any(t);
 
-	return (double)(n * t->max_rows * local_of(t, expert)) / (double)expert->n;
+	if (wanted < FEW_ROWS)
+		wanted = wanted > 0 ? FEW_ROWS : (double)most;
+	return wanted < (double)most ? (int64_t)wanted : most;
+}
+
+enum hd_rows_case hd_rows_case(const struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (t->ragged_counts && (double)hd_ragged_any(t) > hd_ragged_balanced(t))
+			return hd_ragged_max(t) < hd_ragged_any(t) ? HD_ROWS_SOME : HD_ROWS_ANY;
+	}
+	return HD_ROWS_EQUAL;
 }
 
 int64_t hd_ragged_row_elements(const struct tensor *t)

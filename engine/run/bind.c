@@ -92,6 +92,8 @@ static void describe_rows(struct binding *b, const struct node *n, int64_t micro
 	r->need = hd_program_address(g, n->ins[2], micro);
 	r->experts = many->local[0] / n->comm.group->v.n;
 	r->samples = many->local[1];
+	r->ncounts = hd_local_count(many);
+	r->most = hd_ragged_max(n->outs[0]);
 	r->bytes = hd_ragged_row_elements(n->ins[0]) * HD_BITS(n->ins[0]->v.dtype) / 8;
 	if (!hd_in_host(g))
 		b->staging = hd_stage_rows(g, c, r, n, hd_local_count(many), b->staging);

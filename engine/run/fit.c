@@ -49,6 +49,8 @@ char *hd_memory_advice(const struct hd_plan *p)
 		hd_append(&text, "a smaller train.micro_batch (it is %lld)", (long long)p->micro_batch);
 	if (trains && p->config.recompute != HD_RECOMPUTE_FULL)
 		hd_append(&text, "%strain.recompute = full", text ? ", " : "");
+	if (trains && hd_rows_case(p) == HD_ROWS_ANY)
+		hd_append(&text, "%strain.expert_rows = 2", text ? ", " : "");
 	for (int i = 0; trains && i < p->ninst; i++)
 		advise_options(&p->inst[i], &text);
 	hd_append(&text, "%smore hosts, in a layout that shards the model", text ? ", " : "");

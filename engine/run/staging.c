@@ -7,6 +7,7 @@
 #include <config.h>
 #include "engine/run/commands.h"
 #include "engine/ops/movement.h"
+#include <math.h>
 #include <stdlib.h>
 
 static int64_t in_bytes(const struct node *n)
@@ -114,10 +115,26 @@ static size_t fetch_counts(const struct hd_program *g, const struct row_counts *
 	return (size_t)(sum_of(k->have, k->n) * k->bytes);
 }
 
+/* Refuses more rows than there is memory for. Before they are sent, their number is known. */
+static int check_rows(struct hd_program *g, const struct command *c)
+{
+	const struct hd_rows *r = c->call.rows;
+	int64_t n = r ? sum_of(r->need, r->ncounts) : 0;
+
+	if (!r || n <= r->most)
+		return HD_OK;
+	return hd_err_set(&g->why, HD_ENOMEM,
+			  "%s: %lld choices fell on the experts of this rank, and it has memory for %lld "
+			  "(train.expert_rows = %g); %.3g would be enough",
+			  c->node->v.block, (long long)n, (long long)r->most, g->plan->config.expert_rows,
+			  ceil(100 * (double)n / hd_ragged_balanced(c->node->outs[0])) / 100);
+}
+
 int hd_start_staged(struct hd_program *g, const struct command *c)
 {
 	size_t bytes = c->counts ? fetch_counts(g, c->counts) : c->bytes;
 
+	HD_TRY(check_rows(g, c));
 	if (c->host)
 		g->device->get((void *)c->call.in, c->host, bytes);
 	return hd_comm_start(c->members, &c->call, &g->requests[c->request]);
