@@ -12,7 +12,7 @@
 
 static int members = 4, embed; /* embed 0: a width that the members divide */
 static int layers = 3, node;   /* node: ranks per host, 0: unknown */
-static const char *beside = "", *optimizer = "adamw", *sync_by = "allreduce", *bucket = "64K";
+static const char *beside = "", *optimizer = "adamw", *sync_by = "allreduce", *bucket = "64K", *model = "";
 
 static struct hd_plan *plan(int zero, int micros, int low)
 {
@@ -27,11 +27,11 @@ static struct hd_plan *plan(int zero, int micros, int low)
 
 	snprintf(
 		ini, sizeof(ini),
-		"[model]\nlayers = %d\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
+		"[model]\nlayers = %d\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n%s[data]\ntrain = none\n"
 		"[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n"
 		"[strategy r]\nplugin = " HD_TEST_BUILD
 		"/plugins/dp/.libs/dp.so\nsize = %d\nsync = %s\nbucket = %s\nzero = %d\n%s",
-		layers, embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members,
+		layers, embed ? embed : 16 * members, embed ? 4 : members, model, members * micros, optimizer, members,
 		sync_by, bucket, zero, beside);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
@@ -431,6 +431,80 @@ static void gathered_buckets(void)
 	members = 4, embed = 0, layers = 3, bucket = "64K";
 }
 
+/* -- between nodes, where each message has the latencies of all members ---------------------------------------------- */
+/* Returns the number of collectives of a kind in a phase of layer 1. */
+static int collectives(const struct hd_plan *p, uint32_t kind, uint32_t phase)
+{
+	int n = 0;
+
+	for (const struct node *c = p->first; c; c = c->next)
+		n += c->comm.kind == kind && c->v.phase & phase && !strcmp(c->v.block, "layer 1");
+	return n;
+}
+
+/* Norms and biases have at most twice as many elements as the square root of the largest matrix. */
+static void small_parameters(int ranks_per_host)
+{
+	struct hd_plan *p;
+	int complete = 0, small = 0, wrong = 0;
+
+	node = ranks_per_host;
+	p = plan(3, 1, 0);
+	if (!ok(p != NULL, "zero = 3, %d ranks, %d of them on a host", members, node))
+		return;
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
+			continue;
+		complete += hd_local_count(t) == hd_global_count(t);
+		small += strstr(t->v.name, "bias") || strstr(t->v.name, "ln_");
+		wrong += hd_local_count(t) == hd_global_count(t) && !strstr(t->v.name, "bias") &&
+			 !strstr(t->v.name, "ln_");
+	}
+	ok(small > 20 && complete == (node < members ? small : 0) && !wrong,
+	   "... %d parameters are complete of %d norms and biases; %d others", complete, small, wrong);
+	is_int(bytes(p, HD_TENSOR_STATE, 0), bytes(p, HD_TENSOR_STATE, 1) / members, "... bytes of states");
+	is_int(bytes(p, HD_TENSOR_GRAD, 0), bytes(p, HD_TENSOR_GRAD, 1) / members, "... bytes of gradients");
+	ok((sent(p, HD_UNIT_U, HD_COMM_ALL_GATHER) > 0) == (complete > 0), "... whose new values are gathered");
+	forget(p);
+	node = 0;
+}
+
+/* With 4 members a tensor of less than 4 MB moves in a bucket: a block's gradients fill two, and its weights one. Within
+ * a host, the 6 matrices are above 1/16 of a bucket and move alone; biases are bf16, and norms fp32. */
+static void few_messages(int ranks_per_host)
+{
+	struct hd_plan *p;
+
+	node = ranks_per_host, embed = 64, bucket = "120K";
+	p = plan(3, 1, 1);
+	if (!ok(p != NULL, "zero = 3, bf16, %d ranks, %d of them on a host", members, node))
+		return;
+	is_int(collectives(p, HD_COMM_REDUCE_SCATTER, HD_UNIT_W), node < members ? 2 : 6 + 1,
+	       "... reduce-scatters of a block's gradients");
+	is_int(collectives(p, HD_COMM_ALL_GATHER, HD_UNIT_F), node < members ? 1 : 6 + 2,
+	       "... gathers of a block's weights in forward");
+	forget(p);
+	node = 0, embed = 0, bucket = "64K";
+}
+
+/* The router is fp32, and lies between the bf16 weights of attention and of the experts. */
+static void two_dtypes(void)
+{
+	struct hd_plan *p;
+
+	model = "experts = 32\nmoe_every = 1\ncapacity_factor = 8\n";
+	node = 2, bucket = "10M";
+	p = plan(3, 1, 1);
+	if (ok(p != NULL, "zero = 3, bf16, 32 experts, 4 ranks on 2 hosts")) {
+		is_int(collectives(p, HD_COMM_ALL_GATHER, HD_UNIT_F), 2,
+		       "... gathers of a block in forward: the router, and all weights of bf16");
+		forget(p);
+	}
+	node = 0, bucket = "64K", model = "";
+}
+
 int main(void)
 {
 	static const int others[] = { 3, 5, 6, 7, 8 };
@@ -446,6 +520,11 @@ int main(void)
 	buckets(64, 1024, "ring");
 	buckets(64, 1024, "allreduce");
 	gathered_buckets();
+	small_parameters(4);
+	small_parameters(2);
+	few_messages(4);
+	few_messages(2);
+	two_dtypes();
 	memory(0, 1);
 	memory(0, 3);
 	memory(1, 3);

@@ -72,7 +72,7 @@ for zero in 1 2 3; do
 		ran=$(HD_TEST_COMM=$comm heddle_mpi 4 bench tiny.ini $same --set dp.zero=$zero --json --steps 2 2>/dev/null)
 		is "zero $zero${comm:+, between hosts}: a run sends the bytes that explain prints" \
 			"$(json "$ran" bytes_counted)" \
-			"$(said --set dp.zero=$zero --ranks 4)"
+			"$(said --set dp.zero=$zero --ranks 4 ${comm:+--ranks-per-node 1})"
 	done
 done
 

@@ -109,7 +109,7 @@ is "two levels on one node: one all-reduce" \
 	"$(bytes --set dp.sync=hierarchical --set dp.node_size=4 | sum_of dp all-reduce)" $((2 * S * 3 / 4))
 for way in "dp.sync=server" "dp.wire=bf16" "dp.wire=fp16" "dp.sync=hierarchical --set dp.node_size=2"; do
 	for comm in "" mpi; do
-		planned=$(bytes --set $way | awk '/"collective"/ { b = $0; sub(/.*"bytes": /, "", b)
+		planned=$(bytes ${comm:+--ranks-per-node 1} --set $way | awk '/"collective"/ { b = $0; sub(/.*"bytes": /, "", b)
 			c = $0; sub(/.*"count": /, "", c); sum += (b + 0) * (c + 0) } END { printf "%d\n", sum }')
 		ran=$(HD_TEST_COMM=$comm heddle_mpi 4 bench tiny.ini $wide --set $way --json \
 			--steps 2 2>/dev/null)

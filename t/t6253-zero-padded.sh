@@ -43,7 +43,7 @@ for n in 3 $(whole_sweep && echo 5 7) 12; do
 		ran=$(HD_TEST_COMM=$comm heddle_mpi $n bench tiny.ini $same $one --set dp.zero=3 --json --steps 2 2>/dev/null)
 		is "$n members${comm:+, between hosts}: a run sends the bytes that explain prints" \
 			"$(json "$ran" bytes_counted)" \
-			"$(said $one --set dp.zero=3 --ranks $n)"
+			"$(said $one --set dp.zero=3 --ranks $n ${comm:+--ranks-per-node 1})"
 	done
 done
 

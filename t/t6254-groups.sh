@@ -59,7 +59,7 @@ is "both levels: parameters are gathered between nodes" \
 is "both levels: ... and in the node" "$(printf '%s\n' "$said" | sum_of dp.node all-gather)" $((S * 3 / 4))
 for way in "dp.zero_size=2" "dp.sync=hierarchical --set dp.node_size=2"; do
 	for comm in "" mpi; do
-		planned=$(bytes --ranks 4 --set dp.zero=3 --set $way | awk '/"collective"/ { b = $0; sub(/.*"bytes": /, "", b)
+		planned=$(bytes --ranks 4 ${comm:+--ranks-per-node 1} --set dp.zero=3 --set $way | awk '/"collective"/ { b = $0; sub(/.*"bytes": /, "", b)
 			c = $0; sub(/.*"count": /, "", c); sum += (b + 0) * (c + 0) } END { printf "%d\n", sum }')
 		ran=$(HD_TEST_COMM=$comm heddle_mpi 4 bench tiny.ini $same $wide --set dp.zero=3 --set $way --json --steps 2 2>/dev/null)
 		is "$way${comm:+, between hosts}: a run sends the bytes that explain prints" \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Buckets: tensors of the same unit and dtype are packed and moved as one. Buckets are filled in program order, which
  * for gradients is the order in which backward completes them. So one bucket moves while backward computes the next.
+ * Tensors of another dtype in between do not end a bucket.
  */
 #include "dp.h"
 #include <math.h>
@@ -8,6 +9,7 @@
 
 #define DEFAULT (25 << 20) /* of option `bucket` */
 #define IN_FLIGHT 4e5      /* bytes that a link of 400 Gbit/s carries within its latency of 8 us */
+#define COPIED 1e6         /* bytes that a GPU copies while a message is passed on once; most of that time is hidden */
 
 int64_t dp_bytes(const struct hd_tensor *t)
 {
@@ -33,10 +35,10 @@ static int same_unit(const struct hd_node *a, const struct hd_node *b)
 	return a->stage == b->stage && a->phase == b->phase && (a->phase & once || a->block == b->block);
 }
 
-static int fits(const struct hd_strategy *s, const struct dp_bucket *b, const struct hd_node *n)
+/* Tells whether the bucket ends before node n. */
+static int ends(const struct hd_strategy *s, const struct dp_bucket *b, const struct hd_node *n)
 {
-	return !b->n || (b->bytes < s->full && same_unit(n, b->in[0]) && n->ins[0]->dtype == b->in[0]->ins[0]->dtype &&
-			 dp_is_two_levels(s, n) == dp_is_two_levels(s, b->in[0]));
+	return b->n && (b->bytes >= s->full || !same_unit(n, b->in[0]));
 }
 
 /* Returns the tensor that a bucket moves for node n. A sum over two levels is two reshards: n is the second, and the
@@ -76,14 +78,16 @@ static int distance(const struct hd_tensor *x)
 	return n;
 }
 
-/* Tells whether both nodes move on the same ranks, and whether their operands are equally far along the other axes.
- * Otherwise two buckets could wait for each other: one tensor may be summed along this axis first, another along a
+/* Tells whether both nodes move one dtype on the same ranks, and whether their operands are equally far along the other
+ * axes. Otherwise two buckets could wait for each other: one tensor may be summed along this axis first, another along a
  * different one. */
 static int moves_with(const struct hd_strategy *s, struct hd_plan *p, const struct hd_node *m, const struct hd_node *n)
 {
 	const struct hd_tensor *x = operand(s, m), *y = operand(s, n);
 	const struct hd_axis *a = NULL;
 
+	if (m->ins[0]->dtype != n->ins[0]->dtype || dp_is_two_levels(s, m) != dp_is_two_levels(s, n))
+		return 0;
 	while ((a = s->h->axis_next(p, a)))
 		if (placement_code(s->g->place(p, x, a)) != placement_code(s->g->place(p, y, a)))
 			return 0;
@@ -138,7 +142,7 @@ struct choice {
 static void fill(const struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, const struct choice *c,
 		 uint32_t first)
 {
-	for (uint32_t i = first; i < c->n && fits(s, b, c->all[i]); i++) {
+	for (uint32_t i = first; i < c->n && !ends(s, b, c->all[i]); i++) {
 		if (c->taken[i] || !moves_with(s, p, c->all[i], c->all[first]))
 			continue;
 		b->in[b->n++] = c->all[i];
@@ -180,6 +184,16 @@ static int64_t full_from(const struct hd_strategy *s, struct hd_plan *p)
 	return s->bucket == DEFAULT && !s->servers && best > DEFAULT ? (int64_t)best : s->bucket;
 }
 
+/* Returns the bytes from which a reduce-scatter or gather moves a tensor alone, without a copy into a bucket. Between
+ * nodes a copy costs less than the latencies of one more message to each member. */
+static int64_t alone_from(const struct hd_strategy *s, struct hd_plan *p)
+{
+	double part = (double)s->full / 16, all = (double)s->full;
+	int64_t members = s->along == s->inner ? s->inner->n : s->n;
+
+	return (int64_t)(dp_between_nodes(s, p, members) ? fmin(all, fmax(part, COPIED * (double)members)) : part);
+}
+
 int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wanted, dp_move_fn *move)
 {
 	const struct hd_match m = { .size = sizeof(m), .kind = "reshard", .axis = s->along };
@@ -189,6 +203,7 @@ int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wante
 	uint32_t count = 0, k = 0;
 
 	s->full = full_from(s, p);
+	s->alone = alone_from(s, p);
 	while ((n = s->g->node_next(p, n, &m)))
 		count++;
 	all = s->h->alloc(p, (count + 1) * sizeof(*all));

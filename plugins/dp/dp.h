@@ -17,12 +17,14 @@ struct hd_strategy {
 	int64_t n;                   /* number of replicas */
 	int64_t bucket, zero, node_size;
 	int64_t full;            /* slot lower: bytes from which a bucket is full */
+	int64_t alone;           /* slot lower: bytes from which a reduce-scatter or gather moves a tensor alone */
 	int by_tree;             /* slot lower: buckets may be summed by trees */
 	int64_t zero_size;       /* replicas that share: s->n, or those along `inner` */
 	int64_t servers, server; /* servers: coordinates after the replicas; server: the current one, -1: all */
 	uint32_t wire;           /* dtype of gradients in transit */
 	int64_t node;            /* sync = hierarchical: replicas per node, if that makes two levels; else 0 */
 	int64_t node_ranks;      /* ranks per node, 0: unknown */
+	int64_t stride;          /* ranks from a replica to the next */
 	int64_t sums;            /* buckets that were summed in the way that `sync` names */
 	int sync, overlap, offload;
 };
@@ -45,6 +47,8 @@ int64_t dp_bytes(const struct hd_tensor *t);
 
 /* mesh.c: claims the axis, or its two levels. */
 int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left);
+/* Tells whether neighbouring replicas, so many of them, are known to be on several nodes. */
+int dp_between_nodes(const struct hd_strategy *s, struct hd_plan *p, int64_t replicas);
 
 /* groups.c: check and set zero_size. dp_cutting_axes returns how many axes (0, 1 or 2) cut what zero cuts. */
 int dp_check_groups(struct hd_strategy *s, struct hd_plan *p);

@@ -19,7 +19,14 @@ static int64_t ranks_of_node(const struct hd_strategy *s, struct hd_plan *p)
 {
 	const int64_t *known = s->h->query(p, "heddle.node_size");
 
-	return s->node_size ? s->node_size : known ? *known : 0;
+	return s->node_size && s->sync == DP_HIERARCHICAL ? s->node_size : known ? *known : 0;
+}
+
+int dp_between_nodes(const struct hd_strategy *s, struct hd_plan *p, int64_t replicas)
+{
+	int64_t node = ranks_of_node(s, p);
+
+	return node && replicas * s->stride > node;
 }
 
 int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
@@ -38,6 +45,7 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 			       (long long)ranks, (long long)m, (long long)(ranks % stride * 10 / stride),
 			       (long long)s->n, (long long)stride);
 	s->node_ranks = ranks;
+	s->stride = stride;
 	s->node = m > 1 && m < s->n ? m : 0;
 	if (dp_size_groups(s, p, s->node) < 0)
 		return s->h->status(p);

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reduce-scatters and all-gathers in buckets: a bucket of gradients is reduce-scattered, and a bucket of parameters
  * gathered, as one flat tensor. The flat tensor is laid out by member; for each member it contains the member's pieces
- * of all tensors. So packing copies. Large tensors move alone, as the engine does it: for them one more message costs
- * less than a copy.
+ * of all tensors. So packing copies. Large tensors move alone, as the engine does it, where one more message costs less
+ * than a copy (alone_from in bucket.c).
  */
 #include "dp.h"
 #include <string.h>
 
-#define ALONE 16 /* tensors from 1/ALONE of a bucket on move alone */
-
 static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole)
 {
-	return dp_bytes(whole) < s->full / ALONE;
+	return dp_bytes(whole) < s->alone;
 }
 
 /* Tells whether both levels cut. The engine would then move along both at once, and each rank would send as much

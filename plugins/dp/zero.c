@@ -5,12 +5,14 @@
  *
  *   zero = 1   optimizer states and masters; gradients are complete until the last micro-batch, parameters always
  *   zero = 2   also the gradients' accumulators: each micro-batch's gradients are reduce-scattered as they are computed
- *   zero = 3   also parameters: gathered where a unit reads them, in forward and again in backward, and not kept
+ *   zero = 3   also parameters: gathered where a unit reads them, in forward and again in backward, and not kept.
+ *              Between nodes small ones, such as norms and biases, stay complete, as with zero = 2
  *
  * A dim that the number of members does not divide is cut in pieces of the size rounded up, and the last pieces are
  * padded. So every tensor is sharded, with any number of members.
  */
 #include "dp.h"
+#include <math.h>
 #include <string.h>
 
 /* Returns the number of pieces in which an axis cuts dim d of the tensor, or 0 if it does not cut it. An axis of one
@@ -147,15 +149,40 @@ int dp_offload(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
+static double elements(const struct hd_tensor *w)
+{
+	double n = 1;
+
+	for (uint32_t i = 0; i < w->ndim; i++)
+		n *= (double)w->dims[i]->n;
+	return n;
+}
+
+/* Returns the most elements of a parameter that zero = 3 leaves complete. Between nodes, gathers of norms and biases take
+ * as long as the latencies of all members, and sharding them saves next to nothing. Their size is about the square root
+ * of that of the largest matrix; biases of the mlp have twice as many elements. */
+static double most_left_complete(const struct hd_strategy *s, struct hd_plan *p)
+{
+	double largest = 0;
+
+	if (s->zero < 3 || !dp_between_nodes(s, p, s->zero_size))
+		return 0;
+	for (struct hd_tensor *w = NULL; (w = s->g->leaf_next(p, w, HD_TENSOR_PARAM));)
+		largest = fmax(largest, elements(w));
+	return 2 * sqrt(largest);
+}
+
 int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD, HD_TENSOR_PARAM };
+	double small;
 
 	if (!s->zero || s->n == 1)
 		return s->h->status(p);
+	small = most_left_complete(s, p);
 	for (int i = 0; i < 4; i++)
 		for (struct hd_tensor *t = NULL; (t = s->g->leaf_next(p, t, what[i]));)
-			if (lowest_zero(t) <= s->zero)
+			if (lowest_zero(t) <= s->zero && (t->what != HD_TENSOR_PARAM || elements(t) > small))
 				cut(s, p, t, t->of ? t->of : t);
 	return s->h->status(p);
 }
