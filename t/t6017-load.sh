@@ -193,6 +193,31 @@ like "a tokenizer in two files: train says how to convert it" "$(said train load
 like "a tokenizer in two files: generate says how to convert it" "$(said generate slow --prompt a)" "$how"
 like "a tokenizer in two files: tokenize says how to convert it" \
 	"$(said tokenize --tokenizer slow --ids text.txt)" "slow/tokenizer\.json: .*; $how"
+# SentencePiece's own file is not read here, but whoever loads the checkpoint needs it.  It is not text.
+sentencepiece() { mkdir "$1" && cp base/config.json base/model.safetensors "$1" && printf '\012\000\377piece\000' >"$1/tokenizer.model" &&
+	echo '{"tokenizer_class": "LlamaTokenizer"}' >"$1/tokenizer_config.json"; }
+sentencepiece pieces
+how='from tokenizer\.model there, transformers makes a tokenizer\.json with AutoTokenizer.*save_pretrained\(DIR\)'
+like "a tokenizer of SentencePiece: train says how to convert it" "$(said train load.ini --set model.load=pieces)" "$how"
+like "a tokenizer of SentencePiece: generate says how to convert it" "$(said generate pieces --prompt a)" "$how"
+ok "ids are made" heddle tokenize --tokenizer base --out ids text.txt
+saves() { # LOAD DIR [ARGUMENT...]
+	load=$1 dir=$2 && shift 2
+	heddle train load.ini --set model.load="$load" --set data.train=ids --set train.steps=1 --set checkpoint.dir="$dir" "$@"
+}
+has_pieces() { cmp pieces/tokenizer.model "$1/tokenizer.model" && cmp pieces/tokenizer_config.json "$1/tokenizer_config.json"; }
+ok "a run on ids starts from its model" saves pieces p
+ok "... and its checkpoint has the tokenizer's files" has_pieces p/step-00000001
+mv pieces elsewhere
+ok "... and continues without the directory" saves pieces p --set checkpoint.resume=auto --set train.steps=2
+mv elsewhere pieces
+ok "... the next checkpoint has them too" has_pieces p/step-00000002
+ok "a run with another tokenizer starts from the model" saves pieces q --set data.tokenizer=base
+is "... its checkpoint has only that tokenizer" "$(cd q/step-00000001 && echo tokenizer*)" tokenizer.json
+cp -r pieces both && cp base/tokenizer.json both
+ok "a run starts from a model with both files" saves both r2
+ok "... and its checkpoint has both" sh -c 'cmp both/tokenizer.json r2/step-00000001/tokenizer.json &&
+	cmp both/tokenizer.model r2/step-00000001/tokenizer.model'
 rm hf/model.safetensors
 like "a missing file of weights is named" "$(said check load.ini)" 'hf/model.safetensors'
 touch hf/pytorch_model.bin

@@ -43,13 +43,21 @@ void hd_conf_tokenizer(struct hd_conf *c, const char *dir, const char *option)
 }
 
 /* -- where from -------------------------------------------------------------------------------- */
-/* Returns data.tokenizer, or NULL if tokens are bytes or it is not given. */
-static const char *tokenizer_path(const struct hd_job *j)
+/* Returns data.tokenizer, which may be `byte', or NULL if it is not given. */
+static const char *tokenizer_given(const struct hd_job *j)
 {
 	struct hd_section *s = hd_conf_section(j->conf, NULL, "data");
 	const struct hd_entry *e = s ? hd_conf_entry_find(s, "tokenizer") : NULL;
 
-	return e && e->given && strcmp(e->value, "byte") ? e->value : NULL;
+	return e && e->given ? e->value : NULL;
+}
+
+/* Returns data.tokenizer, or NULL if tokens are bytes or it is not given. */
+static const char *tokenizer_path(const struct hd_job *j)
+{
+	const char *given = tokenizer_given(j);
+
+	return given && strcmp(given, "byte") ? given : NULL;
 }
 
 /* Returns the directory of the model that was loaded, else the checkpoint that this run continues;
@@ -73,7 +81,7 @@ static char *origin(const struct hd_job *j)
 /* Files that belong to a tokenizer and are next to its file. */
 static const char *const beside[] = {
 	"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-	"chat_template.jinja"
+	"tokenizer.model",       "chat_template.jinja"
 };
 
 /* -- files ------------------------------------------------------------------------------------- */
@@ -87,17 +95,18 @@ static int is_missing(const char *path)
 static int copy(const char *from, const char *source, const char *dir, const char *name, struct hd_err *err)
 {
 	struct hd_err why = { 0 };
-	char *path = hd_format("%s/%s", from, source), *to = hd_format("%s/%s", dir, name), *text = NULL;
+	char *path = hd_format("%s/%s", from, source), *to = hd_format("%s/%s", dir, name), *bytes = NULL;
+	size_t n = 0;
 	int rc = HD_OK;
 
 	if (hd_file_inside(from, source, &why) < 0)
 		hd_log(HD_LOG_WARN, "%s; it is not copied into the checkpoint", why.text);
 	else if (!is_missing(path)) {
-		text = hd_file_read(path, NULL, err);
-		rc = text ? hd_file_write(to, text, err) : err->code;
+		bytes = hd_file_read(path, &n, err);
+		rc = bytes ? hd_file_write_bytes(to, bytes, n, err) : err->code;
 	}
 	free(path);
-	free(text);
+	free(bytes);
 	free(to);
 	return rc;
 }
@@ -126,13 +135,20 @@ int hd_tokenizer_has(const char *tokenizer, const char *path)
 	return same;
 }
 
+static int copy_beside(const char *from, const char *dir, struct hd_err *err)
+{
+	for (size_t i = 0; i < HD_LEN(beside); i++)
+		HD_TRY(copy(from, beside[i], dir, beside[i], err));
+	return HD_OK;
+}
+
 static int copy_tokenizer(const char *path, const char *dir, struct hd_err *err)
 {
 	char *file = hd_tokenizer_file(path), *slash = strrchr(file, '/'), *from = folder_of(file);
 	int rc = copy(from, slash ? slash + 1 : file, dir, "tokenizer.json", err);
 
-	for (size_t i = 0; i < HD_LEN(beside) && rc >= 0; i++)
-		rc = copy(from, beside[i], dir, beside[i], err);
+	if (rc >= 0)
+		rc = copy_beside(from, dir, err);
 	free(file);
 	free(from);
 	return rc;
@@ -161,6 +177,9 @@ int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
 	char *tokenizer = tokenizer_there(j), *from = origin(j);
 	int rc = tokenizer ? copy_tokenizer(tokenizer, dir, err) : HD_OK;
 
+	/* A run on ids may continue a model whose tokenizer has another format, such as SentencePiece's. */
+	if (rc >= 0 && from && !tokenizer_given(j))
+		rc = copy_beside(from, dir, err);
 	if (rc >= 0 && from)
 		rc = copy(from, "generation_config.json", dir, "generation_config.json", err);
 	free(tokenizer);

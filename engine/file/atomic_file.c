@@ -232,25 +232,23 @@ int hd_dir_commit(const char *from, const char *to, struct hd_err *err)
 	return hd_dir_remove(from, err);
 }
 
-static int write_text(int fd, const char *text)
+static int write_all(int fd, const char *bytes, size_t n)
 {
-	size_t n = strlen(text);
-
 	while (n) {
-		ssize_t k = write(fd, text, n);
+		ssize_t k = write(fd, bytes, n);
 
 		if (k < 0 && errno != EINTR)
 			return -1;
-		text += k > 0 ? k : 0;
+		bytes += k > 0 ? k : 0;
 		n -= k > 0 ? (size_t)k : 0;
 	}
 	/* A pipe cannot be synced, which is no error. */
 	return fsync(fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP ? -1 : 0;
 }
 
-static int write_to(const char *path, int flags, const char *text)
+static int write_to(const char *path, int flags, const char *bytes, size_t n)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666), failed = fd < 0 || write_text(fd, text) < 0;
+	int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666), failed = fd < 0 || write_all(fd, bytes, n) < 0;
 	int why = errno;
 
 	if (fd >= 0 && close(fd) && !failed)
@@ -274,11 +272,13 @@ static char *resolve_links(const char *path)
 	return real ? real : hd_strdup(path);
 }
 
-static int write_and_rename(const char *path, const char *text, struct hd_err *err)
+static int write_and_rename(const char *path, const char *bytes, size_t n, struct hd_err *err)
 {
 	char *tmp = temporary_path(path, "written");
-	int rc = write_to(tmp, O_CREAT | O_TRUNC, text) || rename(tmp, path) ? fail(path, "cannot be written", err)
-									     : HD_OK;
+	int rc = HD_OK;
+
+	if (write_to(tmp, O_CREAT | O_TRUNC, bytes, n) || rename(tmp, path))
+		rc = fail(path, "cannot be written", err);
 
 	if (rc)
 		unlink(tmp);
@@ -286,18 +286,23 @@ static int write_and_rename(const char *path, const char *text, struct hd_err *e
 	return rc ? rc : sync_parent(path, err);
 }
 
-int hd_file_write(const char *path, const char *text, struct hd_err *err)
+int hd_file_write_bytes(const char *path, const char *bytes, size_t n, struct hd_err *err)
 {
 	char *real = resolve_links(path);
 	struct stat st;
 	int rc;
 
 	if (!stat(real, &st) && !S_ISREG(st.st_mode)) /* a terminal, a pipe, /dev/null: a rename would replace it */
-		rc = write_to(real, 0, text) ? fail(path, "cannot be written", err) : HD_OK;
+		rc = write_to(real, 0, bytes, n) ? fail(path, "cannot be written", err) : HD_OK;
 	else
-		rc = write_and_rename(real, text, err);
+		rc = write_and_rename(real, bytes, n, err);
 	free(real);
 	return rc;
+}
+
+int hd_file_write(const char *path, const char *text, struct hd_err *err)
+{
+	return hd_file_write_bytes(path, text, strlen(text), err);
 }
 
 char *hd_file_read(const char *path, size_t *bytes, struct hd_err *err)

@@ -15,6 +15,7 @@ int hd_dir_remove(const char *path, struct hd_err *err); /* with its contents */
 /* Writes a temporary file next to it, syncs and renames it. If path is a link, the file that it leads to is
  * replaced. A device or a pipe is written in place. */
 int hd_file_write(const char *path, const char *text, struct hd_err *err);
+int hd_file_write_bytes(const char *path, const char *bytes, size_t n, struct hd_err *err); /* may contain NULs */
 char *hd_file_read(const char *path, size_t *bytes, struct hd_err *err); /* NUL-terminated; the caller frees it */
 
 #endif

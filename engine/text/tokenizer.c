@@ -34,13 +34,15 @@ char *hd_tokenizer_file(const char *path)
 	return file ? hd_strdup(path) : hd_format("%s/tokenizer.json", path);
 }
 
+#define CONVERTS "transformers makes a tokenizer.json with AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
+
 const char *hd_tokenizer_advice(const char *dir)
 {
-	if (!*dir || hd_file_has(dir, "tokenizer.json") || !hd_file_has(dir, "vocab.json") ||
-	    !hd_file_has(dir, "merges.txt"))
+	if (!*dir || hd_file_has(dir, "tokenizer.json"))
 		return "";
-	return "; from vocab.json and merges.txt there, transformers makes a tokenizer.json with "
-	       "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)";
+	if (hd_file_has(dir, "vocab.json") && hd_file_has(dir, "merges.txt"))
+		return "; from vocab.json and merges.txt there, " CONVERTS;
+	return hd_file_has(dir, "tokenizer.model") ? "; from tokenizer.model there, " CONVERTS : "";
 }
 
 /* Whether the last step is the only ByteLevel. The model can then take the words as raw bytes. */

@@ -17,8 +17,8 @@
 struct hd_tokenizer; /* may be shared by threads */
 struct hd_encoder;   /* used by one thread only */
 
-/* Returns advice for an error message: how to create a tokenizer.json in a directory that has only vocab.json and
- * merges.txt. Returns "" for other directories. */
+/* Returns advice for an error message: how to create a tokenizer.json in a directory that has only other files of a
+ * tokenizer. Returns "" where there are none. */
 const char *hd_tokenizer_advice(const char *dir);
 /* Returns the path of the file; the caller frees it. Here and below, path is tokenizer.json or its directory. */
 char *hd_tokenizer_file(const char *path);
