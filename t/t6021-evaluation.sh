@@ -65,6 +65,13 @@ for layout in 1:7 1:8 3:9:dp 3:21:dp 3:7:tp 3:8:pp; do
 	near "eval, ${axis:-dp} $n, global_batch $batch" "$(json "$out" loss)" "$one" "$tolerance"
 	is "... of 960 tokens" "$(json "$out" tokens)" 960
 done
+# No step is divided among the replicas, so global_batch need not be a multiple of them, and a model from elsewhere has none.
+mkdir hf && cp one/step-00000001/config.json one/step-00000001/model.safetensors hf
+for model in one hf; do
+	near "eval of $model on three replicas, which do not divide its global_batch" \
+		"$(json "$(heddle_mpi 3 eval $model --data valid.txt --json --set train.seq=16 --set d.plugin=dp --set d.size=3 2>/dev/null)" loss)" \
+		"$one" "$tolerance"
+done
 near "a file shorter than a window on three ranks" \
 	"$(json "$(heddle_mpi 3 eval one --data rest.txt --json --set t.plugin=tp --set t.size=3 2>/dev/null)" loss)" \
 	"$(said rest.txt loss)" "$(awk -v t="$tolerance" 'BEGIN { print t * sqrt(960 / 9) }')"

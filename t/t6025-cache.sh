@@ -85,7 +85,7 @@ for layout in gpt2:2:dp gpt2:2:dp:zero=3 gpt2:2:tp gpt2:3:pp mixtral:2:ep llama:
 	*) text kept/$model --prompts prompts.txt --tokens 5 --no-cache >want-one ;;
 	esac
 	mpi "$n" "$heddle" generate kept/$model --ids --prompts prompts.txt --tokens 5 --temperature 0 --set train.seq=12 \
-		--set x.plugin="$axis" --set x.size="$n" ${more:+--set "x.${more#:}"} --set train.global_batch=8 >said 2>err || tap_comment <err
+		--set x.plugin="$axis" --set x.size="$n" ${more:+--set "x.${more#:}"} >said 2>err || tap_comment <err
 	is "$model, $axis $n ${more#:}: the text of one rank" "$(cat said)" "$(cat want-one)"
 	[ "$more" != :form=ring ] || unlike "... and no warning of a second ring" "$(cat err)" 'another section'
 done
@@ -99,7 +99,7 @@ while IFS=: read -r model n sections; do
 		for key in $(echo "${section#*=}" | tr , ' '); do set -- "$@" --set "${section%%=*}.$key"; done
 	done
 	mpi "$n" "$heddle" generate kept/$model --ids --prompts prompts.txt --tokens 5 --temperature 0 --set train.seq=12 \
-		--set train.global_batch=8 "$@" >said 2>err || tap_comment <err
+		"$@" >said 2>err || tap_comment <err
 	is "$model, $n ranks: the text of one rank with $sections" "$(cat said)" "$(cat want-one)"
 done <<'END'
 llama-tied:8:tp=plugin=tp,size=8,form=2.5d,depth=2

@@ -77,6 +77,18 @@ static int check_micros(struct hd_plan *p, const struct hd_step_batch *b)
 		(long long)full, (long long)micros, (long long)b->micro_batch, (long long)b->replicas, MOST_MICROS);
 }
 
+/* Without training, no step is divided among the replicas: global_batch only suggests a micro-batch. It may be that of
+ * a training in another layout, or nobody's, for a model without an INI. */
+static void batch_of_forward(const struct hd_plan *p, struct hd_step_batch *b, int64_t inside)
+{
+	int64_t each = (p->options->rows + b->replicas - 1) / b->replicas;
+
+	if (p->options->generate)
+		b->micro_batch = each > inside ? (each + inside - 1) / inside * inside : inside;
+	else if (!b->micro_batch || (!p->config.micro_batch && b->micro_batch % inside))
+		b->micro_batch = inside;
+}
+
 int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 {
 	const struct hd_ramp *ramp = &p->config.batch;
@@ -84,19 +96,17 @@ int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 
 	b->replicas = cuts_of_batch(p, 0);
 	b->micro_batch = p->config.micro_batch ? p->config.micro_batch : default_micro_batch(ramp, b->replicas, inside);
+	if (!p->options->train) {
+		batch_of_forward(p, b, inside);
+		return HD_OK;
+	}
 	if (!b->micro_batch || ramp->full % (b->micro_batch * b->replicas))
 		return hd_train_fail(p->conf, &p->config, "global_batch", p->err, HD_EDIVIDE,
 				     "%lld is not a multiple of micro_batch %lld x %lld replicas",
 				     (long long)ramp->full, (long long)(b->micro_batch ? b->micro_batch : 1),
 				     (long long)b->replicas);
 	HD_TRY(check_micros(p, b));
-	HD_TRY(check_ramp(p, b));
-	if (p->options->generate) {
-		int64_t each = (p->options->rows + b->replicas - 1) / b->replicas;
-
-		b->micro_batch = each > inside ? (each + inside - 1) / inside * inside : inside;
-	}
-	return HD_OK;
+	return check_ramp(p, b);
 }
 
 /* Returns whether a micro-batch may have k sequences, and there are then so many micro-batches that no stage is idle.
