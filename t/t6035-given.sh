@@ -79,6 +79,8 @@ ok "a tokenizer by its bare name" heddle train tiny.ini --set data.train=ab.txt 
 ok "... is copied into the checkpoint" test -f "$(echo three/step-*/tokenizer.json)"
 like "... which names no token that ends a text" "$(cat three/step-*/config.json)" '"eos_token_id": null'
 ok "... and reads prompts" heddle generate three --prompt ab --tokens 2
+printf 'ab\rba\r\na\r\n' >returns.txt
+is "... of which only the line break is cut off" "$(heddle generate three --prompts returns.txt --tokens 0)" "$(printf 'ab b a\na')"
 ok "... and text" heddle eval three --data ab.txt
 ok "... which another run continues with" \
 	heddle train tiny.ini --set data.train=ab.txt --set model.load=three --set train.steps=1

@@ -63,6 +63,16 @@ static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_
 	return ids->n ? HD_OK : hd_err_set(err, HD_EINVAL, "generate: %s is empty", where);
 }
 
+/* Removes the line break, which may be CRLF. A carriage return elsewhere belongs to the text. */
+static void drop_line_break(char *line, size_t n)
+{
+	if (!n || line[n - 1] != '\n')
+		return;
+	line[n - 1] = 0;
+	if (n > 1 && line[n - 2] == '\r')
+		line[n - 2] = 0;
+}
+
 /* Reads one prompt per line. */
 static int read_prompts(struct hd_job *j, const struct hd_cli *c, const struct hd_tokenizer *t, const char *path,
 			struct prompts *out, struct hd_err *err)
@@ -79,7 +89,7 @@ static int read_prompts(struct hd_job *j, const struct hd_cli *c, const struct h
 
 		if (strlen(line) < (size_t)n)
 			hd_err_set(err, HD_EINVAL, "generate: %s has a byte 0x00: this is not a text file", where);
-		line[strcspn(line, "\r\n")] = 0;
+		drop_line_break(line, (size_t)n);
 		if (!err->code)
 			add_prompt(j, c, t, line, where, out, err);
 		free(where);
