@@ -47,6 +47,16 @@ is "settings without effect are not warned of" "$("$heddle" generate $model --id
 names generation_config.json '{"repetition_penalty": 1.2, "suppress_tokens": [3]}'
 like "... others are" "$("$heddle" generate $model --ids --prompt 48 --tokens 1 2>&1 >/dev/null)" \
 	'generation_config.json: repetition_penalty, suppress_tokens: not used, so texts differ from those of transformers'
+names generation_config.json '{"stop_strings": ["."], "encoder_repetition_penalty": 1.5, "guidance_scale": 2.0, "exponential_decay_length_penalty": [1, 1.5]}'
+for key in stop_strings encoder_repetition_penalty guidance_scale exponential_decay_length_penalty; do
+	like "... $key too" "$("$heddle" generate $model --ids --prompt 48 --tokens 1 2>&1 >/dev/null)" "$key.*: not used"
+done
+names generation_config.json "{\"eos_token_id\": $end"
+like "a damaged file is warned of" "$("$heddle" generate $model --ids --prompt 48 --tokens 1 2>&1 >/dev/null)" \
+	'generation_config.json: is not a file of JSON in that directory: not used, not even for eos_token_id'
+names config.json "$plain"
+names generation_config.json "{\"eos_token_id\": $((end + 4294967296))}"
+is "an id beyond 32 bits is no token" "$(one)" "$whole"
 names generation_config.json "{\"eos_token_id\": [100000, $end]}"
 names config.json "$plain"
 

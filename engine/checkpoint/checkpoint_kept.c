@@ -6,6 +6,7 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/config/conf_impl.h"
+#include "engine/file/file.h"
 #include "engine/file/inside.h"
 #include "engine/file/same_file.h"
 #include "engine/text/special.h"
@@ -263,17 +264,23 @@ char *hd_checkpoint_own_tokenizer(const char *path)
 }
 
 /* -- where a text ends ------------------------------------------------------------------------- */
+static void add_end(json_t *id, struct hd_ids *out)
+{
+	json_int_t is = json_is_integer(id) ? json_integer_value(id) : -1;
+
+	if (is >= 0 && is <= INT32_MAX)
+		hd_ids_add(out, (int32_t)is);
+}
+
 /* Adds the ids of "eos_token_id": 2, or [2, 3]. */
 static void add_ends(json_t *config, struct hd_ids *out)
 {
 	json_t *eos = json_object_get(config, "eos_token_id"), *one;
 	size_t i;
 
-	if (json_is_integer(eos))
-		hd_ids_add(out, (int32_t)json_integer_value(eos));
+	add_end(eos, out);
 	json_array_foreach(eos, i, one)
-		if (json_is_integer(one))
-			hd_ids_add(out, (int32_t)json_integer_value(one));
+		add_end(one, out);
 }
 
 static int is_zero(json_t *config, const char *key)
@@ -316,6 +323,8 @@ static int has_effect(json_t *value, double neutral)
 {
 	if (json_is_number(value))
 		return json_number_value(value) != neutral;
+	if (json_is_string(value))
+		return json_string_length(value) > 0;
 	return json_is_array(value) ? json_array_size(value) > 0 : json_is_object(value) && json_object_size(value) > 0;
 }
 
@@ -325,6 +334,10 @@ void hd_checkpoint_warn_generation(const char *path)
 		const char *key;
 		double neutral;
 	} keys[] = { { "repetition_penalty", 1 },
+		     { "encoder_repetition_penalty", 1 },
+		     { "guidance_scale", 1 },
+		     { "exponential_decay_length_penalty", 0 },
+		     { "stop_strings", 0 },
 		     { "no_repeat_ngram_size", 0 },
 		     { "min_length", 0 },
 		     { "min_new_tokens", 0 },
@@ -346,6 +359,11 @@ void hd_checkpoint_warn_generation(const char *path)
 		hd_log(HD_LOG_WARN,
 		       "%s/generation_config.json: %s: not used, so texts differ from those of transformers", dir,
 		       list);
+	if (dir && !generation && hd_file_has(dir, "generation_config.json"))
+		hd_log(HD_LOG_WARN,
+		       "%s/generation_config.json: is not a file of JSON in that directory: not used, not even for "
+		       "eos_token_id",
+		       dir);
 	json_decref(generation);
 	free(list);
 	free(dir);
