@@ -45,6 +45,7 @@ refused() {
 }
 refused gemma2 's/"full_attention"/"linear_attention"/' 'layer_types is .*linear_attention.*; known: sliding_attention and full'
 refused gemma2 's/"use_cache"/"use_bidirectional_attention": true, "use_cache"/' 'use_bidirectional_attention is true.*; known: false'
+refused gemma2 's/"attn_logit_softcapping": [0-9.]*/"attn_logit_softcapping": 0.0/' 'attn_logit_softcapping is 0\.0.*; known: null, or a number other than 0'
 refused gemma3 's/"rope_type": "linear"/"rope_type": "proportional"/' 'rope_scaling is .*proportional.*; known: rope_type default'
 refused phi3-long 's/2\.5,/2.5, 7.0,/' '3 factors, but 2 pairs of a head are rotated'
 refused olmoe 's/"clip_qkv": null/"clip_qkv": 8.0/' 'clip_qkv is 8\.0.*; known: null'

@@ -40,7 +40,7 @@ struct hd_family_key {
 	const char *absent;
 	uint64_t flags; /* HD_FAMILY_KEY_NULL */
 };
-enum { HD_FAMILY_KEY_NULL = 1 }; /* a value of 0 in ours corresponds to null in theirs */
+enum { HD_FAMILY_KEY_NULL = 1 }; /* a value of 0 in ours corresponds to null in theirs, whose 0 is refused */
 
 /* The names of weights that differ from those of Llama's class. The last word (weight, bias) is left out; * stands for
  * the number of a layer or of an expert. Llama's names are:

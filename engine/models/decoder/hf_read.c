@@ -190,6 +190,9 @@ static int set_from_value(struct hd_hf_reader *r, const struct hd_family_key *k,
 	const char *word = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
 	char text[60], out[40];
 
+	/* Classes use such a number unless it is null: they divide by a cap of 0, which here would be none. */
+	if (k->flags & HD_FAMILY_KEY_NULL && json_is_number(v) && json_number_value(v) == 0)
+		return hd_hf_unknown(r, k->theirs, v, "null, or a number other than 0");
 	if (json_is_integer(v))
 		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(v));
 	else if (json_is_real(v))
