@@ -58,6 +58,21 @@ for reader in 'generate bad --prompt x --tokens 1' 'train tiny.ini --set dp.size
 		"$(grep -c '^heddle: bad/step-00000003/model.safetensors: its bytes have changed since they were saved' .ok)" 1
 done
 
+# A changed bit of the INI can change what eval computes: other windows, another base of rotary positions.  Users edit these
+# texts, so it is no error.
+for file in heddle/conf.ini config.json; do
+	rm -rf bad
+	cp -r one bad
+	change "bad/step-00000003/$file" 'b[:] = b.replace(b"\nseq = 32", b"\nseq = 22").replace(b"gelu_new", b"gelu_neu")'
+	for reader in 'eval bad --data text.txt' 'train tiny.ini --set dp.size=1 --set train.steps=3 --set checkpoint.dir=bad --set checkpoint.resume=auto'; do
+		ok "${reader%% *} reads a checkpoint whose $file has changed" heddle $reader
+		is "... and ${reader%% *} prints one warning" \
+			"$(grep -c "^heddle: bad/step-00000003/$file: its bytes have changed since they were saved" .ok)" 1
+	done
+done
+ok "eval reads a checkpoint as it was saved" heddle eval one --data text.txt
+unlike "... without a warning" "$(cat .ok)" 'have changed'
+
 # The sums of earlier checkpoints had 64 bits, and no header and no state.json.
 earlier() { python3 - "$1" <<'E'
 import json, struct, sys
@@ -99,7 +114,7 @@ b[:] = b.replace(m, b"@", 1).replace(v, m, 1).replace(b"@", v, 1)' \
 	'heddle/optimizer.safetensors: its bytes have changed since they were saved'
 refuses "another number of samples" heddle/state.json 'b[:] = b.replace(b"\"samples\": 24", b"\"samples\": 25")' \
 	'heddle/state.json: its bytes have changed since they were saved'
-for text in '' '{}' '{"version": 2, "files": {}}' '{"model.safetensors": 1}'; do
+for text in '' '{}' '{"version": 2, "files": {}}' '{"model.safetensors": 1}' '{"version": 2, "files": {"a": "0"}, "texts": {"b": 0}}'; do
 	refuses "the list '$text'" heddle/sums.json "b[:] = b'$text'" \
 		'heddle/sums.json: is not a JSON object of files and checksums. Remove it'
 done
@@ -111,6 +126,10 @@ o = json.loads(b)
 del o['files']['$name']
 b[:] = json.dumps(o).encode()" "heddle/sums.json: has no checksum of $name, so that file may have changed. Remove"
 done
+refuses "a text outside of the checkpoint" heddle/sums.json 'import json
+o = json.loads(b)
+o["texts"]["../../text.txt"] = "0"
+b[:] = json.dumps(o).encode()' '../../text.txt: '
 rm bad/step-00000003/heddle/sums.json
 heddle train tiny.ini --set dp.size=1 --set train.steps=4 --set checkpoint.dir=bad --set checkpoint.resume=auto >out 2>&1
 is "a checkpoint without checksums is read as it is" $? 0

@@ -129,8 +129,9 @@ void hd_saving_end(struct hd_saving *s);
 /* -- sums of bytes --------------------------------------------------------------------------- */
 void hd_sums_take(struct hd_saving *s); /* all ranks call it, after each has written */
 int hd_sums_write(const struct hd_saving *s, struct hd_err *err);
-/* Checks the sums of the files; all ranks call it. resumes: also checks the files in heddle/, and refuses a file that
- * has changed. Otherwise such a file is named in a warning. If no sums were saved, nothing is checked. */
+/* Checks the sums of the files; all ranks call it. resumes: also checks the tensors and the state in heddle/, and refuses
+ * such a file, or weights, that have changed. Otherwise, and for texts, a warning names the file. If no sums were saved,
+ * nothing is checked. */
 int hd_sums_check(const struct hd_world *w, const char *dir, int resumes, struct hd_err *err);
 
 #endif

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/sums.json: for each file of tensors, and for heddle/state.json, the sum of its bytes, as it was saved. Without
- * it, a disk or a copy that changed a file would silently change the model. Each rank adds up what it writes. When a
- * checkpoint is read, each rank adds up a part of every file.
+ * heddle/sums.json: for each file of a checkpoint the sum of its bytes, as it was saved. Without it, a disk or a copy
+ * that changed a file would silently change the model. Each rank adds up what it writes. When a checkpoint is read, each
+ * rank adds up a part of every file.
  *
- *   { "version": 2, "files": { "model.safetensors": 32 hexadecimal digits, ... } }
+ *   { "version": 2, "files": { "model.safetensors": 32 hexadecimal digits, ... }, "texts": { "config.json": ... } }
  *
- * Earlier checkpoints have { "model.safetensors": 16 digits, ... }, without headers and state.json.
+ * "texts" has the files that a run does not continue from, and that users edit: the INI, config.json, the tokenizer. A
+ * change of one is a warning. They are apart because earlier programs read each file of "files" as tensors.
+ *
+ * Earlier checkpoints have no texts; still earlier ones are { "model.safetensors": 16 digits, ... }, without headers
+ * and state.json.
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/file/file.h"
 #include "engine/file/inside.h"
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,23 +66,58 @@ void hd_sums_take(struct hd_saving *s)
 	}
 }
 
-int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
+static int add_text(const char *dir, const char *name, json_t *sums, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s", s->temporary, NAME), *state = hd_format("%s/%s", s->temporary, STATE), *text;
-	json_t *o = json_pack("{s:i, s:O}", "version", SUMS_VERSION, "files", s->sums);
+	char *path = hd_format("%s/%s", dir, name), *text;
 	hd_sum128 sum = 0;
 
-	if (sum_text(state, &sum, err) >= 0) {
+	if (sum_text(path, &sum, err) >= 0) {
 		text = text_of(sum, SUMS_VERSION);
-		json_object_set_new(s->sums, STATE, json_string(text));
+		json_object_set_new(sums, name, json_string(text));
 		free(text);
+	}
+	free(path);
+	return err->code;
+}
+
+/* Adds up the texts in a folder, except for STATE. The files of tensors have been added up by their writers. */
+static int add_texts(const char *dir, const char *folder, json_t *sums, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", dir, folder);
+	struct dirent *e;
+	DIR *d = opendir(path);
+
+	while (d && (e = readdir(d)) && !err->code) {
+		const char *dot = strrchr(e->d_name, '.');
+		char *name = hd_format("%s%s", folder, e->d_name);
+
+		if (dot && e->d_name[0] != '.' && strcmp(dot, ".safetensors") != 0 && strcmp(name, STATE) != 0)
+			add_text(dir, name, sums, err);
+		free(name);
+	}
+	if (d)
+		closedir(d);
+	free(path);
+	return err->code;
+}
+
+int hd_sums_write(const struct hd_saving *s, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", s->temporary, NAME), *text;
+	json_t *texts = json_object(),
+	       *o = json_pack("{s:i, s:O, s:O}", "version", SUMS_VERSION, "files", s->sums, "texts", texts);
+
+	add_text(s->temporary, STATE, s->sums, err);
+	add_texts(s->temporary, "", texts, err);
+	add_texts(s->temporary, "heddle/", texts, err);
+	if (!err->code) {
 		text = json_dumps(o, JSON_INDENT(2));
 		hd_append(&text, "\n");
 		hd_file_write(path, text, err);
 		free(text);
 	}
-	json_decref(o);
-	free(path), free(state);
+	json_decref(o), json_decref(texts);
+	free(path);
 	return err->code;
 }
 
@@ -86,8 +126,14 @@ struct checking {
 	const struct hd_world *w;
 	const char *dir;
 	int resumes, version;
-	json_t *files; /* name -> sum; NULL: no sums were saved */
+	json_t *files, *texts; /* name -> sum; NULL: no sums were saved */
 };
+
+static void warn_of_changed(const struct checking *c, const char *name)
+{
+	hd_log(HD_LOG_WARN, "%s/%s: its bytes have changed since they were saved (%s); they are read as they are",
+	       c->dir, name, NAME);
+}
 
 /* Reports a file that has changed, or that has no sum. A run that continues refuses it, since training from damaged
  * weights costs days. For others it is a warning, since the weights may have been changed on purpose. */
@@ -105,9 +151,7 @@ static void report_changed(const struct checking *c, const char *name, const cha
 			   "%s/%s: has no checksum of %s, so that file may have changed. Remove %s to read it as it is",
 			   c->dir, NAME, name, NAME);
 	else if (saved)
-		hd_log(HD_LOG_WARN,
-		       "%s/%s: its bytes have changed since they were saved (%s); they are read as they are", c->dir,
-		       name, NAME);
+		warn_of_changed(c, name);
 	else
 		hd_log(HD_LOG_WARN, "%s/%s: has no checksum of %s, which is read as it is", c->dir, NAME, name);
 }
@@ -142,6 +186,26 @@ static int check_file(const struct checking *c, const char *name, struct hd_err 
 	return err->code;
 }
 
+/* Checks on one rank the sums of the texts. One that is absent has been removed on purpose, or its reader reports
+ * it. */
+static int check_texts(const struct checking *c, struct hd_err *err)
+{
+	json_t *saved;
+	const char *name;
+
+	json_object_foreach(c->texts, name, saved) {
+		char *path = hd_format("%s/%s", c->dir, name), *found = NULL;
+		hd_sum128 sum = 0;
+
+		if (!access(path, F_OK) && hd_file_inside(c->dir, name, err) >= 0 && sum_text(path, &sum, err) >= 0)
+			found = text_of(sum, c->version);
+		if (found && strcmp(found, json_string_value(saved)) != 0)
+			warn_of_changed(c, name);
+		free(found), free(path);
+	}
+	return err->code;
+}
+
 /* Checks on one rank that no file lacks a sum: then it would be read unchecked, without a word. */
 static int check_complete(const struct checking *c, struct hd_err *err)
 {
@@ -168,7 +232,10 @@ static int parse_list(struct checking *c, json_t *o)
 
 	c->version = version ? (int)json_integer_value(version) : 1;
 	c->files = json_incref(version ? json_object_get(o, "files") : o);
+	c->texts = json_incref(version ? json_object_get(o, "texts") : NULL);
 	json_object_foreach(c->files, name, sum)
+		good &= json_is_string(sum);
+	json_object_foreach(c->texts, name, sum)
 		good &= json_is_string(sum);
 	return good && json_object_size(c->files) > 0;
 }
@@ -211,13 +278,13 @@ int hd_sums_check(const struct hd_world *w, const char *dir, int resumes, struct
 	const char *name;
 
 	if (read_list(&c, err) >= 0 && c.files) {
-		if (!w->rank)
-			check_complete(&c, err);
+		if (!w->rank && check_complete(&c, err) >= 0)
+			check_texts(&c, err);
 		hd_comm_agree(err);
 		json_object_foreach(c.files, name, sum)
 			if (!err->code && (resumes || strncmp(name, "heddle/", 7) != 0))
 				check_file(&c, name, err);
 	}
-	json_decref(c.files);
+	json_decref(c.files), json_decref(c.texts);
 	return err->code;
 }
