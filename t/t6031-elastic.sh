@@ -92,6 +92,7 @@ status "no layout that fits" \
 status "all steps are done" 0 'run: 2 ranks' --ranks 1:2 --set checkpoint.dir=d --set train.steps=3
 status "an error that is not a lost rank" 1 'no room|cannot|Not a directory' --ranks 1:2 --set checkpoint.dir=text.txt/d
 is "... which is not tried again" "$(grep -c '^heddle: run: [12] rank' out)" "$(grep -c '^heddle: run: 2 ranks' out)"
+TMPDIR="$tmp/nowhere" status "no folder of temporary files" 0 'run: 2 ranks' --ranks 1:2 --set checkpoint.dir=nowhere-d --set train.steps=3
 
 # Hosts.  One that does not answer is left out with its slots.  Names become part of commands, so they are checked.
 printf '#!/bin/sh\n[ "$1" = localhost ]\n' >probe
@@ -140,6 +141,7 @@ host_line() {			# LINE PATTERN
 	printf '\n%s\n' "$1" >hostfile
 	status "$1" 1 "$2" --ranks 1:4 --hostfile hostfile --probe ./probe --set checkpoint.dir=i
 }
+host_line 'local!host slots=2' "hostfile:2: 'local!host' is not the name of a host"
 host_line 'localhost slot=2' "hostfile:2: 'slot' is not a key; keys are slots, max_slots, username and port"
 host_line 'localhost slots' "hostfile:2: 'slots' is not KEY = VALUE"
 host_line 'localhost slots=2x' 'hostfile:2: slots = 2x is not a number from 0 to 999999'
@@ -148,12 +150,14 @@ host_line 'localhost port=x' 'hostfile:2: port = x is not a number from 0 to 999
 host_line 'localhost slots=2 count=2' 'hostfile:2: count is given twice'
 host_line 'localhost slots=3 max-slots=2' 'hostfile:2: max_slots = 2 is less than slots = 3'
 printf 'localhost slots=2\nnowhere slots=2\n' >hostfile
+said=$(ulimit -f 0; heddle run layout.ini --ranks 1:4 --hostfile hostfile --probe true --set checkpoint.dir=i 2>&1)
+like "a list of hosts that the disk cuts off is not used" "$?: $said" '^1: heddle: .*/heddle-hosts\.[^ ]*: cannot be written: File too large'
 status "too few hosts" 1 'run: 2 ranks are left, but --ranks asks for at least 3' --ranks 3:4 --hostfile hostfile --probe ./probe \
 	--set checkpoint.dir=i
 status "no hostfile" 1 'nohosts: ' --ranks 1:4 --hostfile nohosts --set checkpoint.dir=i
 echo '-oProxyCommand=x' >hostfile
 status "a host whose name would be an option" \
-	1 "hostfile: '-oProxyCommand=x' is not the name of a host" --ranks 1:4 --hostfile hostfile \
+	1 "hostfile:1: '-oProxyCommand=x' is not the name of a host" --ranks 1:4 --hostfile hostfile \
 	--probe ./probe --set checkpoint.dir=i
 
 # A rank that dies each time, before anything is saved.

@@ -5,6 +5,7 @@
 #include "engine/elastic/elastic.h"
 #include "engine/file/atomic_file.h"
 #include "engine/file/file.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +142,8 @@ static int read_line(struct hostfile *f, char *line, struct hd_err *err)
 	if (sscanf(line, "%255s%n", name, &end) != 1)
 		return HD_OK;
 	if (!is_name(name))
-		return hd_err_set(err, HD_EINVAL, "%s: '%s' is not the name of a host", f->path, name);
+		return hd_err_set(err, HD_EINVAL, "%s:%lld: '%s' is not the name of a host", f->path,
+				  (long long)f->line, name);
 	if (read_keys(f, line + end, &k, err) >= 0)
 		add_host(f, name, &k);
 	return err->code;
@@ -164,7 +166,7 @@ int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t
 {
 	struct hostfile f = { .path = hostfile, .probe = probe };
 	char *text = hd_file_read(hostfile, NULL, err);
-	int fd, rc;
+	int fd, written, rc;
 
 	*slots = *lost = 0;
 	*kept = NULL;
@@ -173,9 +175,13 @@ int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t
 	*kept = hd_file_temporary("heddle-hosts");
 	fd = mkstemp(*kept);
 	f.kept = fd >= 0 ? fdopen(fd, "w") : NULL;
-	rc = f.kept ? read_all(&f, text, err) : hd_err_set(err, HD_EIO, "%s: cannot be written", *kept);
-	if (f.kept)
-		fclose(f.kept);
+	rc = f.kept ? read_all(&f, text, err)
+		    : hd_err_set(err, HD_EIO, "%s: cannot be written: %s", *kept, strerror(errno));
+	written = f.kept && !ferror(f.kept);
+	if (f.kept && fclose(f.kept))
+		written = 0;
+	if (rc >= 0 && !written) /* a part of it would leave out hosts that answer */
+		rc = hd_err_set(err, HD_EIO, "%s: cannot be written: %s", *kept, strerror(errno));
 	*slots = f.slots;
 	*lost = f.lost;
 	free(text);

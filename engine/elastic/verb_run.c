@@ -6,6 +6,9 @@
  * batches. heddle check tells for which numbers of ranks the layout can be planned.
  */
 #include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* memfd_create */
+#endif
 #include "engine/elastic/elastic.h"
 #include "engine/base/library.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -19,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -211,15 +215,15 @@ static int can_be(struct elastic *e, int64_t ranks, const char *file, char **why
  * err if there is none. */
 static int64_t fits(struct elastic *e, struct hd_err *err)
 {
-	char *file = hd_file_temporary("heddle-run"), *why = NULL;
-	int fd = mkstemp(file);
+	/* In memory: check could not print into a full $TMPDIR, so no number of ranks would seem to fit. */
+	int fd = memfd_create("heddle-run", MFD_CLOEXEC);
+	char *file = hd_format("/proc/%d/fd/%d", (int)getpid(), fd), *why = NULL;
 	int64_t n = e->ranks_left;
 
-	if (fd >= 0)
-		close(fd);
 	while (n >= e->least && !can_be(e, n, file, &why))
 		n--;
-	unlink(file);
+	if (fd >= 0)
+		close(fd);
 	if (n < e->least && e->ranks_left < e->least)
 		hd_err_set(err, HD_EIO, "run: %lld rank%s are left, but --ranks asks for at least %lld",
 			   (long long)e->ranks_left, hd_plural(e->ranks_left, "s"), (long long)e->least);
