@@ -131,6 +131,8 @@ static char *run_shared(struct jobs *j, void (*job)(void *, int64_t), int64_t n,
 {
 	char *lost = hd_alloc((size_t)n + 1);
 
+	if (!n)
+		return lost;
 	j->out = hd_shared_create(bytes);
 	memcpy(j->out, out, bytes);
 	hd_side_jobs_run(n, job, j, MOST_SECONDS, lost);

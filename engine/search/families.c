@@ -427,7 +427,8 @@ static void begin_with_each_class(struct search_state *s)
 	s->items = NULL;
 	s->nitems = 0;
 	s->cap_items = 0;
-	qsort(all, (size_t)n, sizeof(*all), hd_search_by_key);
+	if (n)
+		qsort(all, (size_t)n, sizeof(*all), hd_search_by_key);
 	for (int64_t i = 0, k; i < n; i++) {
 		uint64_t class = class_of(s->e.space, &all[i].layout);
 
