@@ -58,6 +58,11 @@ is "a spike of one step in 100,000 is visible" "$(tops spike.html faint)" 1
 wide=$(sed -n 's/.*class="curves" viewBox="0 0 \([0-9]*\) .*/\1/p' spike.html)
 right=$(sed -n 's/.*<text x="\([0-9.]*\)".*middle">100000<.*/\1/p' spike.html)
 ok "the number of the last step is not cut off" awk "BEGIN { exit !($right + 6 * 7 / 2 < $wide) }"
+# A learning rate at the beginning of a long decay has many digits.
+for i in 1 2 3 4; do echo "{\"step\": $i, \"loss\": $i, \"lr\": 0.0029999999${i}}"; done >digits.jsonl
+ok "report writes a page of long numbers" heddle report digits.jsonl --out digits.html
+is "... which leave room for the name at the side" "$(sed -n 's/.*<text x="\([0-9]*\)" .*"end">\([0-9.e-]*\)<.*/\1 \2/p' digits.html |
+	awk '{ touches += $1 - 6 * length($2) < 18; longest = length($2) > longest ? length($2) : longest } END { print longest, touches + 0 }')" "14 0"
 
 # Few points, the last of which is the worst.
 for i in 1 2 3 4 5; do echo "{\"step\": $i, \"loss\": $((i * i * i * i * i)), \"grad_norm\": $((i + 2))}"; done >rise.jsonl

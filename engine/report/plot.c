@@ -10,8 +10,10 @@
 
 #define WIDE 720
 #define HIGH 250
-#define LEFT 78
-#define RIGHT 30 /* half the width of a number below the axis */
+#define LEFT 78   /* at least */
+#define NAME 20   /* space for the name of the vertical axis, left of its numbers */
+#define DIGIT 6.2 /* width of a digit of the axes */
+#define RIGHT 30  /* half the width of a number below the axis */
 #define TOP 14
 #define BOTTOM 42
 #define FAINT 1200 /* points of a line that is drawn point by point */
@@ -21,8 +23,9 @@
 
 struct frame {
 	double x0, x1, y0, y1;
-	int log; /* the vertical axis is logarithmic, and a value of 0 is at the lower edge */
-	int cut; /* values above y1 are drawn as marks at the upper edge */
+	int log;  /* the vertical axis is logarithmic, and a value of 0 is at the lower edge */
+	int cut;  /* values above y1 are drawn as marks at the upper edge */
+	int left; /* where the drawing begins, after the numbers of the vertical axis */
 };
 
 /* -- what is shown ----------------------------------------------------------------------------------------------- */
@@ -97,7 +100,7 @@ static int is_point(double from, double to)
 
 static struct frame frame_of(const struct hd_line *lines, size_t n)
 {
-	struct frame f = { INFINITY, -INFINITY, INFINITY, -INFINITY, 0, 0 };
+	struct frame f = { INFINITY, -INFINITY, INFINITY, -INFINITY, 0, 0, LEFT };
 
 	for (size_t i = 0; i < n; i++) {
 		const struct hd_curve *k = lines[i].curve;
@@ -123,7 +126,7 @@ static struct frame frame_of(const struct hd_line *lines, size_t n)
 
 static double across(const struct frame *f, double x)
 {
-	return LEFT + (x - f->x0) / (f->x1 - f->x0) * (WIDE - LEFT - RIGHT);
+	return f->left + (x - f->x0) / (f->x1 - f->x0) * (WIDE - f->left - RIGHT);
 }
 
 static double down(const struct frame *f, double y)
@@ -141,15 +144,23 @@ static double tick(double range) /* 1, 2 or 5 times a power of ten, so that the 
 	return many >= 5 ? 5 * unit : many >= 2 ? 2 * unit : unit;
 }
 
-static void line_across(FILE *out, const struct frame *f, double v)
+/* Draws a line with its number. Without out, only makes room for the number. */
+static void line_across(FILE *out, struct frame *f, double v)
 {
-	fprintf(out,
-		"<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.10g</text>\n",
-		LEFT, down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
+	char text[32];
+	int digits = snprintf(text, sizeof(text), "%.10g", v);
+
+	if (out)
+		fprintf(out,
+			"<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
+			"text-anchor=\"end\">%s</text>\n",
+			f->left, down(f, v), WIDE - RIGHT, f->left - 6, down(f, v) + 4, text);
+	else
+		f->left = (int)fmax(f->left, NAME + DIGIT * digits + 6);
 }
 
 /* Draws the powers of ten. If they are many, draws every second, third, ...; if few, also 2 and 5 times each. */
-static void lines_of_log(FILE *out, const struct frame *f)
+static void lines_of_log(FILE *out, struct frame *f)
 {
 	double low = floor(log10(f->y0)), high = log10(f->y1), each = ceil((high - low) / 8);
 
@@ -162,19 +173,27 @@ static void lines_of_log(FILE *out, const struct frame *f)
 		}
 }
 
-static void axes(FILE *out, const struct frame *f, const char *unit)
+static void lines_across(FILE *out, struct frame *f)
 {
-	double dx = fmax(tick(f->x1 - f->x0), 1), dy = tick(f->y1 - f->y0); /* steps are whole numbers */
+	double dy = tick(f->y1 - f->y0);
 
 	if (f->log)
 		lines_of_log(out, f);
 	for (double y = ceil(f->y0 / dy) * dy; !f->log && y <= f->y1; y += dy)
 		line_across(out, f, fabs(y) < dy / 1000 ? 0 : y);
+}
+
+static void axes(FILE *out, struct frame *f, const char *unit)
+{
+	double dx = fmax(tick(f->x1 - f->x0), 1); /* steps are whole numbers */
+
+	lines_across(NULL, f);
+	lines_across(out, f);
 	for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
 		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>\n", across(f, x),
 			HIGH - BOTTOM + 16, x);
 	fprintf(out, "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n",
-		(LEFT + WIDE - RIGHT) / 2, HIGH - 6);
+		(f->left + WIDE - RIGHT) / 2, HIGH - 6);
 	fprintf(out, "<text class=\"name\" transform=\"translate(14 %d) rotate(-90)\" text-anchor=\"middle\">",
 		(HIGH - BOTTOM + TOP) / 2);
 	hd_html_text(out, unit);
