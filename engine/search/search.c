@@ -428,7 +428,8 @@ static void plan_near(struct search_state *s, struct nearby *x)
 		if (!guess_ordered(s, &it) && it.likely < CLOSE * s->best && !hd_search_is_same(s, &it))
 			x->v[some++] = it;
 	}
-	qsort(x->v, (size_t)some, sizeof(*x->v), hd_search_by_key);
+	if (some)
+		qsort(x->v, (size_t)some, sizeof(*x->v), hd_search_by_key);
 	evaluate(s, x->v, some < ROUND / 2 ? some : ROUND / 2);
 }
 
