@@ -202,4 +202,9 @@ head -c 15000 was.txt >text.txt
 like "a shorter file is reported" "$(again)" 'the data of data\.train have changed: [0-9]+ tokens then, 13500 now$'
 cp was.txt text.txt
 unlike "the original file is no change" "$(again)" 'have changed'
+# A caller, such as a daemon, may have closed standard files.  Messages must not get into a file that is opened later.
+mkdir -p closed/latest
+heddle train tiny.ini --set log.metrics=closed.jsonl --set checkpoint.dir=closed --set checkpoint.every=1 >&- 2>&-
+is "a run that fails, and has no standard output and error: the status is 1" $? 1
+is "... and its metrics contain no messages" "$(grep -vc '^{"step":' closed.jsonl) $(grep -c '^{"step":' closed.jsonl)" "0 3"
 done_testing

@@ -10,6 +10,7 @@
 #include "engine/names/unknown.h"
 #include "engine/process/launch.h"
 #include <heddle/version.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,6 +167,15 @@ const struct hd_verb hd_verbs[] = {
 };
 const int hd_nverbs = (int)HD_LEN(hd_verbs);
 
+/* Takes the numbers of standard files that the caller has closed (>&-). Otherwise the next file that is opened, such as
+ * one of metrics, gets such a number, and with it all that is printed. As before, reads and writes of these fail. */
+static void keep_standard_numbers(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+			return; /* without /dev/null there is nothing else to take it */
+}
+
 int main(int argc, char **argv)
 {
 	struct hd_cli cli;
@@ -173,6 +183,7 @@ int main(int argc, char **argv)
 	double started = hd_seconds();
 	int rc = 0;
 
+	keep_standard_numbers();
 	/* A write beyond ulimit -f then fails as on a full disk. Processes that this one starts inherit the setting. */
 	signal(SIGXFSZ, SIG_IGN);
 	hd_log_init(hd_launch_first(), HD_LOG_INFO);
