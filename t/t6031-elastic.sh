@@ -94,6 +94,29 @@ status "an error that is not a lost rank" 1 'no room|cannot|Not a directory' --r
 is "... which is not tried again" "$(grep -c '^heddle: run: [12] rank' out)" "$(grep -c '^heddle: run: 2 ranks' out)"
 TMPDIR="$tmp/nowhere" status "no folder of temporary files" 0 'run: 2 ranks' --ranks 1:2 --set checkpoint.dir=nowhere-d --set train.steps=3
 
+# Ranks whose mpirun was killed may still save.  The next run waits for them, and continues from what they have saved.
+if command -v flock >/dev/null; then
+	mkdir -p path
+	cat >path/mpirun <<-EOF
+		#!/bin/sh
+		[ ! -e killed ] || exec $(command -v mpirun) "\$@"
+		touch killed
+		mkdir -p late
+		flock late/.lock sh -c 'touch locked; sleep 3; cp -r d/step-* d/latest late' >/dev/null 2>&1 &
+		until [ -e locked ]; do sleep 0.1; done
+		kill -KILL \$\$
+	EOF
+	chmod +x path/mpirun
+	for from in '' '--set checkpoint.resume=d'; do
+		rm -rf killed locked late
+		PATH="$tmp/path:$PATH" status "mpirun is killed while ranks save $from" 0 'run: signal 9 ended mpirun' --ranks 1:2 \
+			--set checkpoint.dir=late --set train.steps=5 $from
+		like "... the run continues from their checkpoint" "$(cat out)" '^heddle: resumed from late/step-00000003'
+	done
+else
+	skip "there is no flock: ranks that save after their mpirun was killed"
+fi
+
 # Hosts.  One that does not answer is left out with its slots.  Names become part of commands, so they are checked.
 printf '#!/bin/sh\n[ "$1" = localhost ]\n' >probe
 chmod +x probe

@@ -16,6 +16,7 @@
 #include "engine/command/command.h"
 #include "engine/file/atomic_file.h"
 #include "engine/file/file.h"
+#include "engine/process/dir_lock.h"
 #include "engine/process/launch.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -30,6 +31,8 @@
 
 #define PATIENCE \
 	2 /* seconds that mpirun waits, twice, for the remaining ranks after a failure; requests to end do not use it */
+
+#define LONGEST_SAVE 600.0 /* seconds that ranks without mpirun may take to end */
 
 /* Identity and time of the file DIR/latest, which each save replaces; all 0 if there is no such file. */
 struct saved_last {
@@ -149,7 +152,7 @@ static char **arguments(struct elastic *e, const char *verb, int64_t ranks, int 
 		argv[(*argc)++] = hd_strdup("--set");
 		argv[(*argc)++] = hd_strdup(e->c->sets[i]);
 	}
-	if (is_from_newest(e)) {
+	if (is_from_newest(e) || !e->given) { /* a run that is just ending may yet save the first one */
 		argv[(*argc)++] = hd_strdup("--set");
 		argv[(*argc)++] = hd_strdup("checkpoint.resume=auto");
 	}
@@ -253,6 +256,23 @@ static int find_hosts(struct elastic *e, struct hd_err *err)
 	return HD_OK;
 }
 
+/* Waits until the ranks of a run have ended whose mpirun was killed. They finish their step and save, and the next run
+ * continues from what they save. */
+static void wait_for_ranks(struct elastic *e)
+{
+	double end = hd_seconds() + LONGEST_SAVE;
+	int ended;
+
+	do {
+		struct hd_lock_held lock = { 0 };
+		struct hd_err busy = { 0 };
+
+		ended = hd_dir_lock(&lock, e->dir, 1, &busy) >= 0;
+		hd_dir_unlock(&lock);
+		hd_child_pending(&e->asked);
+	} while (!ended && !e->asked.end && hd_seconds() < end);
+}
+
 static int is_lost(int status)
 {
 	return WIFSIGNALED(status) || WEXITSTATUS(status) == HD_STATUS_LOST || WEXITSTATUS(status) > 128;
@@ -280,8 +300,11 @@ static void log_restart(const struct elastic *e, int status, int64_t ranks)
 static int should_restart(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
 {
 	int64_t lost_before = e->hosts_lost; /* when the run was started */
-	int host_lost = 0, progress = has_saved_since(e, &e->before);
+	int host_lost = 0, progress;
 
+	if (WIFSIGNALED(status))
+		wait_for_ranks(e);
+	progress = has_saved_since(e, &e->before);
 	e->ranks_left = WIFSIGNALED(status) ? ranks : ranks - 1; /* a signal ended mpirun itself: no rank is lost */
 	if (hd_cli_has(e->c, "hostfile")) {
 		e->ranks_left = ranks;
