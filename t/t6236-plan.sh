@@ -102,6 +102,9 @@ near 'each message has its latency' "$(awk -v a="$(top step_seconds)" -v b="$one
 said=$("$build/heddle" plan "$tmp/l.ini" --ranks 1 2>&1)
 is 'plan without a machine is refused' $? 1
 like '... and the message says what is missing' "$said" 'machine FILE'
+machine wrong 'node_bandwidth = 1e6' 'workspace_memory = 9223372036854775807'
+like 'memory that no device has is refused' "$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/wrong" 2>&1)" \
+	'wrong:6: \[machine\] workspace_memory: 9223372036854775807 is too large'
 machine wrong 'node_bandwith = 1e6'
 said=$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/wrong" 2>&1)
 is 'an unknown key of a machine is refused' $? 1

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define MOST_MEMORY "0..1125899906842624" /* a pebibyte: sums of them stay exact, and within an int64_t */
+
 static const struct hd_option keys[] = {
 	{ "name", HD_OPT_STR, 0, "", NULL, "name of the machine" },
 	{ "ranks_per_node", HD_OPT_INT, 0, "1", "1..", "ranks with consecutive numbers that share a node" },
@@ -46,9 +48,10 @@ static const struct hd_option keys[] = {
 	  "bytes per second between a device's memory and the host's, each way" },
 	{ "host_memory_bandwidth", HD_OPT_NUM, 0, "40e9", "1..",
 	  "bytes per second that a rank's kernels on the host read and write" },
-	{ "context_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes of a rank's memory that the device itself takes" },
-	{ "communicator_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes of the buffers of each communicator" },
-	{ "workspace_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes of workspace that libraries of kernels take" },
+	{ "context_memory", HD_OPT_BYTES, 0, "0", MOST_MEMORY,
+	  "bytes of a rank's memory that the device itself takes" },
+	{ "communicator_memory", HD_OPT_BYTES, 0, "0", MOST_MEMORY, "bytes of the buffers of each communicator" },
+	{ "workspace_memory", HD_OPT_BYTES, 0, "0", MOST_MEMORY, "bytes of workspace that libraries of kernels take" },
 };
 
 static void read_numbers(const struct hd_section *s, const char *path, struct hd_machine *m)
