@@ -376,6 +376,11 @@ says "a parameter stored as terms of a sum" \
 	'-DSTORAGE=const struct hd_place sum = { .kind = HD_PLACE_PARTIAL }; at.place = &sum; s->h->graph->storage(p, &at)'
 says "a memory space that does not exist" \
 	'm\]: storage: space 7 of' 1 '-DSTORAGE=at.space = 7; s->h->graph->storage(p, &at)'
+says "a parameter stored in pieces if there are states" '^2 ranks = m.wide 2' 0 \
+	'-DSTORAGE=const struct hd_place cut = { .kind = HD_PLACE_SHARD, .dim = at.leaf->dims[1] }; at.place = &cut; if (s->h->graph->leaf_next(p, NULL, HD_TENSOR_STATE)) s->h->graph->storage(p, &at)'
+is "... so that an evaluation would take other values for it: the run is refused" \
+	"$(heddle_mpi 2 train mistake.ini 2>&1 | messages)" \
+	"heddle: wte.weight (vocab,embed): one program of the run stores it embed sharded by m.wide, another replicated; slot storage must choose the same place without states and gradients"
 says "a position without a group" 'm\]: chunk: pos.mul is 7, but there is no group' 1 \
 	'-DLOWER=g->chunk(p, x, x->dims[0], 2, &(struct hd_pos){ .mul = 7, .add = -5 })'
 says "a pick without a position" 'm\]: pick: the position is NULL' 1 '-DLOWER=g->pick(p, &x, 1, NULL)'

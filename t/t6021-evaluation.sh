@@ -76,6 +76,18 @@ near "a file shorter than a window on three ranks" \
 	"$(json "$(heddle_mpi 3 eval one --data rest.txt --json --set t.plugin=tp --set t.size=3 2>/dev/null)" loss)" \
 	"$(said rest.txt loss)" "$(awk -v t="$tolerance" 'BEGIN { print t * sqrt(960 / 9) }')"
 
+# -- replicas cut the states, and with sgd the gradients, of parameters that a grid stores in pieces.  The evaluation
+# still finds the pieces where training keeps them, also if 2 x 4 does not divide a dim (mlp = 36)
+wide="--set model.init_std=0.1 --set model.heads=4 --set model.mlp=36 --set train.global_batch=8 --set train.micro_batch=4"
+wide1=$(trained wide 1 $wide)
+for order in "dp tp" "tp dp"; do
+	for optimizer in adamw sgd; do
+		near "training, $order, zero 1, $optimizer" "$(trained some 8 $wide --set train.optimizer=$optimizer \
+			$(for axis in $order; do echo "--set $axis.plugin=$axis"; done) \
+			--set dp.size=2 --set dp.zero=1 --set tp.size=4 --set tp.form=2d)" "$wide1" "$tolerance"
+	done
+done
+
 # -- experts with a limit would spend it on the padding of a window
 trained limit 1 --set model.experts=2 --set model.capacity_factor=1 >out
 like "experts with a limit refuse a file shorter than a window" "$(heddle eval limit --data rest.txt 2>&1)" \

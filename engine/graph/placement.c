@@ -307,17 +307,34 @@ void hd_pieces_tokens(const struct hd_plan *p, const struct tensor *t, int64_t r
 	memcpy(out + s.fold, ids + hd_pieces_index(&s, s.fold), (size_t)second * sizeof(*out));
 }
 
+/* Puts the tensor where slot storage stores it, as far as sections have been called. */
+static void put_in_storage(const struct hd_plan *p, const struct tensor *t, struct placement *at)
+{
+	for (int a = 0; a < p->naxes; a++)
+		if (t->stored >> a & 1)
+			at->on[a] = t->storage.on[a];
+}
+
+/* Returns the tensor that a gradient is placed like, on the axes along which it has no storage of its own. */
+static const struct tensor *placed_beside(const struct tensor *t)
+{
+	if (t->v.node && N(t->v.node)->is->role == OP_ROLE_SYNC)
+		return T(t->v.node->ins[1]);
+	return t->v.node && t->v.of ? T(t->v.of) : t;
+}
+
 /* Returns how many elements of the dim this axis divides: what the axes outside it leave. */
 static int64_t shared_out(const struct hd_plan *p, const struct tensor *t, const struct hd_place *to,
 			  const struct axis *along)
 {
-	struct placement at = t->v.node && t->v.of ? T(t->v.of)->at : t->at;
+	const struct tensor *beside = placed_beside(t);
+	struct placement at = beside->at;
 	int axes[HD_MAX_AXES], n, i = 0;
 	int64_t length = D(to->dim)->padded;
 
-	for (int a = 0; a < p->naxes; a++)
-		if (t->stored >> a & 1)
-			at.on[a] = t->storage.on[a];
+	if (t->v.node && N(t->v.node)->is->role == OP_ROLE_SYNC)
+		put_in_storage(p, beside, &at);
+	put_in_storage(p, t, &at);
 	at.on[along->id] = *to;
 	n = hd_shard_order(p, &at, to->dim, axes);
 	for (; i < n && axes[i] != along->id; i++)

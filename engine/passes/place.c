@@ -444,6 +444,19 @@ static void masters_follow(struct hd_plan *p)
 	}
 }
 
+/* Computes again which pieces are padded. What an axis cuts also depends on sections that were called later. For a
+ * gradient, it depends on the storage of the leaf that is updated. */
+static void settle_pieces(struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->ntensors; i++)
+		for (int a = 0; a < p->naxes; a++) {
+			struct tensor *t = p->tensors[i];
+
+			if (t->stored >> a & 1)
+				t->storage.on[a] = hd_storage_place(p, t, &t->storage.on[a], p->axes[a]);
+		}
+}
+
 /* Moves a leaf to the storage that plugins asked for. */
 static void move_home(struct hd_plan *p, struct tensor *t)
 {
@@ -485,6 +498,7 @@ static struct tensor *everywhere(struct hd_plan *p, struct tensor *t)
 int hd_pass_place(struct hd_plan *p)
 {
 	masters_follow(p);
+	settle_pieces(p);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node && p->tensors[i]->stored)
 			move_home(p, p->tensors[i]);

@@ -221,13 +221,13 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 }
 
 /* Places the leaves of the first program, then those that only the other programs have. Returns their bytes. */
-static int64_t share_leaves(struct hd_job *j)
+static int64_t share_leaves(struct hd_job *j, struct hd_err *err)
 {
 	int64_t bytes = hd_job_first_program(j)->memory.persistent;
 
 	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r] && j->program[r] != hd_job_first_program(j))
-			bytes = hd_program_share(j->program[r], j->program, r, bytes);
+			bytes = hd_program_share(j->program[r], j->program, r, bytes, err);
 	return align(bytes);
 }
 
@@ -268,7 +268,8 @@ static int memory(struct hd_job *j, struct hd_err *err)
 		}
 	HD_TRY(hd_comm_agree(err));
 	j->transient_bytes = transient;
-	j->persistent_bytes = share_leaves(j);
+	j->persistent_bytes = share_leaves(j, err);
+	HD_TRY(hd_comm_agree(err));
 	j->arena_bytes = j->persistent_bytes + align(transient);
 	j->snapshot_bytes = hd_job_first_program(j)->memory.snapshot;
 	if (hd_device_in_host(j->device)) {

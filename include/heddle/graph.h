@@ -203,7 +203,10 @@ struct hd_graph_api {
 	/* Sets where a leaf is stored between its uses; slot storage only. Updates run where the state is stored; the
 	 * engine adds gathers, scatters, pushes and pulls. A gradient (HD_TENSOR_GRAD) has two places. The result of a
 	 * node of kind accumulate is where contributions of the micro-batches are added up. The result of a node of
-	 * kind sync is where the update reads the gradient. An update without a state runs there. */
+	 * kind sync is where the update reads the gradient. An update without a state runs there.
+	 *
+	 * A plan that only evaluates has no states and no gradients, and shares the memory of parameters. So nothing
+	 * but parameters may decide where a parameter is stored. Otherwise a run that has both plans is refused. */
 	int (*storage)(struct hd_plan *p, const struct hd_storage_args *x);
 	/* Makes all readers of `old` read `with`. Both need the same dtype and the same dims in the same order; in slot
 	 * lower also the same local sizes and placement. The plugin is responsible for the placement that its own comm

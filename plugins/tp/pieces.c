@@ -43,8 +43,8 @@ void tp_rules_of_experts(struct hd_strategy *s, struct hd_plan *p, const struct 
 /* -- storage in pieces --------------------------------------------------------------------------------------------- */
 /* A parameter's optimizer states and master are stored in the same pieces, so that the update works on pieces too
  * (MOVED). Gradients may have storage of their own; the axis must be able to cut that as well (ALL). */
-static const uint32_t leaves[] = { HD_TENSOR_PARAM, HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
-enum { MOVED = 3, ALL = 4 };
+static const uint32_t leaves[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
+enum { MOVED = 2, ALL = 3 };
 
 static struct hd_tensor *next_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *param,
 				 struct hd_tensor *prev, uint32_t what)
@@ -74,17 +74,24 @@ static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 }
 
 /* The new axis is the innermost of those that cut the dim, so that the dim can be gathered along it alone. If no dim
- * can be cut once more, the parameter stays replicated, which only costs memory. */
+ * can be cut once more, the parameter stays replicated, which only costs memory.
+ *
+ * The parameter alone decides where it is cut. Programs that only evaluate have no states and no gradients, and share
+ * the memory of the parameters. States that cannot follow stay where they are: then the ranks of the axis compute the
+ * same update, and each keeps its piece. */
 int tp_store_sharded(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis)
 {
 	for (uint32_t i = 0; i < param->ndim && s->g->place(p, param, axis)->kind == HD_PLACE_REPLICATED; i++) {
 		const struct hd_place in_pieces = { .kind = HD_PLACE_SHARD, .dim = param->dims[i], .level = 1 };
-		int possible = 1;
+		const int alone = can_be_cut(s, p, param, i, axis->n);
+		int together = alone;
 
 		for (int k = 0; k < ALL; k++)
 			for (struct hd_tensor *t = NULL; (t = next_of(s, p, param, t, leaves[k]));)
-				possible &= can_be_cut(s, p, t, i, axis->n);
-		for (int k = 0; possible && k < MOVED; k++)
+				together &= can_be_cut(s, p, t, i, axis->n);
+		if (alone)
+			hd_storage(s->g, p, param, axis, &in_pieces);
+		for (int k = 0; together && k < MOVED; k++)
 			for (struct hd_tensor *t = NULL; (t = next_of(s, p, param, t, leaves[k]));)
 				hd_storage(s->g, p, t, axis, &in_pieces);
 	}
