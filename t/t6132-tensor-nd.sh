@@ -118,4 +118,10 @@ ok "a vocabulary need not divide" heddle check 2d.ini --ranks 4 --set model.voca
 sed '/micro_batch/d' 2.5d.ini >free.ini
 ok "a micro-batch that is not given is chosen so that it can be sharded" \
 	heddle check free.ini --ranks 8 --set train.global_batch=12
+
+# -- experts with a limit can be trained in 3d, but not sampled: generation has no limit
+limited="3d.ini --set model.experts=4 --ranks 8"
+ok "3d: experts with a limit" heddle check $limited
+refused "samples of a model with experts, in 3d" 'generation has experts without a limit: .*: generate in another layout' \
+	$limited --set log.sample=4
 done_testing

@@ -419,6 +419,25 @@ static int check_load(struct hd_conf *conf, const struct hd_plan *p, struct hd_e
 	return err->code;
 }
 
+/* Plans the generation of log.sample, which a run would refuse before its first step. Experts have no limit there, so
+ * some layouts can train a model but not generate from it. */
+static int check_sample(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
+{
+	struct hd_plan_options o = { .generate = 1,
+				     .ranks = p->ranks,
+				     .data_vocab = p->model.vocab,
+				     .compute_dtype = p->compute_dtype,
+				     .quiet = 1 };
+	struct hd_plan *sample = NULL;
+	struct hd_log_config log;
+
+	HD_TRY(hd_log_config_read(conf, &log, err));
+	if (log.sample)
+		hd_plan_create(conf, &o, &sample, err);
+	hd_plan_destroy(sample);
+	return err->code;
+}
+
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_err resume_error = { 0 };
@@ -436,6 +455,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	HD_TRY(check_names(*conf, *p, err));
 	HD_TRY(hd_foresight_check(*conf, err));
 	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &looked, &resume_error, err));
+	HD_TRY(check_sample(*conf, *p, err));
 	hd_warn_without_effect(*p);
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);

@@ -75,16 +75,19 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 	struct tensor *x = n->ins[0], *y;
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
 	const struct hd_dim *expert = x->ragged_counts->dims[0], *batch = x->ragged_counts->dims[1];
+	int generate = p->logits != NULL;
 
 	if (h->kind != HD_PLACE_SHARD || w->kind != HD_PLACE_SHARD || (h->dim != expert && w->dim != expert) ||
 	    (h->dim != batch && w->dim != batch)) {
-		hd_plan_fail(
-			p, HD_ENOTSUP,
-			"experts without a limit (model.capacity_factor = 0): their rows (%s) cannot be moved from "
-			"%s to %s on %s. They work along one axis only, which shards the batch elsewhere: for other "
-			"layouts, set model.capacity_factor",
-			x->spec, hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at),
-			n->reshard.axis->name);
+		hd_plan_fail(p, HD_ENOTSUP,
+			     "%s: their rows (%s) cannot be moved from %s to %s on %s. They work along one axis only, "
+			     "which shards the batch elsewhere%s",
+			     generate ? "generation has experts without a limit"
+				      : "experts without a limit (model.capacity_factor = 0)",
+			     x->spec, hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at),
+			     n->reshard.axis->name,
+			     generate ? ": generate in another layout"
+				      : ": for other layouts, set model.capacity_factor");
 		return NULL;
 	}
 	y = hd_build_comm_rows(p, g, n->ins, n->outs[0], w->dim == expert);
