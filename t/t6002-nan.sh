@@ -37,6 +37,15 @@ said=$(heddle train tiny.ini --set train.lr=1e300 --set train.schedule=constant 
 like "an update that spoils the weights is named" "$said" \
 	'^heddle: step 2: loss nan, gradient norm nan\. The update of step 1 \(train.optimizer = sgd\) left [0-9]+ of the [0-9]+ values of [^ ]+ on rank 0 .*not finite$'
 
+# Gradients that are too large for the dtype in transit: the message names the cast, and no micro-batch, since gradients
+# are summed once a step.
+wide="--set model.init_std=3000 --set model.tie_embeddings=no --set dp.wire=fp16"
+like "gradients that are too large for wire = fp16" \
+	"$(heddle_mpi 2 train tiny.ini $wide --set dp.zero=1 2>&1 | messages | grep '^heddle: step')" \
+	'first on rank 0 \(dp 0\): cast computed a value of \(flat[0-9]+\) that is not finite in fp16; the weights stay as they were'
+like "... and in a ring" "$(heddle_mpi 2 train tiny.ini $wide 2>&1 | messages | grep '^heddle: step')" \
+	'first on rank 0 \(dp 0\): map computed a value of \(flat[0-9]+\) that is not finite; the weights stay as they were'
+
 # Values that are not finite on one rank only: all ranks agree on the failure, and the rank and coordinate named are
 # right.
 mesh=$build/t/plugins/.libs/mesh3.so

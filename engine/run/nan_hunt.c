@@ -5,6 +5,7 @@
 #include "engine/run/commands.h"
 #include "engine/ops/movement.h"
 #include <math.h>
+#include <stdlib.h>
 
 static int64_t count_not_finite(const struct tensor *t, const void *data, int64_t n)
 {
@@ -19,6 +20,9 @@ static int64_t count_not_finite(const struct tensor *t, const void *data, int64_
 	if (t->v.dtype == HD_DTYPE_BF16)
 		for (int64_t i = 0; i < n; i++)
 			bad += (((const uint16_t *)data)[i] & 0x7f80) == 0x7f80;
+	if (t->v.dtype == HD_DTYPE_F16)
+		for (int64_t i = 0; i < n; i++)
+			bad += (((const uint16_t *)data)[i] & 0x7c00) == 0x7c00;
 	return bad;
 }
 
@@ -33,12 +37,15 @@ static void name_result(const struct command *c, const struct tensor *t, struct 
 {
 	const struct node *n = c->node;
 	const char *of = "";
+	char *micro = c->micro < 0 ? hd_format("%s", "") : hd_format(", in micro-batch %d", c->micro);
 
 	for (uint32_t i = 0; i < n->v.nin && !of[0]; i++)
 		of = n->ins[i]->v.what == HD_TENSOR_PARAM ? n->ins[i]->v.name : "";
-	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s computed a value of (%s) that is not finite, in micro-batch %d",
-		   n->v.op->name, of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
-		   n->v.phase & (HD_UNIT_B | HD_UNIT_W) ? " (backward)" : "", t->spec, c->micro);
+	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s computed a value of (%s) that is not finite%s%s", n->v.op->name,
+		   of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
+		   n->v.phase & (HD_UNIT_B | HD_UNIT_W) ? " (backward)" : "", t->spec,
+		   t->v.dtype == HD_DTYPE_F16 ? " in fp16" : "", micro);
+	free(micro);
 }
 
 /* Returns whether t is a leaf, or a copy of one on another stage. */
