@@ -381,6 +381,11 @@ says "a parameter stored in pieces if there are states" '^2 ranks = m.wide 2' 0 
 is "... so that an evaluation would take other values for it: the run is refused" \
 	"$(heddle_mpi 2 train mistake.ini 2>&1 | messages)" \
 	"heddle: wte.weight (vocab,embed): one program of the run stores it embed sharded by m.wide, another replicated; slot storage must choose the same place without states and gradients"
+for what in STATE GRAD PARAM; do
+	says "a leaf on one member of an axis without stages: $what" \
+		'm\]: storage: pinned to coordinate 1 of m.wide, which has no stages; .*\(slot storage of plugin mistake' 1 \
+		"-DSTORAGE=const struct hd_place one = { .kind = HD_PLACE_PINNED, .index = 1 }; at.place = &one; at.leaf = s->h->graph->leaf_next(p, NULL, HD_TENSOR_$what); s->h->graph->storage(p, &at)"
+done
 says "a position without a group" 'm\]: chunk: pos.mul is 7, but there is no group' 1 \
 	'-DLOWER=g->chunk(p, x, x->dims[0], 2, &(struct hd_pos){ .mul = 7, .add = -5 })'
 says "a pick without a position" 'm\]: pick: the position is NULL' 1 '-DLOWER=g->pick(p, &x, 1, NULL)'

@@ -489,6 +489,11 @@ int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w
 	if (w->kind == HD_PLACE_PINNED && (w->index < 0 || w->index >= hd_role_count(A(axis), w->role)))
 		return hd_plan_fail(p, HD_EINVAL, "%s: place.index is %d, but axis %s has %lld coordinates", call,
 				    w->index, axis->name, (long long)hd_role_count(A(axis), w->role));
+	if (w->kind == HD_PLACE_PINNED && w->role != HD_ROLE_SPARE && A(axis) != p->stages)
+		return hd_plan_fail(p, HD_ENOTSUP,
+				    "%s: pinned to coordinate %d of %s, which has no stages; otherwise only servers "
+				    "(HD_ROLE_SPARE) hold what other members do not",
+				    call, w->index, axis->name);
 	if (w->kind != HD_PLACE_SHARD)
 		return HD_OK;
 	if (hd_handle_kind(p, w->dim) != HANDLE_DIM)

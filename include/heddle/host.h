@@ -124,7 +124,8 @@ struct hd_place {
 	uint8_t red;   /* HD_PLACE_PARTIAL: the reduction that is still to be done, HD_RED_SUM or HD_RED_MAX */
 	uint8_t role;  /* coordinates, HD_ROLE_CORE ...; a shard with HD_ROLE_SPARE is one of `spare` pieces */
 	uint8_t order; /* HD_PLACE_SHARD: which pieces a member has, HD_ORDER_CONTIGUOUS ... */
-	/* HD_PLACE_PINNED: the pipeline stage; with HD_ROLE_SPARE the server that owns the tensor, from 0 */
+	/* HD_PLACE_PINNED: the pipeline stage; with HD_ROLE_SPARE the server that owns the tensor, from 0. Members of
+	 * any other axis cannot own a tensor alone. */
 	int32_t index;
 	/* HD_PLACE_SHARD: order among the axes that shard this dim, low levels outside; 0: by mesh order */
 	int32_t level;
