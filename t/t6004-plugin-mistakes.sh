@@ -381,6 +381,9 @@ says "a parameter stored in pieces if there are states" '^2 ranks = m.wide 2' 0 
 is "... so that an evaluation would take other values for it: the run is refused" \
 	"$(heddle_mpi 2 train mistake.ini 2>&1 | messages)" \
 	"heddle: wte.weight (vocab,embed): one program of the run stores it embed sharded by m.wide, another replicated; slot storage must choose the same place without states and gradients"
+says "a leaf on all coordinates of an axis without spare ones" \
+	'm\]: storage: place.role is HD_ROLE_ALL, but axis m.wide has no spare coordinates' 1 \
+	'-DSTORAGE=const struct hd_place cut = { .kind = HD_PLACE_SHARD, .role = HD_ROLE_ALL, .dim = at.leaf->dims[0] }; at.place = &cut; s->h->graph->storage(p, &at)'
 for what in STATE GRAD PARAM; do
 	says "a leaf on one member of an axis without stages: $what" \
 		'm\]: storage: pinned to coordinate 1 of m.wide, which has no stages; .*\(slot storage of plugin mistake' 1 \

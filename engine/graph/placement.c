@@ -482,10 +482,9 @@ int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w
 	if (field)
 		return hd_plan_fail(p, HD_EINVAL, "%s: place.%s is %lld, this engine knows 0 to %lld", call, field,
 				    (long long)is, (long long)most);
-	if (w->role == HD_ROLE_SPARE && !axis->spare)
-		return hd_plan_fail(p, HD_EINVAL,
-				    "%s: place.role is HD_ROLE_SPARE, but axis %s has no spare coordinates", call,
-				    axis->name);
+	if (w->role != HD_ROLE_CORE && !axis->spare)
+		return hd_plan_fail(p, HD_EINVAL, "%s: place.role is %s, but axis %s has no spare coordinates", call,
+				    w->role == HD_ROLE_ALL ? "HD_ROLE_ALL" : "HD_ROLE_SPARE", axis->name);
 	if (w->kind == HD_PLACE_PINNED && (w->index < 0 || w->index >= hd_role_count(A(axis), w->role)))
 		return hd_plan_fail(p, HD_EINVAL, "%s: place.index is %d, but axis %s has %lld coordinates", call,
 				    w->index, axis->name, (long long)hd_role_count(A(axis), w->role));
