@@ -83,9 +83,12 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 static int store_weights(struct hd_strategy *s, struct hd_plan *p)
 {
 	struct hd_tensor *t = NULL;
+	struct tp_leaves all;
 
+	if (tp_leaves_find(s, p, &all) < 0)
+		return s->h->status(p);
 	while ((t = s->g->leaf_next(p, t, HD_TENSOR_PARAM)))
-		tp_store_sharded(s, p, t, s->axis[TP_ROW]);
+		tp_store_sharded(s, p, &all, t, s->axis[TP_ROW]);
 	return s->h->status(p);
 }
 

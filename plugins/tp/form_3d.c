@@ -57,14 +57,17 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 static int store_weights(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const char *const kinds[] = { "einsum", "embedding", "position" };
+	struct tp_leaves all;
 
+	if (tp_leaves_find(s, p, &all) < 0)
+		return s->h->status(p);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		const struct hd_match readers = { .size = sizeof(readers), .kind = kinds[i], .phases = HD_UNIT_F };
 		struct hd_node *n = NULL;
 
 		while ((n = s->g->node_next(p, n, &readers)))
 			if (n->nin > 1 && n->ins[1]->what == HD_TENSOR_PARAM && !n->ins[1]->node)
-				tp_store_sharded(s, p, n->ins[1], s->axis[WEIGHT]);
+				tp_store_sharded(s, p, &all, n->ins[1], s->axis[WEIGHT]);
 	}
 	return s->h->status(p);
 }

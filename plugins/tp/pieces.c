@@ -2,6 +2,7 @@
  * Checks which sizes divide, and stores parameters in pieces.
  */
 #include "tp.h"
+#include <stdlib.h>
 
 int tp_has(const struct hd_tensor *t, const struct hd_dim *d)
 {
@@ -41,18 +42,49 @@ void tp_rules_of_experts(struct hd_strategy *s, struct hd_plan *p, const struct 
 }
 
 /* -- storage in pieces --------------------------------------------------------------------------------------------- */
-/* A parameter's optimizer states and master are stored in the same pieces, so that the update works on pieces too
- * (MOVED). Gradients may have storage of their own; the axis must be able to cut that as well (ALL). */
-static const uint32_t leaves[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
-enum { MOVED = 2, ALL = 3 };
-
-static struct hd_tensor *next_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *param,
-				 struct hd_tensor *prev, uint32_t what)
+static int by_parameter(const void *a, const void *b)
 {
-	do
-		prev = s->g->leaf_next(p, prev, what);
-	while (prev && prev != param && prev->of != param);
-	return prev;
+	const struct hd_tensor *x = *(struct hd_tensor *const *)a, *y = *(struct hd_tensor *const *)b;
+
+	return (x->of > y->of) - (x->of < y->of);
+}
+
+int tp_leaves_find(struct hd_strategy *s, struct hd_plan *p, struct tp_leaves *out)
+{
+	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
+	struct hd_tensor *t = NULL;
+
+	*out = (struct tp_leaves){ 0 };
+	for (int k = 0; k < 3; k++)
+		while ((t = s->g->leaf_next(p, t, what[k])))
+			out->n++;
+	out->t = s->h->alloc(p, (out->n + 1) * sizeof(struct hd_tensor *));
+	if (!out->t)
+		return s->h->status(p);
+	out->n = 0;
+	for (int k = 0; k < 3; k++)
+		while ((t = s->g->leaf_next(p, t, what[k])))
+			out->t[out->n++] = t;
+	qsort(out->t, out->n, sizeof(struct hd_tensor *), by_parameter);
+	return s->h->status(p);
+}
+
+/* Finds the leaves of a parameter: first to *end - 1. */
+static size_t leaves_of(const struct tp_leaves *all, const struct hd_tensor *param, size_t *end)
+{
+	size_t from = 0, to = all->n;
+
+	while (from < to) {
+		size_t middle = from + (to - from) / 2;
+
+		if (all->t[middle]->of < param)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	for (*end = from; *end < all->n && all->t[*end]->of == param;)
+		++*end;
+	return from;
 }
 
 /* Tells whether dim i of t can be cut in n more pieces. n must divide what the plugin's other axes leave, and no other
@@ -77,23 +109,26 @@ static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_
  * can be cut once more, the parameter stays replicated, which only costs memory.
  *
  * The parameter alone decides where it is cut. Programs that only evaluate have no states and no gradients, and share
- * the memory of the parameters. States that cannot follow stay where they are: then the ranks of the axis compute the
- * same update, and each keeps its piece. */
-int tp_store_sharded(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis)
+ * the memory of the parameters. Its optimizer states and master are stored in the same pieces, so that the update works
+ * on pieces too. Gradients may have storage of their own, and the axis must be able to cut that as well. States that
+ * cannot follow stay where they are: then the ranks of the axis compute the same update, and each keeps its piece. */
+int tp_store_sharded(struct hd_strategy *s, struct hd_plan *p, const struct tp_leaves *all, struct hd_tensor *param,
+		     const struct hd_axis *axis)
 {
+	size_t end, first = leaves_of(all, param, &end);
+
 	for (uint32_t i = 0; i < param->ndim && s->g->place(p, param, axis)->kind == HD_PLACE_REPLICATED; i++) {
 		const struct hd_place in_pieces = { .kind = HD_PLACE_SHARD, .dim = param->dims[i], .level = 1 };
-		const int alone = can_be_cut(s, p, param, i, axis->n);
-		int together = alone;
+		int together = 1;
 
-		for (int k = 0; k < ALL; k++)
-			for (struct hd_tensor *t = NULL; (t = next_of(s, p, param, t, leaves[k]));)
-				together &= can_be_cut(s, p, t, i, axis->n);
-		if (alone)
-			hd_storage(s->g, p, param, axis, &in_pieces);
-		for (int k = 0; together && k < MOVED; k++)
-			for (struct hd_tensor *t = NULL; (t = next_of(s, p, param, t, leaves[k]));)
-				hd_storage(s->g, p, t, axis, &in_pieces);
+		if (!can_be_cut(s, p, param, i, axis->n))
+			continue;
+		for (size_t k = first; k < end; k++)
+			together &= can_be_cut(s, p, all->t[k], i, axis->n);
+		hd_storage(s->g, p, param, axis, &in_pieces);
+		for (size_t k = first; together && k < end; k++)
+			if (all->t[k]->what != HD_TENSOR_GRAD)
+				hd_storage(s->g, p, all->t[k], axis, &in_pieces);
 	}
 	return s->h->status(p);
 }

@@ -35,8 +35,15 @@ int tp_divides(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *
 void tp_rules_of_experts(struct hd_strategy *s, struct hd_plan *p, const struct hd_axis *axis);
 /* Like tp_divides, for all dims that a model's products read and write. */
 int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why);
+/* States, masters and gradients, those of a parameter one after the other. */
+struct tp_leaves {
+	struct hd_tensor **t;
+	size_t n;
+};
+int tp_leaves_find(struct hd_strategy *s, struct hd_plan *p, struct tp_leaves *out);
 /* Stores a parameter that is replicated along this axis in pieces along it; readers gather it. */
-int tp_store_sharded(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis);
+int tp_store_sharded(struct hd_strategy *s, struct hd_plan *p, const struct tp_leaves *all, struct hd_tensor *param,
+		     const struct hd_axis *axis);
 int tp_has(const struct hd_tensor *t, const struct hd_dim *d);
 
 #endif
