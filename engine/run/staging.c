@@ -125,7 +125,7 @@ static int check_rows(struct hd_program *g, const struct command *c)
 		return HD_OK;
 	return hd_err_set(&g->why, HD_ENOMEM,
 			  "%s: %lld choices fell on the experts of this rank, and it has memory for %lld "
-			  "(train.expert_rows = %g); %.3g would be enough",
+			  "(train.expert_rows = %g); they need %.3g",
 			  c->node->v.block, (long long)n, (long long)r->most, g->plan->config.expert_rows,
 			  ceil(100 * (double)n / hd_ragged_balanced(c->node->outs[0])) / 100);
 }
