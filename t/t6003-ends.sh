@@ -67,6 +67,30 @@ for sig in TERM INT; do
 	done
 done
 
+# A closed terminal sends HUP, unless nohup has it ignored.
+can_hang_up() { python3 -c 'import signal, sys; sys.exit(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)'; }
+rm -rf c
+if can_hang_up; then
+	begin 1 --set checkpoint.dir=c
+	kill -HUP "$run"
+	end
+	is "HUP: the run saves and ends with status 0" "$rc $(cat c/latest)" "0 $(printf 'step-%08d' "$(last)")"
+else
+	skip "this shell ignores HUP, and its processes do too"
+fi
+rm -rf c m.jsonl
+timeout -k 5 60 nohup "$build/heddle" train tiny.ini $long --set log.metrics=m.jsonl --set train.steps=100000 </dev/null >out 2>&1 &
+shell=$!
+until [ -f m.jsonl ] && [ "$(wc -l <m.jsonl)" -ge 5 ]; do sleep 0.1; done
+run=$(ps -o pid= --ppid $shell | tr -d ' ')
+kill -HUP "$run"
+before=$(wc -l <m.jsonl)
+sleep 0.5
+[ "$(wc -l <m.jsonl)" -gt "$before" ]
+tap_result $? "HUP with nohup: the run goes on"
+kill -KILL "$run"
+wait $shell
+
 # Without mpirun's flag.  USR1 has no time limit; after TERM, a message says how to get more time.
 mpirun_flags=
 rm -rf c
@@ -132,8 +156,8 @@ is "... and the status is 1" $rc 1
 # A signal before the first step, at several moments after the program begins to wait for it.  Each run saves, and the
 # next resumes.  The program cannot wait for signals while its libraries are loaded, which takes longer on a busy
 # machine.  One of them may block all signals for a moment.
-waits_for_signals() {	# PID: it blocks only SIGINT, SIGUSR1 and SIGTERM, for the thread that receives them
-	awk '/^Name:/ { name = $2 } /^SigBlk:/ { blocked = $2 } END { exit name != "heddle" || blocked !~ /^0*4202$/ }' "/proc/$1/status"
+waits_for_signals() {	# PID: it blocks only SIGINT, SIGUSR1, SIGTERM and, without nohup, SIGHUP, for the thread that receives them
+	awk '/^Name:/ { name = $2 } /^SigBlk:/ { blocked = $2 } END { exit name != "heddle" || blocked !~ /^0*420[23]$/ }' "/proc/$1/status"
 }
 rm -rf c
 for ms in 000 010 020 030 050 080 130; do

@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/elastic/elastic.h"
+#include "engine/process/asked.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,13 +26,15 @@ void hd_child_listen(void)
 	sigemptyset(&waited_for);
 	for (size_t i = 0; i < HD_LEN(all); i++)
 		sigaddset(&waited_for, all[i]);
+	if (hd_hangup_ends())
+		sigaddset(&waited_for, SIGHUP);
 	sigprocmask(SIG_BLOCK, &waited_for, NULL);
 }
 
 static void note(int sig, struct hd_child_asked *asked)
 {
 	asked->more |= sig == SIGUSR2;
-	asked->end |= sig == SIGTERM || sig == SIGINT || sig == SIGUSR1;
+	asked->end |= sig != SIGUSR2 && sig != SIGCHLD;
 }
 
 void hd_child_pending(struct hd_child_asked *asked)

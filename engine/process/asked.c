@@ -119,12 +119,21 @@ static void handle_signal(const siginfo_t *info)
 	pthread_kill(main_thread, WAKES);
 }
 
+int hd_hangup_ends(void)
+{
+	struct sigaction is;
+
+	return !sigaction(SIGHUP, NULL, &is) && is.sa_handler != SIG_IGN;
+}
+
 static void signals(sigset_t *set)
 {
 	sigemptyset(set);
 	sigaddset(set, SIGINT);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGUSR1);
+	if (hd_hangup_ends())
+		sigaddset(set, SIGHUP);
 }
 
 /* Returns whether hd_end_request_pass_on sent the signal, to end the waiting thread. Cancelling the thread instead

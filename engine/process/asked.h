@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/process/asked.h - signals that ask a run to end: SIGTERM, SIGINT, and SIGUSR1, which batch systems send some
- * time before they kill.
+ * engine/process/asked.h - signals that ask a run to end: SIGTERM, SIGINT, SIGHUP and SIGUSR1. A closed terminal sends
+ * SIGHUP. Batch systems send SIGUSR1 some time before they kill.
  *
  * From hd_end_request_open on, such a signal is remembered, and the run saves and ends as soon as it can. In two cases
  * the process ends instead, with status 1 and a message that nothing is saved. First, a signal came early, and the run
@@ -15,6 +15,9 @@
 /* Starts to wait for the signals. A run calls it first, also when the process has started itself
  * again (affinity.h). */
 void hd_end_request_open(void);
+/* Returns whether SIGHUP ends this process; nohup has it ignored. An ignored signal that is blocked would be waited for
+ * all the same. */
+int hd_hangup_ends(void);
 /* Says that from here on the run checks hd_end_requested. If the launcher itself sends SIGTERM or SIGINT, and so ends
  * the run, `ending` is called, perhaps on the thread that waits for signals. It may be NULL. */
 void hd_end_request_ready(void (*ending)(void));
