@@ -425,6 +425,7 @@ static int check_sample(struct hd_conf *conf, const struct hd_plan *p, struct hd
 {
 	struct hd_plan_options o = { .generate = 1,
 				     .ranks = p->ranks,
+				     .node_size = p->node_size,
 				     .data_vocab = p->model.vocab,
 				     .compute_dtype = p->compute_dtype,
 				     .quiet = 1 };

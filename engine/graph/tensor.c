@@ -185,11 +185,11 @@ int64_t hd_ragged_any(const struct tensor *t)
 
 int64_t hd_ragged_max(const struct tensor *t)
 {
-	double wanted = ceil(t->plan->config.expert_rows * hd_ragged_balanced(t));
+	double each = t->plan->config.expert_rows, wanted = fmax(ceil(each * hd_ragged_balanced(t)), FEW_ROWS);
 	int64_t most = hd_ragged_any(t);
 
-	if (wanted < FEW_ROWS)
-		wanted = wanted > 0 ? FEW_ROWS : (double)most;
+	if (each <= 0)
+		return most;
 	return wanted < (double)most ? (int64_t)wanted : most;
 }
 
