@@ -15,16 +15,17 @@ function value(key,    s) {
 	return s
 }
 value("pid") != "0" || value("tid") == 0 { next }
-value("ph") == "X" && value("name") == "einsum" { product[++products] = value("ts") }
-value("ph") == "X" && value("name") == "wait" { waited = value("ts") }	# the lines after it are its movement's
+value("ph") == "X" && value("name") == "einsum" { product[++products] = value("ts") + 0 }
+value("ph") == "X" && value("name") == "wait" { waited = value("ts") + 0 }	# the lines after it are its movement's
 value("ph") == "b" && value("name") ~ pattern {
 	moves++
 	found = 0
+	begun = value("ts") + 0		# a number: as texts, 99999 is after 100000
 	for (i = 1; i <= products && !found; i++)
-		found = product[i] > value("ts") && product[i] < waited
+		found = product[i] > begun && product[i] < waited
 	beside += found
 }
-value("ph") == "e" && value("name") ~ pattern { ends[moves] = value("ts") }
+value("ph") == "e" && value("name") ~ pattern { ends[moves] = value("ts") + 0 }
 END {
 	for (i = 1; i <= moves; i++)
 		for (k = 1; k <= moves; k++)
