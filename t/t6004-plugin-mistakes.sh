@@ -376,11 +376,11 @@ says "a parameter stored as terms of a sum" \
 	'-DSTORAGE=const struct hd_place sum = { .kind = HD_PLACE_PARTIAL }; at.place = &sum; s->h->graph->storage(p, &at)'
 says "a memory space that does not exist" \
 	'm\]: storage: space 7 of' 1 '-DSTORAGE=at.space = 7; s->h->graph->storage(p, &at)'
-says "a parameter stored in pieces if there are states" '^2 ranks = m.wide 2' 0 \
+stored='wte.weight \(vocab,embed\): one program of the run stores it embed sharded by m.wide, another replicated; slot storage must choose the same place without states and gradients'
+says "a parameter stored in pieces if there are states: an evaluation would take other values for it" "$stored" 1 \
 	'-DSTORAGE=const struct hd_place cut = { .kind = HD_PLACE_SHARD, .dim = at.leaf->dims[1] }; at.place = &cut; if (s->h->graph->leaf_next(p, NULL, HD_TENSOR_STATE)) s->h->graph->storage(p, &at)'
-is "... so that an evaluation would take other values for it: the run is refused" \
-	"$(heddle_mpi 2 train mistake.ini 2>&1 | messages)" \
-	"heddle: wte.weight (vocab,embed): one program of the run stores it embed sharded by m.wide, another replicated; slot storage must choose the same place without states and gradients"
+heddle_mpi 2 train mistake.ini >out 2>&1
+like "... so that a run is refused too" "$(messages <out)" "^heddle: $stored"
 says "a leaf on all coordinates of an axis without spare ones" \
 	'm\]: storage: place.role is HD_ROLE_ALL, but axis m.wide has no spare coordinates' 1 \
 	'-DSTORAGE=const struct hd_place cut = { .kind = HD_PLACE_SHARD, .role = HD_ROLE_ALL, .dim = at.leaf->dims[0] }; at.place = &cut; s->h->graph->storage(p, &at)'

@@ -362,9 +362,10 @@ static int check_prompt(struct hd_conf *conf, const struct hd_plan *p, const str
 
 /* Checks the files of a run: its data, its outputs, and the checkpoint from which it would continue. *looked: 0 if the
  * data are not here. If they need not be, because model.vocab is given, the run will be on another machine, so no other
- * file is checked. against: --against-one-rank saves to its own folder, so checkpoints of earlier runs do not matter.
- * resume_error: the error that existing checkpoints would cause in a run; it does not concern the layout. */
-static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, int *looked,
+ * file is checked. *evaluates: set to 1 if there are validation data. against: --against-one-rank saves to its own
+ * folder, so checkpoints of earlier runs do not matter. resume_error: the error that existing checkpoints would cause in
+ * a run; it does not concern the layout. */
+static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, int *looked, int *evaluates,
 		       struct hd_err *resume_error, struct hd_err *err)
 {
 	struct hd_data *d = NULL;
@@ -378,6 +379,7 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, int agains
 			       ? HD_OK
 			       : hd_err_set(err, why.code, "%s", why.text);
 	hd_data_warn(d);
+	*evaluates = hd_data_valid_samples(d, 0) > 0;
 	check_prompt(conf, p, d, err);
 	hd_data_close(d);
 	HD_TRY(err->code);
@@ -419,31 +421,40 @@ static int check_load(struct hd_conf *conf, const struct hd_plan *p, struct hd_e
 	return err->code;
 }
 
-/* Plans the generation of log.sample, which a run would refuse before its first step. Experts have no limit there, so
- * some layouts can train a model but not generate from it. */
-static int check_sample(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
+/* Plans another program that the run would need, and refuse before its first step: some layouts can train a model, but
+ * not evaluate it or generate from it. */
+static int check_other(struct hd_conf *conf, struct hd_plan *p, int generate, struct hd_err *err)
 {
-	struct hd_plan_options o = { .generate = 1,
+	struct hd_plan_options o = { .generate = generate,
 				     .ranks = p->ranks,
 				     .node_size = p->node_size,
 				     .data_vocab = p->model.vocab,
 				     .compute_dtype = p->compute_dtype,
 				     .quiet = 1 };
-	struct hd_plan *sample = NULL;
+	struct hd_plan *other = NULL;
+
+	if (hd_plan_create(conf, &o, &other, err) >= 0)
+		hd_plans_store_alike(p, other, err);
+	hd_plan_destroy(other);
+	return err->code;
+}
+
+/* evaluates: the run has validation data. Experts have no limit in generation. */
+static int check_others(struct hd_conf *conf, struct hd_plan *p, int evaluates, struct hd_err *err)
+{
 	struct hd_log_config log;
 
 	HD_TRY(hd_log_config_read(conf, &log, err));
-	if (log.sample)
-		hd_plan_create(conf, &o, &sample, err);
-	hd_plan_destroy(sample);
-	return err->code;
+	if (evaluates)
+		HD_TRY(check_other(conf, p, 0, err));
+	return log.sample ? check_other(conf, p, 1, err) : HD_OK;
 }
 
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_err resume_error = { 0 };
 	int64_t limit = 0, node = 0;
-	int looked;
+	int looked, evaluates = 0;
 
 	if (hd_cli_has(c, "all") && hd_cli_has(c, "json"))
 		return hd_err_set(err, HD_EINVAL, "check: --all does nothing with --json, which has all stages");
@@ -455,8 +466,8 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	HD_TRY(check_load(*conf, *p, err));
 	HD_TRY(check_names(*conf, *p, err));
 	HD_TRY(hd_foresight_check(*conf, err));
-	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &looked, &resume_error, err));
-	HD_TRY(check_sample(*conf, *p, err));
+	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), &looked, &evaluates, &resume_error, err));
+	HD_TRY(check_others(*conf, *p, evaluates, err));
 	hd_warn_without_effect(*p);
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);

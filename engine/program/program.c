@@ -504,38 +504,19 @@ static const struct tensor *leaf_named(const struct hd_program *g, const struct 
 	return NULL;
 }
 
-/* Returns whether both programs keep the same part of a leaf on this rank. */
-static int is_same_part(const struct hd_program *g, const struct tensor *t, const struct hd_program *other,
-			const struct tensor *same)
-{
-	for (uint32_t d = 0; d < t->v.ndim; d++)
-		if (t->local[d] != same->local[d] ||
-		    hd_offset(g->plan, t, d, g->rank) != hd_offset(other->plan, same, d, g->rank))
-			return 0;
-	return 1;
-}
-
 /* Returns where another program keeps this leaf, or -1. */
-static int64_t offset_in(const struct hd_program *g, struct hd_program *const *others, int n, const struct tensor *t,
-			 struct hd_err *err)
+static int64_t offset_in(struct hd_program *const *others, int n, const struct tensor *t)
 {
 	for (int i = 0; i < n; i++) {
 		const struct tensor *same = others[i] ? leaf_named(others[i], t) : NULL;
 
-		if (same && !is_same_part(g, t, others[i], same))
-			hd_err_set(err, HD_EINVAL,
-				   "%s (%s): one program of the run stores it %s, another %s; slot storage must choose "
-				   "the same place without states and gradients",
-				   t->v.name, t->v.spec, hd_placement_text(others[i]->plan, &same->at),
-				   hd_placement_text(g->plan, &t->at));
 		if (same)
 			return others[i]->offsets[others[i]->at[same->id].slot];
 	}
 	return -1;
 }
 
-int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others, int n, int64_t bytes,
-			 struct hd_err *err)
+int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others, int n, int64_t bytes)
 {
 	for (size_t i = 0; i < g->ntensors; i++) {
 		const struct tensor *t = g->tensors[i];
@@ -543,7 +524,7 @@ int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others,
 
 		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !g->at[t->id].here)
 			continue;
-		at = offset_in(g, others, n, t, err);
+		at = offset_in(others, n, t);
 		g->offsets[g->at[t->id].slot] = at < 0 ? bytes : at;
 		bytes += at < 0 ? aligned_bytes(t) : 0;
 	}

@@ -178,9 +178,8 @@ int hd_program_in_host(const struct hd_program *g, const struct tensor *t);
 void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);
 /* Gives persistent leaves the offsets of the leaves with the same names in the n other programs. So the programs of
  * one run (train, eval, generate) share them. Leaves that none of these has (the caches of generation) follow the
- * first `bytes`. Returns the bytes that all of them need. Sets err if a leaf is in another place there. */
-int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others, int n, int64_t bytes,
-			 struct hd_err *err);
+ * first `bytes`. Returns the bytes that all of them need. */
+int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others, int n, int64_t bytes);
 
 /* explain --saved: prints the forward buffers that backward reads, on stdout. */
 void hd_saved_print(const struct hd_program *g, int json);

@@ -149,6 +149,10 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 			      "nccl has no pushes to servers: with train.comm = mpi they go through host memory");
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(compare_plans(j, j->plan[role], err));
+	for (int r = 0; r < role && !err->code; r++)
+		if (j->plan[r])
+			hd_plans_store_alike(j->plan[r], j->plan[role], err);
+	HD_TRY(hd_comm_agree(err));
 	hd_program_build(j->plan[role], &po, &j->program[role], err);
 	HD_TRY(hd_comm_agree(err));
 	j->program[role]->fixed_order = j->train.rank_order;
@@ -221,13 +225,13 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 }
 
 /* Places the leaves of the first program, then those that only the other programs have. Returns their bytes. */
-static int64_t share_leaves(struct hd_job *j, struct hd_err *err)
+static int64_t share_leaves(struct hd_job *j)
 {
 	int64_t bytes = hd_job_first_program(j)->memory.persistent;
 
 	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r] && j->program[r] != hd_job_first_program(j))
-			bytes = hd_program_share(j->program[r], j->program, r, bytes, err);
+			bytes = hd_program_share(j->program[r], j->program, r, bytes);
 	return align(bytes);
 }
 
@@ -268,8 +272,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 		}
 	HD_TRY(hd_comm_agree(err));
 	j->transient_bytes = transient;
-	j->persistent_bytes = share_leaves(j, err);
-	HD_TRY(hd_comm_agree(err));
+	j->persistent_bytes = share_leaves(j);
 	j->arena_bytes = j->persistent_bytes + align(transient);
 	j->snapshot_bytes = hd_job_first_program(j)->memory.snapshot;
 	if (hd_device_in_host(j->device)) {
