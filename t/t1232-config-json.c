@@ -261,6 +261,9 @@ static const struct {
 	{ "mistral", "\"num_hidden_layers\":4.0", "window_layers = w\n" },
 	{ "mistral", "\"sliding_window\":null", "window = 0\n" },
 	{ "mistral", "\"sliding_window\":8", "window_layers = w\n" },
+	{ "mistral", "\"attention_bias\":false,\"mlp_bias\":false", "embed = 32\n" },
+	{ "mistral", "\"attention_bias\":true",
+	  "!attention_bias is true, which is not known for the family mistral; known: false, null" },
 };
 
 int main(void)

@@ -7,6 +7,8 @@
 static const struct hd_family_key keys[] = {
 	HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
 	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
+	{ "attention_bias", NULL, "false|null", NULL, 0 }, /* of tools that write Llama's keys */
+	{ "mlp_bias", NULL, "false|null", NULL, 0 },
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
