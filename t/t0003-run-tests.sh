@@ -74,6 +74,20 @@ fails "the run fails if two thirds of the tests are left out" \
 	env HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 5)) perl "$src/t/lib/run_tests.pl" ./t101[4-6]-one.sh
 like "... although no test has failed" "$(tail -1 "$tmp/.ok")" '^1 passed, 1 failed$'
 
+# A stub of git, so that the order is that of a known commit.
+mkdir stub
+order_at() { # COMMIT: prints the tests in the order in which a tier began them
+	printf '#!/bin/sh\necho %s\n' "$1" >stub/git
+	chmod +x stub/git
+	rm -f test-times
+	env PATH="$PWD/stub:$PATH" HD_TEST_JOBS=1 HD_TEST_UNTIL=$(($(date +%s) + 60)) \
+		perl "$src/t/lib/run_tests.pl" --tier ci ./t101[1-356]-one.sh 2>&1 | sed -n 's/^\.\/t101\([0-9]\).*/\1/p' | tr -d '\n'
+}
+first=$(order_at 1234567)
+like "a tier that may leave tests out runs all of them" "$first" '^[12356]{5}$'
+is "... in the same order again at the same commit" "$(order_at 1234567)" "$first"
+unlike "... and in another at another commit, so that no test is always left out" "$(order_at 89abcde)" "$first"
+
 made t1007-works.sh <<'END'
 awk 'BEGIN { for (i = 0; i < 20000000; i++) x += i }'; (awk 'BEGIN { for (i = 0; i < 20000000; i++) x += i }'); echo "ok 1 - yes"; echo 1..1
 END
