@@ -66,6 +66,16 @@ layout "experts on two ranks" 2 2 experts.ini --set model.family=llama --set mod
 layout "experts without a capacity" 2 2 experts.ini --set model.family=mixtral --set model.experts=4 \
 	--set model.capacity_factor=0
 
+# -- a GPU for each rank -----------------------------------------------------------------------------------------------
+mine() {		# VARIABLES: runs two ranks that may not share a GPU
+	(unset HD_TEST_SHARE_GPU
+	HD_TEST_CUDA_MODULE=$sim mpi 2 sh -c "$1 exec $build/heddle train tiny.ini $(echo $small) --set train.device=cuda --set train.comm=mpi" 2>&1)
+}
+like "two ranks that see the same GPU are refused" "$(mine '')" "2 ranks of this host may use only 1 GPU: each needs its own"
+# As with srun --gpus-per-task=1, where each rank sees only one GPU, and each a different one.
+unlike "ranks that each see a GPU of their own run" "$(mine 'HD_TEST_SIM_GPU=$$')" "may use only|ERROR"
+like "... to the last step" "$(mine 'HD_TEST_SIM_GPU=$$')" "step +2/2"
+
 # -- missing or old libraries ------------------------------------------------------------------------------------------
 FAKE_NCCL_VERSION=22809 cuda 2 tiny.ini --set train.comm=nccl >out
 like "an NCCL that does not let ranks share a GPU is reported" "$(cat out)" \

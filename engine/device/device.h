@@ -137,7 +137,11 @@ struct hd_device_ops {
 	/* The following slots are for a device with memory of its own. There `run` only enqueues. All its work runs in
 	 * the order in which it is enqueued, and the slots wait only where they say so. If all are NULL, kernels
 	 * compute in host memory, and `run` returns when it is done. */
-	void (*among)(int local_rank, int local_size); /* called before open; chooses one of the host's devices */
+	/* Returns a number that stands for the set of devices that this process may use; equal sets have equal numbers. */
+	uint64_t (*visible)(void);
+	/* Called before open; chooses one of the host's devices. rank, size: among the host's ranks that may use the
+	 * same devices. */
+	void (*among)(int rank, int size);
 	int64_t (*memory)(int64_t *left); /* returns the bytes of device memory; *left: of these, the free ones */
 	char *(*describe)(void);          /* returns a text for the start of a run; the caller frees it */
 	void *(*alloc)(size_t bytes, struct hd_err *err); /* returns zeroed memory, 256-byte aligned */
@@ -200,7 +204,7 @@ struct hd_device_comm {
 /* The symbol that a device module (heddle-cuda.so) exports. A module must have been built with the
  * engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 11
+#define HD_DEVICE_VERSION 12
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

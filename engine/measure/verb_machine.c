@@ -78,11 +78,11 @@ static int open_device(struct hd_job *j, struct hd_err *err)
 	struct hd_err why = { 0 };
 
 	j->device = hd_device_cpu();
-	if (hd_device_gpu_there() && hd_device_cuda(&cuda, &why) >= 0) {
-		cuda->among(j->world.local_rank, j->world.local_size);
-		if (cuda->open(j->threads, &why) >= 0)
-			j->device = cuda;
-	}
+	if (hd_device_gpu_there())
+		hd_device_cuda(&cuda, &why);
+	hd_comm_share_devices(cuda);
+	if (cuda && cuda->open(j->threads, &why) >= 0)
+		j->device = cuda;
 	if (hd_device_in_host(j->device))
 		HD_TRY(j->device->open(j->threads, err));
 	if (why.code)

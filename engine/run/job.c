@@ -371,13 +371,13 @@ static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 	struct hd_err why = { 0 };
 	char *text;
 
-	if (!must && !hd_device_gpu_there())
+	if (must || hd_device_gpu_there())
+		hd_device_cuda(&cuda, &why);
+	hd_comm_share_devices(cuda);
+	if (!cuda && !why.code)
 		return HD_OK;
-	if (hd_device_cuda(&cuda, &why) >= 0) {
-		cuda->among(j->world.local_rank, j->world.local_size);
-		if (cuda->open(j->threads, &why) >= 0)
-			j->device = cuda;
-	}
+	if (cuda && cuda->open(j->threads, &why) >= 0)
+		j->device = cuda;
 	if (why.code && must)
 		return hd_train_fail(j->conf, &j->train, "device", err, why.code, "%s", why.text);
 	text = j->device ? cuda->describe() : hd_format("device cpu: %s", why.text);

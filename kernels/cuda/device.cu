@@ -19,7 +19,7 @@ static struct {
 	cudaError_t failed; /* the first error of a step */
 	char where[120];
 	cudaError_t failed_before; /* `failed` when a capture began: errors of a failed capture are not the step's */
-	int local_rank, local_size, gpus, device, open;
+	int rank, ranks, gpus, device, open; /* rank, ranks: among those that may use the same GPUs */
 } here;
 
 static const char *text_of(cudaError_t e)
@@ -37,7 +37,7 @@ int hd_cuda_gpu(void)
 }
 int hd_cuda_ranks_per_gpu(void)
 {
-	return here.gpus ? (here.local_size + here.gpus - 1) / here.gpus : 1;
+	return here.gpus ? (here.ranks + here.gpus - 1) / here.gpus : 1;
 }
 
 void hd_cuda_note_error(cudaError_t e, const char *where)
@@ -218,10 +218,10 @@ void hd_cuda_constant_free(void *p)
 }
 
 /* -- opening and closing ------------------------------------------------------------------------------------------- */
-static void among(int local_rank, int local_size)
+static void among(int rank, int ranks)
 {
-	here.local_rank = local_rank;
-	here.local_size = local_size;
+	here.rank = rank;
+	here.ranks = ranks;
 }
 
 /* Streams share a number of the GPU's hardware queues, 8 by default, and a stream waits for earlier work in its
@@ -231,12 +231,33 @@ static void ask_for_queues(void)
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
+static int one_for_each_rank(int gpus, struct hd_err *err)
+{
+	here.gpus = gpus;
+	if (here.ranks <= gpus || getenv("HD_TEST_SHARE_GPU")) /* for tests of layouts on one GPU */
+		return HD_OK;
+	return hd_err_set(err, HD_ENOTSUP, "cuda: %d ranks of this host may use only %d GPU%s: each needs its own",
+			  here.ranks, gpus, gpus == 1 ? "" : "s");
+}
+
+static uint64_t add_bytes(uint64_t hash, const void *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3ull;
+	return hash;
+}
+
 #ifdef HD_SIM
+static uint64_t visible(void)
+{
+	const char *name = getenv("HD_TEST_SIM_GPU");
+
+	return name ? add_bytes(1, name, strlen(name)) : 0;
+}
+
 static int choose_gpu(struct hd_err *err)
 {
-	(void)err;
-	here.gpus = 1;
-	return HD_OK;
+	return one_for_each_rank(1, err);
 }
 
 static int64_t memory(int64_t *left)
@@ -250,6 +271,22 @@ static char *describe(void)
 	return hd_strdup("cuda: simulated on the host, for tests");
 }
 #else
+static uint64_t visible(void)
+{
+	struct cudaDeviceProp p;
+	uint64_t hash = 1;
+	int n = 0;
+
+	ask_for_queues();
+	if (cudaGetDeviceCount(&n) != cudaSuccess)
+		n = 0;
+	for (int i = 0; i < n; i++)
+		if (cudaGetDeviceProperties(&p, i) == cudaSuccess)
+			hash = add_bytes(hash, &p.uuid, sizeof(p.uuid));
+	cudaGetLastError(); /* opening the device reports what is wrong */
+	return hash;
+}
+
 static int choose_gpu(struct hd_err *err)
 {
 	int driver = 0, runtime = 0, n = 0;
@@ -267,12 +304,8 @@ static int choose_gpu(struct hd_err *err)
 	if (e != cudaSuccess || !n)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: no GPU can be used: %s",
 				  e ? cudaGetErrorString(e) : "there is none");
-	if (here.local_size > n && !getenv("HD_TEST_SHARE_GPU")) /* for tests of layouts on one GPU */
-		return hd_err_set(err, HD_ENOTSUP,
-				  "cuda: %d ranks on this host, but %d GPU%s: one rank per GPU is needed",
-				  here.local_size, n, n == 1 ? "" : "s");
-	here.gpus = n;
-	here.device = here.local_rank % n;
+	HD_TRY(one_for_each_rank(n, err));
+	here.device = here.rank % n;
 	e = cudaSetDevice(here.device);
 	if (e == cudaSuccess)
 		e = cudaGetDeviceProperties(&p, here.device);
@@ -503,6 +536,7 @@ static const struct hd_device_ops *table(void)
 	ops.autotune = autotune;
 	ops.warning = hd_einsum_refusals;
 	ops.matmul_rate = hd_matmul_rate;
+	ops.visible = visible;
 	ops.among = among;
 	ops.memory = memory;
 	ops.describe = describe;

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/comm/transport/transport.h"
 #include "engine/comm/wait/wait.h"
+#include "engine/comm/world/mpi.h"
 #include "engine/device/device.h"
 #include <stdlib.h>
 
@@ -13,6 +14,22 @@ static struct {
 	struct hd_err error;              /* why a group could not be created; hd_comm_finish reports it */
 	int64_t requests;
 } device;
+
+/* A launcher may give each rank devices of its own, as Slurm does with --gpus-per-task. */
+void hd_comm_share_devices(const struct hd_device_ops *d)
+{
+	int n = hd_here.w.local_size, before = 0, same = 0;
+	uint64_t mine = d ? d->visible() : 0, *all = hd_alloc((size_t)n * sizeof(*all));
+
+	hd_host_gather(all, &mine, sizeof(mine));
+	for (int i = 0; i < n; i++) {
+		before += all[i] == mine && i < hd_here.w.local_rank;
+		same += all[i] == mine;
+	}
+	free(all);
+	if (d)
+		d->among(before, same);
+}
 
 int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
 {

@@ -17,10 +17,13 @@ struct hd_request { /* one started call; belongs to the caller, who may reuse it
 	int32_t state;
 };
 
-/* Makes devices move data between their own memories, in the order of their queues. Collective; call it before
- * groups are created. */
 struct hd_device_comm;
 struct hd_device_ops;
+/* Tells a device which of the host's ranks share the devices that this rank may use. Collective on the host; call it
+ * before the device is opened. d may be NULL. */
+void hd_comm_share_devices(const struct hd_device_ops *d);
+/* Makes devices move data between their own memories, in the order of their queues. Collective; call it before
+ * groups are created. */
 int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
 /* Waits, under the watchdog, until the device has done all enqueued work. Returns 0, or HD_EIO with a message. */
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
