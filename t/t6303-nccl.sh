@@ -66,6 +66,14 @@ layout "experts on two ranks" 2 2 experts.ini --set model.family=llama --set mod
 layout "experts without a capacity" 2 2 experts.ini --set model.family=mixtral --set model.experts=4 \
 	--set model.capacity_factor=0
 
+# A wait by the device alone would not end if another rank were gone, so errors are looked for before it.  The host first
+# waits in the middle of a layer, for the numbers of rows.
+FAKE_NCCL_FAILS=1 FAKE_NCCL_SAYS=1 cuda 2 experts.ini --set train.comm=nccl --set model.family=mixtral --set model.experts=4 \
+	--set model.capacity_factor=0 >out
+like "an error that NCCL reports late ends the run" "$(cat out)" "nccl: invalid usage: of the fake library"
+calls=$(sed -n 's/.*aborted after \([0-9]*\) calls.*/\1/p' out | sort -n | tail -1)
+ok "... before the host waits for numbers of rows (${calls:-no} calls)" [ "${calls:-99}" -le 4 ]
+
 # -- a GPU for each rank -----------------------------------------------------------------------------------------------
 mine() {		# VARIABLES: runs two ranks that may not share a GPU
 	(unset HD_TEST_SHARE_GPU

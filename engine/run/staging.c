@@ -132,8 +132,12 @@ static int check_rows(struct hd_program *g, const struct command *c)
 
 int hd_start_staged(struct hd_program *g, const struct command *c)
 {
-	size_t bytes = c->counts ? fetch_counts(g, c->counts) : c->bytes;
+	size_t bytes = c->bytes;
 
+	if (c->counts) {
+		HD_TRY(hd_comm_settle(g->device, &g->why));
+		bytes = fetch_counts(g, c->counts);
+	}
 	HD_TRY(check_rows(g, c));
 	if (c->host)
 		g->device->get((void *)c->call.in, c->host, bytes);

@@ -57,14 +57,14 @@ static int finish(const struct hd_device_ops *d, struct hd_err *err)
 	return rc;
 }
 
-int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
+int hd_comm_settle(const struct hd_device_ops *d, struct hd_err *err)
 {
 	struct hd_backoff p;
 
 	if (!device.ops)
-		return finish(d, err);
+		return HD_OK;
 	hd_backoff_begin(&p, NULL, "the kernels and movements of the device");
-	p.longest = 0; /* naps stay short: this is called twice per step, and the next kernels wait for it */
+	p.longest = 0; /* naps stay short: the next kernels wait for the host */
 	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
 		hd_backoff_wait(&p, -1);
 	hd_backoff_end(&p);
@@ -74,6 +74,12 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 		device.ops->abort();
 		return hd_err_set(err, device.error.code, "%s", device.error.text);
 	}
+	return HD_OK;
+}
+
+int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
+{
+	HD_TRY(hd_comm_settle(d, err));
 	return finish(d, err);
 }
 

@@ -25,7 +25,10 @@ void hd_comm_share_devices(const struct hd_device_ops *d);
 /* Makes devices move data between their own memories, in the order of their queues. Collective; call it before
  * groups are created. */
 int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
-/* Waits, under the watchdog, until the device has done all enqueued work. Returns 0, or HD_EIO with a message. */
+/* Where devices move data themselves: waits, under the watchdog, until the device has done all enqueued work. The
+ * device's own waits (get, put) would not end if a rank never arrives. Returns 0, or HD_EIO with a message. */
+int hd_comm_settle(const struct hd_device_ops *d, struct hd_err *err);
+/* Waits like this on any device, and reports errors of the work. */
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
 
 #endif
