@@ -3,7 +3,7 @@
  * weights.  The equations are in kernels/ref/optimizer/adamw.c.
  *
  * The bias corrections depend on the step, so each block computes them (in double) from the step's number on the
- * device.  One launch updates all parameters of a rank; each block has a piece of one parameter.
+ * device.  One launch updates many parameters of a rank; each block has a piece of one parameter.
  */
 #include "kernels/cuda/base/cuda.h"
 extern "C" {
@@ -140,9 +140,13 @@ struct adamw_part { /* one parameter; its gradient has either dtype */
 	int64_t n, first; /* first: its first block */
 	int32_t wide, narrow;
 };
+struct adamw_lot { /* consecutive parameters that one launch updates */
+	int64_t from, n, blocks;
+};
 struct adamw_joined {
 	struct adamw_part *parts;
-	int64_t n, blocks;
+	struct adamw_lot *lots;
+	int64_t n, nlots;
 	betas b;
 };
 
@@ -189,53 +193,119 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
+#define OPERANDS 9 /* outputs w, m, v, low; inputs w, g, m, v, factor */
+#define OUTPUTS 4
+
+struct adamw_span {
+	const char *from, *to;
+};
+struct adamw_spans {
+	adamw_span of[OPERANDS];
+};
+
+static adamw_spans spans_of(const struct hd_joint *l)
+{
+	const struct hd_prep *p = l->prep;
+	adamw_spans x;
+
+	for (int o = 0; o < OPERANDS; o++) {
+		int there = o != 3 || p->n[1], low = o == 3 || (o == OUTPUTS + 1 && p->n[14] == HD_DTYPE_BF16);
+		int64_t n = o == OUTPUTS + 4 ? 1 : there ? p->n[0] : 0;
+
+		x.of[o].from = (const char *)(!there ? NULL : o < OUTPUTS ? l->out[o] : l->in[o - OUTPUTS]);
+		x.of[o].to = x.of[o].from + n * (low ? 2 : 4);
+	}
+	return x;
+}
+
+/* Returns whether one launch may update both: neither writes what the other reads or writes.  The results of an
+ * update may have the memory of an operand that an earlier update was the last to read. */
+static int are_apart(const adamw_spans *x, const adamw_spans *y)
+{
+	for (int i = 0; i < OPERANDS; i++)
+		for (int k = 0; k < (i < OUTPUTS ? OPERANDS : OUTPUTS); k++)
+			if (x->of[i].from < y->of[k].to && y->of[k].from < x->of[i].to)
+				return 0;
+	return 1;
+}
+
+static int fits_lot(const adamw_spans *x, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++)
+		if (!are_apart(&x[i], &x[to]))
+			return 0;
+	return 1;
+}
+
+static void release_joined(struct adamw_joined *j)
+{
+	if (j->parts)
+		hd_cuda_constant_free(j->parts);
+	free(j->lots);
+	free(j);
+}
+
+/* Adds the update to the last lot. */
+static void add_part(struct adamw_joined *j, struct adamw_part *at, const struct hd_joint *l)
+{
+	const struct hd_prep *p = l->prep;
+	struct adamw_lot *lot = &j->lots[j->nlots - 1];
+
+	at->narrow = p->n[14] == HD_DTYPE_BF16;
+	at->of_float = one_of<float>(p, l->out, l->in);
+	at->of_bf16 = one_of<bf16>(p, l->out, l->in);
+	at->wide = is_wide(at->of_float);
+	at->n = p->n[0];
+	at->first = lot->blocks;
+	lot->blocks += (p->n[0] + PIECE - 1) / PIECE;
+	lot->n++;
+	j->n++;
+}
+
 static void *join(const struct hd_joint *l, size_t n)
 {
 	struct adamw_part *parts = (struct adamw_part *)hd_alloc(n * sizeof(*parts));
-	struct adamw_joined j = { NULL, 0, 0, betas_of(l[0].prep) }, *kept;
+	struct adamw_joined *j = (struct adamw_joined *)hd_alloc(sizeof(*j));
+	adamw_spans *x = (adamw_spans *)hd_alloc(n * sizeof(*x));
 	struct hd_err none = {};
+	size_t same = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		const struct hd_prep *p = l[i].prep;
-		struct adamw_part *at = &parts[j.n];
-
-		if (p->f[HD_ADAMW_BETA1] != j.b.one || p->f[HD_ADAMW_BETA2] != j.b.two) {
-			free(parts);
-			return NULL;
-		}
-		if (!p->n[0])
+	j->lots = (struct adamw_lot *)hd_alloc(n * sizeof(*j->lots));
+	j->b = betas_of(l[0].prep);
+	for (size_t i = 0, from = 0; i < n; i++, same++) {
+		if (l[i].prep->f[HD_ADAMW_BETA1] != j->b.one || l[i].prep->f[HD_ADAMW_BETA2] != j->b.two)
+			break;
+		if (!l[i].prep->n[0])
 			continue;
-		at->narrow = p->n[14] == HD_DTYPE_BF16;
-		at->of_float = one_of<float>(p, l[i].out, l[i].in);
-		at->of_bf16 = one_of<bf16>(p, l[i].out, l[i].in);
-		at->wide = is_wide(at->of_float);
-		at->n = p->n[0];
-		at->first = j.blocks;
-		j.blocks += (p->n[0] + PIECE - 1) / PIECE;
-		j.n++;
+		x[i] = spans_of(&l[i]);
+		if (!j->nlots || !fits_lot(x, from, i)) {
+			from = i;
+			j->lots[j->nlots++].from = j->n;
+		}
+		add_part(j, &parts[j->n], &l[i]);
 	}
-	if (j.n)
-		j.parts = (struct adamw_part *)hd_cuda_constant(parts, (size_t)j.n * sizeof(*parts), &none);
+	if (j->n && same == n)
+		j->parts = (struct adamw_part *)hd_cuda_constant(parts, (size_t)j->n * sizeof(*parts), &none);
 	free(parts);
-	if (j.n && !j.parts)
-		return NULL;
-	kept = (struct adamw_joined *)hd_alloc(sizeof(*kept));
-	*kept = j;
-	return kept;
+	free(x);
+	if (same == n && (j->parts || !j->n))
+		return j;
+	release_joined(j);
+	return NULL;
 }
 
 static void run_joined(void *joined, const struct hd_run *r)
 {
 	const struct adamw_joined *j = (const struct adamw_joined *)joined;
 
-	if (j->n)
-		HD_LAUNCH(adamw_all, (unsigned)j->blocks, THREADS, 0, r, j->parts, j->n, j->b, hd_cuda_step_of(r));
+	for (int64_t i = 0; i < j->nlots; i++)
+		HD_LAUNCH(adamw_all, (unsigned)j->lots[i].blocks, THREADS, 0, r, j->parts + j->lots[i].from,
+			  j->lots[i].n, j->b, hd_cuda_step_of(r));
 }
 
 static void unjoin(void *joined)
 {
-	hd_cuda_constant_free(((struct adamw_joined *)joined)->parts);
-	free(joined);
+	release_joined((struct adamw_joined *)joined);
 }
 
 HD_CUDA_KERNEL_JOINS(adamw, "adamw", 0, prepare, run, join, run_joined, unjoin);
