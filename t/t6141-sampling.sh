@@ -156,6 +156,10 @@ again=$(spent heddle generate wide --prompt x --tokens 255 --no-cache)
 once=$(spent heddle train small.ini --set train.seq=256 --set model.embed=128 --set model.layers=3 --set train.steps=0 --set log.sample=255)
 ok "log.sample reads its context once ($once s of the processor; again for each token: $again s)" \
 	awk -v a="$once" -v b="$again" 'BEGIN { exit !(a < b / 2) }'
+# The members of a ring divide the training, but each generates the whole text.  A warning of that would be taken for one
+# of the training.
+unlike "a sample warns of no axis that the training uses" \
+	"$(heddle_mpi 2 train small.ini --set cp.plugin=cp --set cp.size=2 --set cp.form=ring --set log.sample=8 2>&1)" 'nothing is sharded'
 
 # A model with equal logits for three bytes that are not text.  A file gets the bytes, but a terminal gets UTF-8 without
 # control characters.

@@ -177,10 +177,11 @@ int hd_is_idle_axis(const struct hd_plan *p, int a)
 }
 
 /* Warns of axes along which nothing is sharded.  Such a layout is correct, but wasteful, which cannot be intended.  A
- * rule for a dim that the model does not have is a usual cause. */
+ * rule for a dim that the model does not have is a usual cause.  A quiet plan is one of many: generation from a layout
+ * that trains, for example, may leave an axis idle. */
 static void warn_of_idle_axes(const struct hd_plan *p)
 {
-	for (int a = 0; a < p->naxes; a++)
+	for (int a = 0; a < p->naxes && !p->quiet; a++)
 		if (hd_is_idle_axis(p, a))
 			hd_log_once(
 				HD_LOG_WARN,

@@ -144,6 +144,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.own_memory = o.on_gpus = !hd_device_in_host(j->device);
 	o.global_batch = global_batch;
 	o.data_vocab = data_vocab(j);
+	o.quiet = role != HD_JOB_TRAIN && j->plan[HD_JOB_TRAIN]; /* warnings are about the layout that trains */
 	if (plan(j, &o, &j->plan[role], err) >= 0 && j->nccl && hd_spare_axis(j->plan[role]))
 		hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
 			      "nccl has no pushes to servers: with train.comm = mpi they go through host memory");
