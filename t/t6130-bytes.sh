@@ -85,4 +85,14 @@ export HD_TEST_COMM
 over=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --set model.router=topk --json --steps 2 2>/dev/null)
 is "no limit: sent as explained" "$(json "$ran" bytes_counted)" "$(explained "")"
 is "no limit: the same bytes between hosts" "$(json "$over" bytes_counted)" "$(json "$ran" bytes_counted)"
+
+# Along cp each member gathers a layer of experts' tokens and logits, and computes all of them (doc/ini.md): in 2
+# micro-batches 2 (c - 1) T (embed + experts) / c elements, with T = 8 x 32 / 2 tokens.
+sed 's/^\[strategy ep\]/[strategy cp]/; s/^plugin = ep/plugin = cp/' experts.ini >shared.ini
+shared="--set model.experts=4 --set model.router=topk --set train.micro_batch=4"
+said=$(heddle explain shared.ini $shared --ranks 2 --json)
+is "cp: a layer of experts gathers its tokens and logits" "$(explained all-gather)" $((2 * 2 * 128 * (32 + 4) / 2 * 4))
+flops() { heddle explain shared.ini $shared --work --json "$@" | tr '{' '\n' | sed -n 's/.*"product_flops": \([0-9.]*\).*/\1/p' | awk '{ s += $1 } END { print s }'; }
+ok "cp: each member computes more than half of the work, as experts are not divided" \
+	awk -v all="$(flops --ranks 1 --set cp.size=1)" -v one="$(flops --ranks 2)" 'BEGIN { exit !(one > 0.6 * all && one < all) }'
 done_testing
