@@ -61,6 +61,22 @@ else
 	skip "no man"
 fi
 
+# The planned steps of context parallelism are those that plan prints now; older ones would rank the forms wrongly.
+step_of() { # OPTIONS...: milliseconds of the command on the page
+	"$build/heddle" plan conf/cp.ini --ranks 4 --machine conf/machines/dgx-h100.ini --set train.seq=4096 --set data.valid_fraction=0 \
+		--set data.train="$src/README.md" --json "$@" | sed -n 's/.*"step_seconds": \([0-9.e-]*\).*/\1/p' | awk '{ printf "%.1f", 1000 * $1 }'
+}
+steps_of() { # OPTIONS...: the row of the page
+	echo "$(step_of "$@") | $(step_of --set cp.form=ring "$@") | $(step_of --set cp.form=ring --set cp.balance=none "$@") |"
+}
+if [ -x "$build/heddle" ]; then
+	is "the planned steps of ulysses and ring" "$(sed -n 's/^| 2,048 | //p' doc/measurements.md)" \
+		"$(steps_of --set model.embed=2048 --set model.heads=16 --set model.kv_heads=16)"
+	is "... and of the smaller model" "$(sed -n 's/^| 128 | //p' doc/measurements.md)" "$(steps_of)"
+else
+	skip "heddle is not built"
+fi
+
 # Files and functions that pages name must exist.
 missing=
 for f in README.md doc/*.md; do
