@@ -35,6 +35,8 @@ done
 like "... with what it must be" "$(cat "$tmp/.ok")" 'plan: --slow 4=2 is not RANK=FACTOR, with a rank from 0 to 3 and a factor of 1 or more'
 like "plan with enough memory" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 80G 2>&1)" ', fits'
 like "... and with too little" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 1K 2>&1)" 'memory'
+like "... in bytes without a fraction, as check prints them" \
+	"$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 1K --json 2>&1)" '"memory_limit_bytes": 1024, "fits": false, '
 fails "--times without --html is refused" heddle plan tiny.ini $machine --times t.json
 like "... with what it needs" "$(cat "$tmp/.ok")" 'plan: --times needs --html and cannot be combined with --search'
 fails "--times with --search is refused" heddle plan tiny.ini $machine --times t.json --html x.html --search

@@ -233,7 +233,7 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 	json_object_set_new(o, "peak_share_hardware", hd_json_number(all / hd_plan_peak(p, m)));
 	json_object_set_new(o, "job_flops", hd_json_number(all));
 	if (m->memory > 0) {
-		json_object_set_new(o, "memory_limit_bytes", hd_json_number(m->memory));
+		json_object_set_new(o, "memory_limit_bytes", json_integer((json_int_t)m->memory));
 		json_object_set_new(o, "fits", json_boolean(t.memory <= m->memory));
 	}
 	if (hd_memory_case(p))
