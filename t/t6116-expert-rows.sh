@@ -62,6 +62,20 @@ for comm in "" mpi; do
 		"^heddle: rank [0-3] .*layer 0: [0-9]+ choices fell on the experts of this rank, and it has memory for $((tokens / 2)) \(train\.expert_rows = 1\); they need 1\.[0-9]+"
 done
 unset HD_TEST_COMM
+
+# Text of one letter, whose tokens all choose the same experts.  The rank that has no room must end the others, which
+# wait for its rows, and say why: in an evaluation of a run, in eval and in bench.
+head -c 20000 /dev/zero | tr '\0' a >letter.txt
+room='choices fell on the experts of this rank, and it has memory for [0-9]+ \(train\.expert_rows = 1\.9\); they need [2-4]'
+HD_TEST_SECONDS=60
+fails "rows of an evaluation that do not fit end the run" train late --set train.expert_rows=1.9 --set data.valid=letter.txt \
+	--set checkpoint.dir=late --set checkpoint.every=1
+like "... and the message says so" "$(cat late.out)" "^heddle: rank [0-3] .*: evaluation: layer [01]: [0-9]+ $room"
+fails "... so does eval" heddle_mpi 4 eval late --data letter.txt
+like "... with the message" "$(cat "$tmp/.ok")" "^heddle: rank [0-3] .*: evaluation: layer [01]: [0-9]+ $room"
+fails "... and bench" heddle_mpi 4 bench experts.ini --set train.expert_rows=1
+like "... with the message" "$(cat "$tmp/.ok")" '^heddle: rank [0-3] .*: a step of bench: layer [01]: [0-9]+ choices fell on'
+unset HD_TEST_SECONDS
 fails "less than equal choices is refused" heddle check experts.ini --ranks 4 --set train.expert_rows=0.5
 like "... by name" "$(heddle check experts.ini --ranks 4 --set train.expert_rows=0.5 2>&1)" \
 	'train\.expert_rows: 0\.5 has no room for equal choices'

@@ -218,6 +218,8 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 		print(j, b, hd_cli_has(c, "json"));
 	if (rc >= 0 && hd_cli_has(c, "profile"))
 		rc = profile(j, b->ids, hd_cli_has(c, "bound"), hd_cli_has(c, "json") ? stderr : stdout);
+	if (rc < 0 && !err->code)
+		hd_program_failed(j->program[HD_JOB_TRAIN], rc, "a step of bench", err);
 	hd_bench_ids_free(b->ids);
 	free(b->bytes);
 	free(b);

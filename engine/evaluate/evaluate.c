@@ -68,12 +68,12 @@ static void show(const struct hd_job *j, const struct hd_sequences *of, int64_t 
 		(long long)of->n, of->what, terminal && !last ? "  " : "\n");
 }
 
-/* Returns whether to stop between two runs. All ranks stop if one of them is asked to end or has failed. */
-static int should_stop(const struct hd_sequences *of, const struct feed *f, int64_t batch, int failed)
+/* Returns whether to stop between two runs. All ranks stop if one of them is asked to end. */
+static int should_stop(const struct hd_sequences *of, const struct feed *f, int64_t batch)
 {
 	if (!of->asked || f->first + batch >= of->n)
 		return 0;
-	return hd_comm_max((double)(failed || of->asked())) > 0;
+	return hd_comm_max((double)of->asked()) > 0;
 }
 
 /* Returns how many micro-batches of the next run have sequences. */
@@ -94,21 +94,21 @@ int hd_sequences_score(struct hd_job *j, const struct hd_sequences *of, struct h
 	int rc = HD_OK, stopped = 0;
 
 	f.ids = hd_alloc((size_t)(g->plan->model.seq + 1) * sizeof(*f.ids));
-	for (; f.first < of->n && rc >= 0 && !stopped; f.first += batch) {
+	for (; f.first < of->n && !stopped; f.first += batch) {
 		run.micros = micros_left(g->plan, of->n - f.first);
 		rc = hd_program_compute(g, &run, fill, &f);
-		for (int64_t m = 0; m < run.micros && rc >= 0; m++)
+		if (rc < 0) {
+			hd_program_failed(g, rc, "evaluation", err);
+			break;
+		}
+		for (int64_t m = 0; m < run.micros; m++)
 			add_rows(g, &f, m);
 		show(j, of, f.first + batch, batch, &shown);
-		stopped = should_stop(of, &f, batch, rc < 0);
+		stopped = should_stop(of, &f, batch);
 		run.again = 1;
 	}
 	free(f.ids);
-	if (rc < 0 && !of->asked)
-		return rc;
-	if (rc < 0)
-		hd_err_set(err, rc, "the evaluation stopped");
-	HD_TRY(hd_comm_agree(err));
+	HD_TRY(rc);
 	return stopped ? HD_SCORE_STOPPED : HD_OK;
 }
 

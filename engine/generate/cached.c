@@ -54,7 +54,7 @@ static int run(struct cached_run *r, int role)
 	int rc = hd_program_compute(g, &run, fill, r);
 
 	r->last = role;
-	return rc < 0 ? hd_err_set(r->err, rc, "generation stopped") : HD_OK;
+	return rc < 0 ? hd_program_failed(g, rc, "generation", r->err) : HD_OK;
 }
 
 static int64_t longest(const struct cached_run *r)

@@ -202,7 +202,7 @@ static float *next(struct hd_job *j, const int32_t *ids, int64_t n, int again, s
 
 	if (rc >= 0)
 		return hd_program_map(g, g->plan->logits, 0, HD_MAP_READ);
-	hd_err_set(err, rc, "generation stopped");
+	hd_program_failed(g, rc, "generation", err);
 	return NULL;
 }
 

@@ -6,9 +6,12 @@
  * Nothing is allocated here.
  */
 #include <config.h>
+#include "engine/comm/wait/control.h"
+#include "engine/comm/world/world.h"
 #include "engine/graph/mesh.h"
 #include "engine/plugin/kernel.h"
 #include "engine/run/commands.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 static void trace(struct hd_program *g, const struct command *c, double begin)
@@ -161,6 +164,20 @@ int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill
 int hd_program_update(struct hd_program *g, struct hd_run *run)
 {
 	return run_range(g, g->update_at, g->ncommands, run, NULL, NULL);
+}
+
+int hd_program_failed(const struct hd_program *g, int rc, const char *what, struct hd_err *err)
+{
+	if (g->why.code)
+		hd_err_set(err, rc, "%s: %s", what, g->why.text);
+	else
+		hd_err_set(err, rc, "%s ended with code %d", what, rc);
+	if (g->plan->ranks <= 1)
+		return err->code;
+	fflush(stdout);
+	if (hd_comm_may_report())
+		hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text((int)g->rank), err->text);
+	hd_comm_abort(1);
 }
 
 int hd_program_pull(struct hd_program *g)

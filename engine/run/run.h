@@ -66,6 +66,9 @@ typedef int (*hd_fill_fn)(void *ctx, const struct hd_program *g, const struct te
 /* Run a step in two parts: up to the gradient norm, and the update. HD_EIO: a peer is gone, which has been reported. */
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx);
 int hd_program_update(struct hd_program *g, struct hd_run *run);
+/* Sets err after one of the two has failed with code rc, unless err is set; what: what was running. Other ranks would
+ * wait for this one, so if there are any, prints err and ends all ranks. Returns the code. */
+int hd_program_failed(const struct hd_program *g, int rc, const char *what, struct hd_err *err);
 /* Gives parameters that servers update the servers' current values, as the next step would. All ranks call it, between
  * steps. Without servers, it does nothing. */
 int hd_program_pull(struct hd_program *g);
