@@ -130,10 +130,39 @@ static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const st
 	return !p->err->code;
 }
 
+/* Returns whether leaves would pass their values round a ring if the state got this one. */
+static int closes_ring(const struct tensor *state, const struct tensor *value)
+{
+	const struct tensor *t = value->assign;
+
+	while (t && t != state && !t->v.node && t->assign != t)
+		t = t->assign;
+	return t == state;
+}
+
+/* A leaf as a value is copied after all nodes have run, in every step. A node computes the value instead where that is
+ * too often (every), or where no order of the copies is right (a ring). */
+static struct hd_tensor *value_of_node(struct hd_plan *p, const struct hd_tensor *state, struct hd_tensor *value)
+{
+	struct tensor *v = T(value);
+
+	if (value->node || (!p->cursor.period && !closes_ring(T(state), v)))
+		return value;
+	if (value->dtype == p->master_dtype)
+		return hd_host_map(p, &value, 1, "a");
+	v = hd_op1(p, "copy", &v, 1, "%s", "");
+	if (v)
+		hd_placed_like(v, T(value));
+	return hd_host_view(v);
+}
+
 int hd_host_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value)
 {
 	if (!hd_may_build(p, "assign") || !hd_arg_tensor(p, "assign", "state", state) ||
-	    !hd_arg_tensor(p, "assign", "value", value) || !may_assign(p, state, value))
+	    !hd_arg_tensor(p, "assign", "value", value))
+		return p->err->code;
+	value = value_of_node(p, state, value);
+	if (!value || !may_assign(p, state, value))
 		return p->err->code;
 	if (T(state)->assign)
 		T(state)->then = T(value), T(value)->assigned = 1;

@@ -294,6 +294,10 @@ static int update_by_plugin(struct hd_plan *p, struct tensor *w, struct tensor *
 	if (p->err->code)
 		return p->err->code;
 	v = T(value);
+	if (!v->v.node && v != full) /* a state that may take the parameter's old value in exchange */
+		v = hd_map_new(p, &v, 1, "a");
+	if (!v)
+		return p->err->code;
 	hd_assign(full, v);
 	if (w->master)
 		hd_assign(w, hd_op1(p, "cast", &v, 1, "dtype=%u", w->v.dtype));

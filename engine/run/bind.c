@@ -197,18 +197,89 @@ static int copy_to(struct hd_program *g, const struct hd_bind *b, const struct t
 	return c->kernel->prepare(&d, prep, err);
 }
 
-/* Copies the new values of leaves where the update could not write them in place.
- * Values of only some steps (`then`) come last. */
+/* Copies of new values into leaves that are still to be appended. */
+struct leaf_copies {
+	struct {
+		struct tensor *to, *from;
+	} * v;
+	size_t n;
+	uint32_t *reads;  /* by tensor: the copies that read this leaf */
+	uint32_t *writes; /* by tensor: the copies into this leaf that come before its value of some steps (`then`) */
+};
+
+/* Returns the other leaf whose bytes copy i reads, or NULL. */
+static const struct tensor *read_leaf(const struct hd_program *g, const struct leaf_copies *c, size_t i)
+{
+	const struct tensor *root = g->at[c->v[i].from->id].root;
+
+	return root->v.node ? NULL : root;
+}
+
+static int must_wait(const struct leaf_copies *c, size_t i)
+{
+	const struct tensor *to = c->v[i].to;
+
+	return c->reads[to->id] || (c->v[i].from == to->then && c->writes[to->id]);
+}
+
+static void add_copy(const struct hd_program *g, struct leaf_copies *c, struct tensor *t, struct tensor *v)
+{
+	const struct tensor *leaf;
+
+	if (t->v.node || !v || !hd_tensor_here(g, t) || g->at[v->id].root == t)
+		return;
+	c->v[c->n].to = t;
+	c->v[c->n].from = v;
+	leaf = read_leaf(g, c, c->n++);
+	if (leaf)
+		c->reads[leaf->id]++;
+	c->writes[t->id] += v == t->assign;
+}
+
+/* Appends the copies that need not wait for others. Returns how many remain, or an error. */
+static int append_copies(struct hd_program *g, const struct hd_bind *b, struct leaf_copies *c, struct hd_err *err)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		const struct tensor *leaf = read_leaf(g, c, i);
+
+		if (must_wait(c, i)) {
+			c->v[left++] = c->v[i];
+			continue;
+		}
+		HD_TRY(copy_to(g, b, c->v[i].to, c->v[i].from, err));
+		if (leaf)
+			c->reads[leaf->id]--;
+		c->writes[c->v[i].to->id] -= c->v[i].from == c->v[i].to->assign;
+	}
+	c->n = left;
+	return (int)left;
+}
+
+/* Copies the new values of leaves where the update could not write them in place. If such a value is the old value of
+ * another leaf, it is copied before that leaf changes. Values of only some steps (`then`) come last. */
 static int copy_leaves(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
-	for (int k = 0; k < 2; k++)
-		for (size_t i = 0; i < g->plan->ntensors; i++) {
-			struct tensor *t = g->plan->tensors[i], *v = k ? t->then : t->assign;
+	const struct hd_plan *p = g->plan;
+	struct leaf_copies c = { .v = hd_alloc((2 * p->ntensors + 1) * sizeof(*c.v)),
+				 .reads = hd_alloc((p->ntensors + 1) * sizeof(*c.reads)),
+				 .writes = hd_alloc((p->ntensors + 1) * sizeof(*c.writes)) };
+	int left = 1;
 
-			if (!t->v.node && v && hd_tensor_here(g, t) && g->at[v->id].root != t)
-				HD_TRY(copy_to(g, b, t, v, err));
-		}
-	return HD_OK;
+	for (int k = 0; k < 2; k++)
+		for (size_t i = 0; i < p->ntensors; i++)
+			add_copy(g, &c, p->tensors[i], k ? p->tensors[i]->then : p->tensors[i]->assign);
+	for (size_t before = c.n + 1; left > 0 && c.n < before;) {
+		before = c.n;
+		left = append_copies(g, b, &c, err);
+	}
+	if (left > 0)
+		left = hd_err_set(err, HD_ENOTSUP,
+				  "%s and other states exchange their values: assign them a map, \"a\"",
+				  c.v[0].to->v.name);
+	free(c.v), free(c.reads), free(c.writes);
+	return left;
 }
 
 static void append_entry(struct binding *b, const struct entry *e)

@@ -270,7 +270,8 @@ struct hd_graph_api {
 	 * HD_RESHARD_ZERO then starts again from the initial value, and HD_RESHARD_REFUSE refuses the checkpoint. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
 	/* Sets the value that the state takes at the end of the step. Until then every node reads the old value, even
-	 * nodes built later. A replicated state must not get a term of a sum: sum it first. A value that each
+	 * nodes built later. The value may itself be a parameter or a state: its old value, even if it changes in the
+	 * same step. A replicated state must not get a term of a sum: sum it first. A value that each
 	 * micro-batch computes afresh is refused if a step has several micro-batches. A second call may assign a value
 	 * from nodes of `every`; the state takes that value in their steps. */
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);
