@@ -70,6 +70,53 @@ apart 2 train mine.ini
 ends "a different plugin" \
 	'rank 1.* has a different plan from rank 0, from node [0-9]+ on: .* of [a-z0-9.]+\([a-z,_]+: [0-9 x]+\) there, .* here'
 
+# Plugins that differ only in what they do with gradients, which depends on a macro.
+cat >sums.c <<'END'
+#include <heddle/strategy.h>
+static int rules(struct hd_strategy *self, struct hd_plan *p)
+{
+	return hd_rule(hd_basic_of(self)->h, p, "batch", hd_basic_of(self)->axis, NULL, 0);
+}
+static int lower(struct hd_strategy *self, struct hd_plan *p)
+{
+	const struct hd_basic *b = hd_basic_of(self);
+	const struct hd_graph_api *g = b->h->graph;
+	const struct hd_match moves = { .size = sizeof(moves), .kind = "reshard", .axis = b->axis };
+	const struct hd_group *all = hd_group_of(b->h, p, &b->axis, 1);
+	struct hd_node *n = NULL;
+
+	while ((n = g->node_next(p, n, &moves))) {
+		struct hd_tensor *x[2] = { n->ins[0], n->ins[0] };
+
+		if (x[0]->what != HD_TENSOR_GRAD)
+			continue;
+		hd_cursor(g, p, n, all);
+		GRADIENT;
+	}
+	return b->h->status(p);
+}
+static const struct hd_strategy_ops ops = { .size = sizeof(ops), .rules = rules, .lower = lower };
+HD_PLUGIN("mine", "1", &ops)
+END
+differ() {	# STATEMENT STATEMENT: the plugin of rank 0, and that of rank 1
+	for d in a b; do
+		[ $d = a ] && statement=$1 || statement=$2
+		${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden "-DGRADIENT=$statement" -I"$src/include" \
+			-o $d/mine.so sums.c || exit 1
+	done
+	apart 2 train mine.ini
+}
+differ 'hd_comm(g, p, HD_COMM_ALL_REDUCE, all, x[0], NULL, 0)' \
+	'g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_SHIFT, all, x[0], NULL, 1))'
+ends "another collective" \
+	'rank 1.* from node [0-9]+ on: comm shift group=mine of grad:wte.weight\(.* there, comm all-reduce group=mine of grad:wte.weight\(.* here'
+differ 'x[0] = g->map(p, x, 1, "2 * a"); g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_ALL_REDUCE, all, g->map(p, x, 2, "a - b"), NULL, 0))' \
+	'x[1] = g->map(p, x, 1, "2 * a"); g->replace(p, n->outs[0], hd_comm(g, p, HD_COMM_ALL_REDUCE, all, g->map(p, x, 2, "a - b"), NULL, 0))'
+ends "other operands" \
+	'rank 1.* from node [0-9]+ on: map a - b of grad:wte.weight\(vocab,embed: 256 x 32\) on both, with other operands'
+differ ';' 'g->map(p, x, 1, "2 * a")'
+ends "nodes that nothing reads" 'a plugin has built nodes on some of them that nothing reads'
+
 # The last tensor of a file, and one of its bits.
 heddle train tiny.ini --set train.steps=0 --set checkpoint.dir=start >start.out 2>&1
 cp -r start/step-00000000 a/m

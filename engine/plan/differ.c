@@ -5,21 +5,51 @@
 #include "engine/base/hash.h"
 #include "engine/plan/plan.h"
 #include <stdio.h>
+#include <stdlib.h>
+
+static void mix(uint64_t *h, const char *text)
+{
+	*h = hd_hash_add(hd_hash_add_text(*h, text), 0xff);
+}
+
+/* Hashes what node x is and which operands it reads. Operands are named by the place of their node, not by their ids.
+ * Ids also depend on nodes that were dropped, so they would make equal nodes differ. place: by id of a node. */
+static void hash_node(struct hd_plan *p, const struct node *x, const int64_t *place, uint64_t *h)
+{
+	mix(h, x->v.op->name);
+	mix(h, x->attr);
+	mix(h, x->v.block);
+	mix(h, hd_plan_text(p, "%u", x->v.phase));
+	if (x->only.group)
+		mix(h, hd_plan_text(p, "%s %d %d", G(x->only.group)->name, x->only.from, x->only.to));
+	for (uint32_t i = 0; i < x->v.nin; i++) {
+		const struct tensor *t = x->ins[i];
+		const struct node *maker = t->v.node ? N(t->v.node) : NULL;
+		uint32_t k = 0;
+
+		while (maker && k < maker->v.nout && maker->outs[k] != t)
+			k++;
+		mix(h, maker ? hd_plan_text(p, "%lld %u", (long long)place[maker->id], k) : t->v.name);
+		mix(h, hd_plan_text(p, "%s %lld", t->v.spec, (long long)hd_local_count(t)));
+	}
+}
 
 char *hd_plan_node_hashes(struct hd_plan *p)
 {
+	int64_t *place = hd_alloc(((size_t)p->nnodes + 1) * sizeof(*place));
 	size_t n = 0;
 	char *text, *to;
 
 	for (const struct node *x = p->first; x; x = x->next)
-		n++;
+		place[x->id] = (int64_t)n++;
 	to = text = hd_alloc(n * HD_NODE_HASH + 1);
 	for (const struct node *x = p->first; x; x = x->next, to += HD_NODE_HASH) {
 		uint64_t h = HD_HASH_START;
 
-		hd_plan_hash_node(p, x, &h);
+		hash_node(p, x, place, &h);
 		snprintf(to, HD_NODE_HASH + 1, "%016llx", (unsigned long long)h);
 	}
+	free(place);
 	return text;
 }
 

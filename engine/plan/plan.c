@@ -18,7 +18,8 @@ static void mix(uint64_t *h, const char *s)
 	*h = hd_hash_add(hd_hash_add_text(*h, s), 0xff);
 }
 
-void hd_plan_hash_node(struct hd_plan *p, const struct node *n, uint64_t *h)
+/* Mixes what the node computes into *h. */
+static void hash_node(struct hd_plan *p, const struct node *n, uint64_t *h)
 {
 	char shape[32];
 
@@ -36,7 +37,7 @@ static void hash_plan(struct hd_plan *p)
 {
 	p->hash = HD_HASH_START;
 	for (const struct node *n = p->first; n; n = n->next)
-		hd_plan_hash_node(p, n, &p->hash);
+		hash_node(p, n, &p->hash);
 }
 
 /* -- the passes --------------------------------------------------------------------------------------------------------------- */

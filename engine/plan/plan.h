@@ -41,8 +41,6 @@ int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd
  * NULL: the stages have enough, or the plan is forward only. */
 char *hd_plan_batch_hint(const struct hd_plan *p);
 void hd_plan_destroy(struct hd_plan *p);
-/* Mixes what the node computes into *h. */
-void hd_plan_hash_node(struct hd_plan *p, const struct node *n, uint64_t *h);
 /* differ.c. hd_plan_node_hashes returns HD_NODE_HASH digits per node of the plan, in program order. hd_plan_node_text
  * describes node i in words. The caller frees both. */
 #define HD_NODE_HASH 16

@@ -55,21 +55,34 @@ static void release(char **all, int n)
 	free(all);
 }
 
-/* Names a rank whose plan differs, and the first node that differs. */
+/* Names a rank whose plan differs, and the first node that differs. Nodes that were dropped may differ too: they leave
+ * gaps in the numbers of tensors, which are part of a plan's hash. */
 static int name_difference(const struct hd_job *j, struct hd_plan *p, struct hd_err *err)
 {
 	char **all = gathered(hd_plan_node_hashes(p)), *who;
-	int64_t at[2] = { 0, 0 }; /* rank, node */
+	int64_t at[3] = { 0, 0, 1 }; /* rank, node, whether there is such a node */
 
 	while (all && at[0] + 1 < j->world.size && !strcmp(all[at[0]], all[0]))
 		at[0]++;
-	if (all)
+	if (all) {
 		at[1] = first_difference(all[0], all[at[0]]);
+		at[2] = strcmp(all[0], all[at[0]]) != 0;
+	}
 	release(all, j->world.size);
 	hd_comm_bcast(at, sizeof(at), 0);
 	all = gathered(hd_plan_node_text(p, at[1]));
 	who = hd_rank_text((int)at[0]);
-	if (all)
+	if (all && !at[2])
+		hd_err_set(err, HD_EINVAL,
+			   "ranks have different plans: a plugin has built nodes on some of them that nothing reads; "
+			   "does it depend on the rank?");
+	else if (all && !strcmp(all[at[0]], all[0]))
+		hd_err_set(
+			err, HD_EINVAL,
+			"%s has a different plan from rank 0, from node %lld on: %s on both, with other operands; are "
+			"its plugins different?",
+			who, (long long)at[1], all[0]);
+	else if (all)
 		hd_err_set(err, HD_EINVAL,
 			   "%s has a different plan from rank 0, from node %lld on: %s there, %s here; are its plugins "
 			   "different?",
