@@ -71,6 +71,19 @@ tr ',' '\n' <out/step-00000004/heddle/optimizer.safetensors | grep -aq 't\.mean\
 tap_result $? "mean_of: its state is in the checkpoint"
 ok "mean_of: it trains as its serial definition says" \
 	heddle conform ./mean_of.so --only 'serial definition, gpt2: mean_of 2'
+small shards '[strategy t]\nplugin = ./shards.so\nsize = 2\n'
+trained shards
+is "shards: the losses are those of dp" "$(losses numbers.jsonl)" "$(cat want)"
+memory() { heddle check "$@" 2>&1 | sed -n 's/.*(parameters and state \([0-9.]* KB\),.*/\1/p'; }
+is "shards: parameters and states take as much memory as with zero = 3" \
+	"$(memory shards.ini --ranks 2)" "$(memory dp.ini --ranks 2 --set t.zero=3)"
+{ printf '[strategy tp]\nplugin = tp\nsize = 2\n'; sed -n '/^\[strategy/,$p' shards.ini; } >sections
+{ sed '/^\[strategy/,$d; s/^heads = .*/heads = 2/' shards.ini; cat sections; } >both.ini
+ok "shards: within tp it chooses dims that divide, and trains like one rank" \
+	heddle check both.ini --ranks 4 --against-one-rank
+{ sed '/^\[strategy/,$d; s/^embed = .*/embed = 32\nmlp = 6/' tour.ini; cat sections; } | sed 's/shards/tour/' >both.ini
+like "tour: within tp it shards no dim of which an odd number is left, and its failed call is named" \
+	"$(heddle check both.ini --ranks 4 2>&1)" '\[strategy t\]: rename: vocab has 256 elements, 128 of them here'
 trained thin
 losses numbers.jsonl >numbers.txt
 # bf16 rounds by at most 2^-9 of an activation, which is far less in a mean over 256 tokens.

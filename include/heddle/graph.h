@@ -205,6 +205,9 @@ struct hd_graph_api {
 	 * node of kind accumulate is where contributions of the micro-batches are added up. The result of a node of
 	 * kind sync is where the update reads the gradient. An update without a state runs there.
 	 *
+	 * In this slot, local of a parameter or a state is what other sections leave on a rank; a call changes it at
+	 * once. Gradients have no placement yet: local is the global size, so look at their parameter (of).
+	 *
 	 * A plan that only evaluates has no states and no gradients, and shares the memory of parameters. So nothing
 	 * but parameters may decide where a parameter is stored. Otherwise a run that has both plans is refused. */
 	int (*storage)(struct hd_plan *p, const struct hd_storage_args *x);
