@@ -84,6 +84,61 @@ ok "shards: within tp it chooses dims that divide, and trains like one rank" \
 { sed '/^\[strategy/,$d; s/^embed = .*/embed = 32\nmlp = 6/' tour.ini; cat sections; } | sed 's/shards/tour/' >both.ini
 like "tour: within tp it shards no dim of which an odd number is left, and its failed call is named" \
 	"$(heddle check both.ini --ranks 4 2>&1)" '\[strategy t\]: rename: vocab has 256 elements, 128 of them here'
+small late '[strategy t]\nplugin = ./late.so\nsize = 2\n'
+trained late --set t.delay=0
+is "late: with delay = 0 the losses are those of dp" "$(losses numbers.jsonl)" "$(cat want)"
+ok "late: it trains as its serial definition says" \
+	heddle conform ./late.so --only 'serial definition, gpt2: late 2'
+# What doc/first-strategy.md calls impossible is refused in planning.
+cat >cannot.c <<'END'
+#include <heddle/strategy.h>
+static int rules(struct hd_strategy *self, struct hd_plan *p)
+{
+	const struct hd_basic *b = hd_basic_of(self);
+	const struct hd_block *k = NULL;
+
+#ifdef TWICE
+	while ((k = b->h->block_next(p, k)))
+		for (int i = 0; i < 2; i++)
+			hd_stage(b->h, p, k, b->axis, i, i);
+#endif
+	(void)k;
+	return hd_rule(b->h, p, "batch", b->axis, NULL, 0);
+}
+#ifdef HOST
+static int storage(struct hd_strategy *self, struct hd_plan *p)
+{
+	const struct hd_basic *b = hd_basic_of(self);
+	const struct hd_match first = { .size = sizeof(first), .kind = "attention" };
+	struct hd_node *n = b->h->graph->node_next(p, NULL, &first);
+	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
+	const struct hd_storage_args x = { sizeof(x), n->outs[0], b->axis, &whole, HD_SPACE_HOST, 0 };
+
+	return b->h->graph->storage(p, &x);
+}
+#endif
+#ifdef INTEGERS
+static int rewrite(struct hd_strategy *self, struct hd_plan *p)
+{
+	const struct hd_graph_api *g = hd_basic_of(self)->h->graph;
+	const struct hd_match first = { .size = sizeof(first), .kind = "attention" };
+	struct hd_node *n = g->node_next(p, NULL, &first);
+	struct hd_tensor *x = n->ins[0];
+
+	hd_cursor(g, p, n, NULL);
+	return g->replace_in(p, n, x, g->cast(p, g->cast(p, x, HD_DTYPE_I32), x->dtype));
+}
+#endif
+static const struct hd_strategy_ops ops = { .size = sizeof(ops), .rules = rules, SLOT };
+HD_PLUGIN("cannot", "1", &ops)
+END
+cannot() {	# MACRO SLOT WHAT PATTERN
+	"${CC:-cc}" -std=gnu11 -fPIC -shared -fvisibility=hidden "-D$1" "-DSLOT=$2" -I"$src/include" -o cannot.so cannot.c
+	like "not possible: $3" "$(heddle check late.ini --ranks 2 --set t.plugin=./cannot.so 2>&1)" "$4"
+}
+cannot TWICE .lower=NULL "a block on two stages" 'stage: block embed is already on stage 0'
+cannot HOST .storage=storage "an activation in host memory" 'computed by attention in each step and has no storage'
+cannot INTEGERS .rewrite=rewrite "computed integers" 'cast of layer 0: output 0 has dtype i32'
 trained thin
 losses numbers.jsonl >numbers.txt
 # bf16 rounds by at most 2^-9 of an activation, which is far less in a mean over 256 tokens.

@@ -240,6 +240,8 @@ struct hd_graph_api {
 	 * min max where(c,x,y) and numbers. The engine differentiates the expression and compiles it for the device. */
 	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr,
 				 ...)HD_PRINTF(4, 5);
+	/* Converts between floats, and from or to one of the dtypes of 8 bits or fewer. No cast makes or reads I32 and
+	 * I64: topk makes indices, and an op with a kernel of its own makes other integers. */
 	struct hd_tensor *(*cast)(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
 	/* chunk, join, pick, pack, unpack and those of pieces below are for slot lower alone. Before it, tensors have
 	 * the extents of the whole model. chunk returns piece at(0) of x, which is split into `parts` equal pieces
