@@ -19,7 +19,7 @@ chmod +x bin/*
 PATH=$tmp/bin:$PATH
 export PATH
 
-for kind in sharding sync schedule op lowering; do
+for kind in sharding sync schedule op lowering optimizer; do
 	ok "$kind: a folder is written" heddle new-plugin my_$kind --kind $kind
 	ok "... it builds without a warning" make -s -C my_$kind CFLAGS='-Wall -Wextra -Werror'
 	cd my_$kind || exit 1
@@ -56,7 +56,7 @@ esac
 fails "a folder that exists is left alone" heddle new-plugin my_sync --kind sync
 like "... with its name" "$(cat "$tmp/.ok")" 'folder my_sync: File exists'
 fails "an unknown kind is refused" heddle new-plugin other --kind shard
-like "... with the known kinds" "$(cat "$tmp/.ok")" 'sharding, sync, schedule, op or lowering, not shard$'
+like "... with the known kinds" "$(cat "$tmp/.ok")" 'sharding, sync, schedule, op, lowering or optimizer, not shard$'
 fails "a name that no plugin can have is refused" heddle new-plugin a-b --kind sync
 fails "the name of a section is refused" heddle new-plugin model --kind op
 fails "a missing kind is refused" heddle new-plugin other

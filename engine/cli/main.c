@@ -132,7 +132,8 @@ static const struct hd_flag conform_flags[] = {
 };
 
 static const struct hd_flag new_plugin_flags[] = {
-	{ "kind", "KIND", "sharding, sync, schedule, op or lowering", "sharding sync schedule op lowering" },
+	{ "kind", "KIND", "sharding, sync, schedule, op, lowering or optimizer",
+	  "sharding sync schedule op lowering optimizer" },
 };
 
 #define FLAGS(f) f, (int)HD_LEN(f)

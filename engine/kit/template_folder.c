@@ -22,6 +22,7 @@ const char hd_kit_ini[] =
 	"micro_batch = 2\n"
 	"steps = 50\n"
 	"lr = 3e-3\n"
+	"@OPTIMIZER@"
 	"\n"
 	"@SECTION@\n";
 

@@ -4,7 +4,8 @@
 #ifndef HD_ENGINE_KIT_TEMPLATES_H
 #define HD_ENGINE_KIT_TEMPLATES_H
 
-extern const char hd_kit_sharding[], hd_kit_schedule[], hd_kit_sync[], hd_kit_lowering[], hd_kit_op[];
+extern const char hd_kit_sharding[], hd_kit_schedule[], hd_kit_sync[], hd_kit_lowering[], hd_kit_op[],
+	hd_kit_optimizer[];
 extern const char hd_kit_ini[], hd_kit_makefile[], hd_kit_test[];
 
 #endif

@@ -24,6 +24,7 @@ static const struct kind {
 	{ "schedule", hd_kit_schedule, "Stages in an order of their own.", 2 },
 	{ "op", hd_kit_op, "An op of its own in place of gelu.", 1 },
 	{ "lowering", hd_kit_lowering, "Replicas that sum their gradients in pieces.", 2 },
+	{ "optimizer", hd_kit_optimizer, "An optimizer of its own.", 1 },
 };
 
 static const struct kind *kind_named(const char *name, struct hd_err *err)
@@ -32,10 +33,11 @@ static const struct kind *kind_named(const char *name, struct hd_err *err)
 		if (!strcmp(kinds[i].name, name))
 			return &kinds[i];
 	if (name)
-		hd_err_set(err, HD_EINVAL, "new-plugin: --kind is sharding, sync, schedule, op or lowering, not %s",
-			   name);
+		hd_err_set(err, HD_EINVAL,
+			   "new-plugin: --kind is sharding, sync, schedule, op, lowering or optimizer, not %s", name);
 	else
-		hd_err_set(err, HD_EINVAL, "new-plugin: --kind is missing: sharding, sync, schedule, op or lowering");
+		hd_err_set(err, HD_EINVAL,
+			   "new-plugin: --kind is missing: sharding, sync, schedule, op, lowering or optimizer");
 	return NULL;
 }
 
@@ -75,6 +77,12 @@ static void add_section(char **text, const char *name, const struct kind *k)
 		hd_append(text, "[plugin %s]\nfile = ./%s.so\n", name, name);
 }
 
+static void add_optimizer(char **text, const char *name, const struct kind *k)
+{
+	if (k->source == hd_kit_optimizer)
+		hd_append(text, "optimizer = %s\n", name);
+}
+
 static char *fill_in(const char *text, const char *name, const struct kind *k)
 {
 	char *out = hd_strdup("");
@@ -92,8 +100,13 @@ static char *fill_in(const char *text, const char *name, const struct kind *k)
 			hd_append(&out, "%s", k->comment), at += 9;
 		else if (!strncmp(at, "@SECTION@\n", 10))
 			add_section(&out, name, k), at += 10;
+		else if (!strncmp(at, "@OPTIMIZER@", 11))
+			add_optimizer(&out, name, k), at += 11;
 		else if (!strncmp(at, "@AGAINST@", 9))
-			hd_append(&out, "%s", k->ranks > 1 ? "" : "# one rank without the op is another model: "),
+			hd_append(&out, "%s",
+				  k->ranks > 1                    ? ""
+				  : k->source == hd_kit_optimizer ? "# both sides would train with SGD: "
+								  : "# one rank without the op is another model: "),
 				at += 9;
 		else if (*at)
 			hd_append(&out, "%c", *at++);
