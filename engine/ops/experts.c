@@ -63,11 +63,13 @@ static int route_shape(HD_SHAPE_ARGS)
 
 static int route_vjp(HD_VJP_ARGS)
 {
-	struct tensor *ins[] = { T(n->ins[0]), T(n->outs[1]), T(dout[0]) };
-	struct tensor *g;
+	struct tensor *ins[] = { T(n->ins[0]), T(n->outs[1]), dout[0] ? T(dout[0]) : NULL };
+	struct tensor *gates = T(n->outs[0]), *g;
 
 	(void)self;
 	HD_TRY(hd_vjp_of_first(p, n, dout));
+	if (!ins[2]) /* nothing reads the gates: only the auxiliary losses have a gradient */
+		ins[2] = hd_op1(p, "fill", &gates, 1, "value=0");
 	g = want & 1 ? hd_op1(p, "route_d", ins, 3, "%s", n->attr) : NULL;
 	din[0] = g ? &g->v : NULL;
 	return HD_OK;

@@ -172,6 +172,12 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 	return rc < 0 ? hd_plan_fail(p, rc, "%s: the gradient rule failed", n->v.op->name) : p->err->code;
 }
 
+/* Returns whether n is a router whose auxiliary losses have a gradient, even if a plugin has replaced its gates. */
+static int has_own_loss(const struct node *n)
+{
+	return hd_is(n, OP_ROLE_ROUTE) && (hd_attr_num(n->attr, "aux", 0) != 0 || hd_attr_num(n->attr, "z", 0) != 0);
+}
+
 static int backward_of(struct hd_plan *p, struct node *n, const int *wants, struct tensor_list *grads)
 {
 	struct tensor *dout[HD_MAX_OUTS] = { NULL };
@@ -183,7 +189,7 @@ static int backward_of(struct hd_plan *p, struct node *n, const int *wants, stru
 		dout[k] = total(p, &grads[n->outs[k]->id]);
 		any |= dout[k] != NULL;
 	}
-	if (!any)
+	if (!any && !has_own_loss(n))
 		return p->err->code;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (wants[n->ins[i]->id])
