@@ -16,6 +16,21 @@ static int names_plugin(const struct hd_section *s, const struct hd_plugin_entry
 	return same;
 }
 
+/* Appends the keys that say how tokens choose experts in the user's INI to j->router. A plugin that replaces that choice
+ * may need some of them, such as as many experts of a token as there are. */
+static void router_of_conf(struct judge *j, struct hd_conf *conf)
+{
+	static const char *const keys[] = {
+		"router",        "experts_per_token", "capacity_factor", "group_tokens",
+		"second_expert", "aux_loss",          "z_loss",          "normalize_gates"
+	};
+	const struct hd_section *s = hd_conf_section(conf, NULL, "model");
+
+	for (size_t i = 0; s && i < HD_LEN(keys); i++)
+		if (hd_section_has(s, keys[i]))
+			hd_append(&j->router, "%s = %s\n", keys[i], hd_section_str(s, keys[i]));
+}
+
 /* Appends the keys of the plugin's section in the user's INI to j->keys, one per line. The mesh and its size are drawn
  * instead. */
 static int keys_of_conf(struct judge *j, struct hd_err *err)
@@ -36,6 +51,7 @@ static int keys_of_conf(struct judge *j, struct hd_err *err)
 		}
 		break;
 	}
+	router_of_conf(j, conf);
 	hd_conf_destroy(conf);
 	return s ? HD_OK
 		 : hd_err_set(err, HD_EINVAL, "%s: no section names the plugin %s", j->options.conf, j->plugin->name);
@@ -81,14 +97,14 @@ static void release(struct judge *j)
 		free(j->tasks[i].name);
 		free(j->tasks[i].layout);
 	}
-	free(j->tasks), free(j->keys), free(j->given), free(j->others);
+	free(j->tasks), free(j->keys), free(j->given), free(j->router), free(j->others);
 	free(j->tried), free(j->compared), free(j->tried_beside), free(j->compared_beside);
 	json_decref(j->results), json_decref(j->warnings), json_decref(j->refusals);
 }
 
 int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err)
 {
-	struct judge j = { .options = *o, .keys = hd_strdup("") };
+	struct judge j = { .options = *o, .keys = hd_strdup(""), .router = hd_strdup("") };
 	struct hd_plugin_entry *e = NULL;
 	int rc = hd_registry_find(o->plugin, NULL, &e, err);
 
@@ -99,7 +115,7 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	if (rc >= 0 && o->conf)
 		rc = keys_of_conf(&j, err);
 	if (rc < 0) {
-		free(j.keys);
+		free(j.keys), free(j.router);
 		return rc;
 	}
 	j.given = hd_strdup(j.keys);

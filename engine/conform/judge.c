@@ -278,10 +278,12 @@ static void report_nothing_accepted(struct judge *j, FILE *out)
 	json_object_foreach(j->refusals, reason, n)
 		if (json_integer_value(n) > count)
 			most = reason, count = json_integer_value(n);
-	outcome_set(&o, JUDGED_WRONG,
-		    "every layout was refused, so nothing was tested. The most frequent reason, %lld times: %s\n"
-		    "Keys that the plugin needs in its section can be given in an INI: heddle conform PLUGIN CONF",
-		    (long long)count, most ? most : "(no reason)");
+	outcome_set(
+		&o, JUDGED_WRONG,
+		"every layout was refused, so nothing was tested. The most frequent reason, %lld times: %s\n"
+		"Keys that the plugin needs in its section can be given in an INI, and those of routers in [model]: heddle "
+		"conform PLUGIN CONF",
+		(long long)count, most ? most : "(no reason)");
 	tap_result(j, out, "is accepted somewhere", &o);
 	free(o.why);
 }

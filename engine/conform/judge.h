@@ -38,6 +38,7 @@ struct judge {
 	int nothers;
 	char *keys;               /* lines for its sections: keys from the user's INI and those that make it exact */
 	char *given;              /* the keys from the INI alone */
+	char *router;             /* lines of [model] from the INI, for models with experts */
 	int axes;                 /* 1: it claims axes of the mesh; 0: it changes the model, so one rank uses it too */
 	struct hd_inprocess *one; /* one rank after a step, for the INI `one_ini` */
 	char *one_ini;

@@ -104,12 +104,29 @@ int family_has_experts(const struct judge *j, int family)
 	return has;
 }
 
+/* Removes the line that sets this key, if there is one. */
+static void remove_key(char *text, const char *key, size_t length)
+{
+	for (char *line = text; *line; line += strcspn(line, "\n") + 1)
+		if (!strncmp(line, key, length) && line[length] == ' ') {
+			const char *next = line + strcspn(line, "\n") + 1;
+
+			memmove(line, next, strlen(next) + 1);
+			return;
+		}
+}
+
 static char *model_of(const struct judge *j, const struct layout *l)
 {
 	char *model = model_without_limit(j, l);
 
 	if (l->limited)
 		hd_append(&model, LIMIT "\n");
+	if (!family_has_experts(j, l->family))
+		return model;
+	for (const char *line = j->router; *line; line += strcspn(line, "\n") + 1)
+		remove_key(model, line, strcspn(line, " "));
+	hd_append(&model, "%s", j->router);
 	return model;
 }
 
