@@ -51,8 +51,8 @@ layout() {		# WHAT RANKS CPU-RANKS INI ARGS...
 sed 's/^\[strategy dp\]/[strategy tp]/; s/^plugin = dp/plugin = tp\nsize = 2/' tiny.ini >cut.ini
 sed 's/^\[strategy dp\]/[strategy ep]/; s/^plugin = dp/plugin = ep\nsize = 2/' tiny.ini >experts.ini
 sed "s|^plugin = dp|plugin = $build/t/plugins/.libs/permute.so\nsize = 2|; s/^\[strategy dp\]/[strategy r]/" tiny.ini >turned.ini
-# Pipeline stages are not tested: the simulation runs work when it is enqueued.  A receive posted early would wait for a
-# send that comes after it.
+# Training with pipeline stages is not tested: the simulation runs work when it is enqueued.  A receive posted early would
+# wait for a send that comes after it.  Evaluation receives nothing early.
 layout "one rank" 1 1 tiny.ini
 layout "two replicas" 2 1 tiny.ini
 device=auto
@@ -65,6 +65,22 @@ layout "members that change places" 2 2 turned.ini
 layout "experts on two ranks" 2 2 experts.ini --set model.family=llama --set model.experts=4 --set model.experts_per_token=2
 layout "experts without a capacity" 2 2 experts.ini --set model.family=mixtral --set model.experts=4 \
 	--set model.capacity_factor=0
+
+# Two members connect at their first message, for which the host of each waits.  Within a step a stage could wait so for
+# another one that waits for it.
+heddle train tiny.ini $small --set train.device=cpu --set checkpoint.dir=cpu.d >cpu.out 2>&1 || tap_comment <cpu.out
+evaluated() {	# RANKS ARGS...: prints the loss of the checkpoint
+	of=$1
+	shift
+	HD_TEST_CUDA_MODULE=$sim FAKE_NCCL_SAYS=1 heddle_mpi "$of" eval cpu.d/step-00000002 --data text.txt \
+		--set train.micro_batch=1 "$@" >ran.out 2>&1
+	sed -n 's/.*loss \([0-9.]*\).*/\1/p' ran.out | tail -1
+}
+want=$(evaluated 1 --set train.device=cpu)
+near "stages evaluate like one rank" "$(evaluated 2 --set train.device=cuda --set train.comm=nccl --set pp.plugin=pp \
+	--set pp.size=2)" "$want" 1e-4
+like "... over NCCL" "$(cat ran.out)" "fake NCCL: [1-9][0-9]* calls"
+unlike "... and are connected before the first step" "$(cat ran.out)" "waits to connect"
 
 # A wait by the device alone would not end if another rank were gone, so errors are looked for before it.  The host first
 # waits in the middle of a layer, for the numbers of rows.

@@ -141,10 +141,10 @@ int64_t hd_comm_arena_taken(void)
 	return hd_arena_taken();
 }
 
-void hd_communicator_messages(struct hd_communicator *m)
+void hd_communicator_messages(struct hd_communicator *m, const struct hd_message_end *ends, size_t n)
 {
 	if (m->transport->messages)
-		m->transport->messages(m);
+		m->transport->messages(m, ends, n);
 }
 
 void hd_comm_rows_reserve(struct hd_communicator *m, int64_t experts)

@@ -39,8 +39,9 @@ int64_t hd_comm_arena_taken(void);
  * member list of its own group. A list contains world ranks; the lists of one call are disjoint and cover the world. n
  * may be 1. */
 struct hd_communicator *hd_communicator_create(const int *ranks, int n, const char *name);
-/* Prepares a group for sends and receives. Collective over the world, like hd_communicator_create. */
-void hd_communicator_messages(struct hd_communicator *m);
+/* Prepares a group for sends and receives, and connects the n ends that are known. Other pairs are connected by their first
+ * message. Collective over the world, like hd_communicator_create; both ends of a pair are given, or none. */
+void hd_communicator_messages(struct hd_communicator *m, const struct hd_message_end *ends, size_t n);
 int hd_communicator_n(const struct hd_communicator *m);
 int hd_communicator_me(const struct hd_communicator *m);
 const char *hd_communicator_name(const struct hd_communicator *m);

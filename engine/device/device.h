@@ -193,6 +193,9 @@ struct hd_device_comm {
 	int (*open)(const void *id, int rank, int size, struct hd_err *err);
 	/* Returns a group's communicator; collective over all ranks. */
 	void *(*split)(int color, int key, struct hd_err *err);
+	/* Connects this member with those to which it will send and from which it will receive. Until a pair is connected,
+	 * the host may wait in `start` until the other end starts its first message too. Collective over the group. */
+	int (*connect)(void *group, const int *to, int nto, const int *from, int nfrom, struct hd_err *err);
 	int (*start)(void *group, const struct hd_call *c, int n, int me, int64_t request);
 	int (*wait)(int64_t request); /* makes work that is enqueued later wait for the request */
 	/* Checks for asynchronous errors. Returns 0, or HD_EIO with a message. */

@@ -95,7 +95,7 @@ static struct hd_communicator *group_of(const struct hd_world *w, int between_ho
 	int n, *ranks = ranks_of(w, between_hosts, &n);
 	struct hd_communicator *c = hd_communicator_create(ranks, n, between_hosts ? "hosts" : "host");
 
-	hd_communicator_messages(c);
+	hd_communicator_messages(c, NULL, 0);
 	free(ranks);
 	return c;
 }

@@ -310,42 +310,6 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
-/* Returns the communicator that an earlier program of the same layout has for the group, or NULL. The programs of a
- * job run one at a time, and buffers of a device's communicators are large, so they are shared. */
-static struct hd_communicator *known_members(const struct hd_program *was, const struct group *gr)
-{
-	for (size_t i = 0; was && i < was->plan->ngroups; i++)
-		if (was->plan->groups[i]->role == gr->role && !strcmp(was->plan->groups[i]->name, gr->name))
-			return was->members[i];
-	return NULL;
-}
-
-static void group_members(struct hd_job *j, struct hd_program *g, const struct hd_program *was,
-			  struct hd_communicator **out)
-{
-	struct hd_plan *p = g->plan;
-
-	for (size_t i = 0; i < p->ngroups; i++) {
-		const struct group *gr = p->groups[i];
-		int *ranks;
-
-		out[i] = known_members(was, gr);
-		if (out[i])
-			continue;
-		ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks));
-		out[i] = hd_communicator_create(ranks, (int)hd_group_ranks(p, gr, j->world.rank, ranks), gr->name);
-		free(ranks);
-	}
-}
-
-static int has_messages(const struct hd_plan *p, const struct group *gr)
-{
-	for (const struct node *n = p->first; n; n = n->next)
-		if (n->comm.kind >= HD_COMM_SEND && n->comm.group == gr)
-			return 1;
-	return 0;
-}
-
 static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_err *err)
 {
 	struct hd_bind b = { .device = j->device,
@@ -356,10 +320,7 @@ static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program 
 			     .staging = j->staging };
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
-	group_members(j, g, was, b.members);
-	for (size_t i = 0; i < g->plan->ngroups; i++)
-		if (has_messages(g->plan, g->plan->groups[i]))
-			hd_communicator_messages(b.members[i]);
+	hd_job_groups(g, was, b.members);
 	hd_program_bind(g, &b, err);
 	return hd_comm_agree(err);
 }

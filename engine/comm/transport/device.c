@@ -95,10 +95,37 @@ static int attach(struct hd_communicator *m)
 /* Creates communicators for sends and receives. A device's communicator executes its operations one after
  * another. Between neighbours, the sends and the receives of a rank use different ones, so a send never waits for
  * an earlier receive. */
-static void messages(struct hd_communicator *m)
+static int message_group(int channel, int sender)
+{
+	return (channel & 1) * 2 + (sender & 1);
+}
+
+/* Connects the ends whose messages use communicator k. */
+static void connect_ends(struct hd_communicator *m, int k, const struct hd_message_end *ends, size_t n)
+{
+	int *to = hd_alloc((n + 1) * sizeof(*to)), *from = hd_alloc((n + 1) * sizeof(*from)), nto = 0, nfrom = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (message_group(ends[i].channel, ends[i].sends ? m->me : ends[i].member) != k)
+			continue;
+		if (ends[i].sends)
+			to[nto++] = ends[i].member;
+		else
+			from[nfrom++] = ends[i].member;
+	}
+	if (nto + nfrom > 0)
+		device.ops->connect(m->device.messages[k], to, nto, from, nfrom, &device.error);
+	free(to);
+	free(from);
+}
+
+/* All ranks connect the communicators in the same order, so no two wait for each other. */
+static void messages(struct hd_communicator *m, const struct hd_message_end *ends, size_t n)
 {
 	for (int i = 0; i < 4 && !m->device.messages[i]; i++)
 		m->device.messages[i] = device.ops->split(m->world[0], m->me, &device.error);
+	for (int k = 0; k < 4 && !device.error.code; k++)
+		connect_ends(m, k, ends, n);
 }
 
 static int start(struct hd_request *t)
@@ -107,7 +134,7 @@ static int start(struct hd_request *t)
 	const struct hd_call *c = &t->call;
 	int sender = c->kind == HD_COMM_SEND ? m->me : c->index;
 	void *group =
-		c->kind >= HD_COMM_SEND ? m->device.messages[(c->channel & 1) * 2 + (sender & 1)] : m->device.group;
+		c->kind >= HD_COMM_SEND ? m->device.messages[message_group((int)c->channel, sender)] : m->device.group;
 
 	if (!group) /* split has failed; finish prints why */
 		return HD_EIO;

@@ -17,6 +17,10 @@ struct hd_request { /* one started call; belongs to the caller, who may reuse it
 	int32_t state;
 };
 
+struct hd_message_end {    /* messages of this rank with one member */
+	int member, sends; /* sends: this rank sends them */
+	int channel;
+};
 struct hd_device_comm;
 struct hd_device_ops;
 /* Tells a device which of the host's ranks share the devices that this rank may use. Collective on the host; call it

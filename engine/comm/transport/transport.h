@@ -14,8 +14,9 @@ struct hd_transport {
 	/* Tells who moves the data: start and wait themselves, a thread for which wait waits, or a queue of the device.
 	 * The host does not wait for the queue, which is also given calls that move nothing. */
 	enum { HD_MOVES_INLINE, HD_MOVES_BY_THREAD, HD_MOVES_BY_QUEUE } moves;
-	int (*attach)(struct hd_communicator *m);    /* collective over the world; returns 1 if the group can use it */
-	void (*messages)(struct hd_communicator *m); /* prepares sends and receives; NULL: nothing to do */
+	int (*attach)(struct hd_communicator *m); /* collective over the world; returns 1 if the group can use it */
+	/* Prepares sends and receives, and connects these ends; NULL: nothing to do */
+	void (*messages)(struct hd_communicator *m, const struct hd_message_end *ends, size_t n);
 	void (*rows)(struct hd_communicator *m, int64_t experts); /* prepares HD_COMM_ALL_TO_ALL_V; may be NULL */
 	/* Says whether `start` would refuse the call for its size; may be NULL. */
 	int (*check)(const struct hd_communicator *m, const struct hd_call *c, struct hd_err *err);

@@ -86,6 +86,40 @@ static void *split(int color, int key, struct hd_err *err)
 	return here.groups = g;
 }
 
+/* Sends a byte to each member of `to`, and receives one from each of `from`. */
+static ncclResult_t greet(struct nccl_group *g, char *bytes, const int *to, int nto, const int *from, int nfrom)
+{
+	ncclResult_t s = nccl->GroupStart(), t;
+
+	for (int i = 0; i < nto && s == ncclSuccess; i++)
+		s = nccl->Send(bytes + i, 1, ncclUint8, to[i], g->comm, g->queue);
+	for (int i = 0; i < nfrom && s == ncclSuccess; i++)
+		s = nccl->Recv(bytes + nto + i, 1, ncclUint8, from[i], g->comm, g->queue);
+	t = nccl->GroupEnd();
+	return s == ncclSuccess ? t : s;
+}
+
+/* NCCL connects two members when both have started their first message, and the host waits for that inside the call.
+ * Within a step, a stage could wait so for one whose host waits for it.  So here the first messages are one group. */
+static int connect_members(void *group, const int *to, int nto, const int *from, int nfrom, struct hd_err *err)
+{
+	struct nccl_group *g = (struct nccl_group *)group;
+	char *bytes = NULL;
+	ncclResult_t s;
+
+	if (cudaMalloc((void **)&bytes, (size_t)(nto + nfrom)) != cudaSuccess)
+		return hd_err_set(err, HD_ENOMEM, "nccl: no memory to connect the members of a group");
+#ifdef HD_SIM
+	s = hd_sim_movement(g->queue, bytes, (size_t)nto, bytes + nto, (size_t)nfrom,
+			    [=]() { return greet(g, bytes, to, nto, from, nfrom); });
+#else
+	s = greet(g, bytes, to, nto, from, nfrom);
+#endif
+	cudaStreamSynchronize(g->queue);
+	cudaFree(bytes);
+	return failed(s, "two members cannot connect", err);
+}
+
 static ncclDataType_t type_of(uint32_t dtype)
 {
 	switch (dtype) {
@@ -339,8 +373,8 @@ extern "C" const struct hd_device_comm *hd_cuda_comm(void);
 extern "C" const struct hd_device_comm *hd_cuda_comm(void)
 {
 	static const struct hd_device_comm table = {
-		"nccl", sizeof(ncclUniqueId), load,      make_id, open_comm, split, start, wait_for,
-		poll,   abort_comm,           close_comm
+		"nccl", sizeof(ncclUniqueId), load,      make_id, open_comm, split, connect_members,
+		start,  wait_for,             poll, abort_comm, close_comm
 	};
 
 	return &table;
