@@ -421,7 +421,7 @@ static int check_load(struct hd_conf *conf, const struct hd_plan *p, struct hd_e
 	return err->code;
 }
 
-/* Plans another program that the run would need, and refuse before its first step: some layouts can train a model, but
+/* Plans another program that the run would need, and refuse before its first step. Some layouts can train a model, but
  * not evaluate it or generate from it. */
 static int check_other(struct hd_conf *conf, struct hd_plan *p, int generate, struct hd_err *err)
 {

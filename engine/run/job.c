@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
+#include "engine/graph/traffic.h"
 #include "engine/run/job.h"
 #include "engine/plugin/device_load.h"
 #include "engine/run/autotune.h"
@@ -136,13 +137,10 @@ static int64_t data_vocab(const struct hd_job *j)
 	return j->text_vocab ? j->text_vocab : 256;
 }
 
-static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err *err)
+/* Returns what the plan of a role depends on in this job, apart from the INI. */
+static struct hd_plan_options options_of(const struct hd_job *j, int role, int64_t global_batch)
 {
 	struct hd_plan_options o = role_options[role];
-	struct hd_program_options po = { .rank = j->world.rank,
-					 .device = j->device,
-					 .keep_gradients = j->checkpoint.gradients,
-					 .snapshot = role == HD_JOB_TRAIN && j->checkpoint.async };
 
 	if (role == HD_JOB_PROMPT || role == HD_JOB_NEXT) {
 		o.past = j->cache.past;
@@ -158,6 +156,17 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.global_batch = global_batch;
 	o.data_vocab = data_vocab(j);
 	o.quiet = role != HD_JOB_TRAIN && j->plan[HD_JOB_TRAIN]; /* warnings are about the layout that trains */
+	return o;
+}
+
+static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err *err)
+{
+	struct hd_plan_options o = options_of(j, role, global_batch);
+	struct hd_program_options po = { .rank = j->world.rank,
+					 .device = j->device,
+					 .keep_gradients = j->checkpoint.gradients,
+					 .snapshot = role == HD_JOB_TRAIN && j->checkpoint.async };
+
 	if (plan(j, &o, &j->plan[role], err) >= 0 && j->nccl && hd_spare_axis(j->plan[role]))
 		hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
 			      "nccl has no pushes to servers: with train.comm = mpi they go through host memory");
@@ -214,18 +223,10 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 	const struct hd_ramp *ramp = &j->train.batch;
 
 	for (int64_t k = 0; role == HD_JOB_TRAIN && k < ramp->steps && !err->code; k++) {
-		struct hd_plan_options o = role_options[role];
+		struct hd_plan_options o = options_of(j, role, hd_ramp_size(ramp, k));
 		struct hd_program *g = NULL;
 		struct hd_plan *p = NULL;
 
-		o.ranks = j->world.size;
-		o.node_size = node_size(j);
-		o.compute_dtype = j->compute_dtype;
-		o.gelu = j->device->kernel("einsum_gelu") != NULL;
-		o.no_multi_output_kernels = j->device->kernel("gelu_slope") == NULL;
-		o.own_memory = o.on_gpus = !hd_device_in_host(j->device);
-		o.global_batch = hd_ramp_size(ramp, k);
-		o.data_vocab = data_vocab(j);
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
 			most = g->memory.transient > most ? g->memory.transient : most;
 		if (g && !err->code)
@@ -310,6 +311,64 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
+/* Returns the communicator that an earlier program of the same layout has for the group, or NULL. The programs of a
+ * job run one at a time, and buffers of a device's communicators are large, so they are shared. */
+static struct hd_communicator *known_members(const struct hd_program *was, const struct group *gr)
+{
+	for (size_t i = 0; was && i < was->plan->ngroups; i++)
+		if (was->plan->groups[i]->role == gr->role && !strcmp(was->plan->groups[i]->name, gr->name))
+			return was->members[i];
+	return NULL;
+}
+
+static void group_members(const struct hd_program *g, const struct hd_program *was, struct hd_communicator **out)
+{
+	const struct hd_plan *p = g->plan;
+
+	for (size_t i = 0; i < p->ngroups; i++) {
+		const struct group *gr = p->groups[i];
+		int *ranks;
+
+		out[i] = known_members(was, gr);
+		if (out[i])
+			continue;
+		ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks));
+		out[i] = hd_communicator_create(ranks, (int)hd_group_ranks(p, gr, g->rank, ranks), gr->name);
+		free(ranks);
+	}
+}
+
+static int has_messages(const struct hd_plan *p, const struct group *gr)
+{
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->comm.kind >= HD_COMM_SEND && n->comm.group == gr)
+			return 1;
+	return 0;
+}
+
+/* Adds the node's end, unless an earlier node has the same. */
+static void add_end(const struct node *n, struct hd_message_end *ends, size_t *count)
+{
+	struct hd_message_end e = { (int)n->comm.index, n->comm.kind == HD_COMM_SEND, hd_message_channel(n) };
+
+	for (size_t i = 0; i < *count; i++)
+		if (ends[i].member == e.member && ends[i].sends == e.sends && ends[i].channel == e.channel)
+			return;
+	ends[(*count)++] = e;
+}
+
+static void prepare_messages(const struct hd_program *g, const struct group *gr, struct hd_communicator *m)
+{
+	struct hd_message_end *ends = hd_alloc((g->nmine + 1) * sizeof(*ends));
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->nmine; i++)
+		if (g->mine[i]->comm.kind >= HD_COMM_SEND && g->mine[i]->comm.group == gr)
+			add_end(g->mine[i], ends, &n);
+	hd_communicator_messages(m, ends, n);
+	free(ends);
+}
+
 static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_err *err)
 {
 	struct hd_bind b = { .device = j->device,
@@ -320,7 +379,10 @@ static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program 
 			     .staging = j->staging };
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
-	hd_job_groups(g, was, b.members);
+	group_members(g, was, b.members);
+	for (size_t i = 0; i < g->plan->ngroups; i++)
+		if (has_messages(g->plan, g->plan->groups[i]))
+			prepare_messages(g, g->plan->groups[i], b.members[i]);
 	hd_program_bind(g, &b, err);
 	return hd_comm_agree(err);
 }

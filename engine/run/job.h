@@ -66,10 +66,6 @@ const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
 /* Returns the program that places the leaves that all share. */
 const struct hd_program *hd_job_first_program(const struct hd_job *j);
 
-/* groups.c: writes into out the communicators of the program's groups, in their order. They are those of an earlier program
- * of the same layout, if there is one. Collective. */
-void hd_job_groups(const struct hd_program *g, const struct hd_program *was, struct hd_communicator **out);
-
 /* init.c: computes initial weights of this rank's slices, and the hash of all weights (the same for every layout). */
 /* For a plugin's state that does not begin as 0; hd_init_states does this for all of them. */
 void hd_init_state(const struct hd_program *g, const struct tensor *t, int64_t seed);

@@ -373,8 +373,8 @@ extern "C" const struct hd_device_comm *hd_cuda_comm(void);
 extern "C" const struct hd_device_comm *hd_cuda_comm(void)
 {
 	static const struct hd_device_comm table = {
-		"nccl", sizeof(ncclUniqueId), load,      make_id, open_comm, split, connect_members,
-		start,  wait_for,             poll, abort_comm, close_comm
+		"nccl", sizeof(ncclUniqueId), load,      make_id, open_comm, split, connect_members, start, wait_for,
+		poll,   abort_comm,           close_comm
 	};
 
 	return &table;
