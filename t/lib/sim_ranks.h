@@ -458,6 +458,11 @@ static __attribute__((unused)) void sim_close(struct gt_run *r)
 }
 
 /* -- other functions of engine/comm/comm.h ---------------------------------------------------------------------- */
+int hd_comm_settle(const struct hd_device_ops *d, struct hd_err *err)
+{
+	return (void)d, (void)err, HD_OK;
+}
+
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 {
 	return d->finish(err);
