@@ -46,8 +46,8 @@ static int lower(struct hd_strategy *self, struct hd_plan *p)
 		return h->status(p);
 	from = reader(g, p, stages, HD_UNIT_F, "0");
 	to = reader(g, p, stages, UNIT, "1");
-	if (!from || !to)
-		return HD_EBUG;
+	if (!from || !to) /* an evaluation has no backward */
+		return h->status(p);
 #ifdef ALONE
 	hd_cursor(g, p, from, NULL);
 	x = hd_comm(g, p, HD_COMM_ALL_REDUCE, hd_group_of(h, p, &stages, 1), from->ins[0], NULL, 0);
