@@ -21,4 +21,10 @@ static inline uint64_t hd_hash_add_text(uint64_t h, const char *s)
 	return h;
 }
 
+/* Adds s and a mark of its end, so that texts one after another do not run together. */
+static inline uint64_t hd_hash_add_field(uint64_t h, const char *s)
+{
+	return hd_hash_add(hd_hash_add_text(h, s), 0xff);
+}
+
 #endif

@@ -88,11 +88,8 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 		hd_comm_close();
 		return 0;
 	}
-	if (!single && !err->agreed) { /* the other ranks do not know of the error, and wait: end them */
-		if (hd_comm_may_report())
-			hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
-		hd_comm_abort(1);
-	}
+	if (!single && !err->agreed)
+		hd_comm_end_with(err->text);
 	if (single && j->needs > 1)
 		advise(c, j, err);
 	else if (j->world.rank == 0)

@@ -77,6 +77,14 @@ struct hd_joint { /* one of the launches that are joined */
 	void *const *out, *const *in;
 	int32_t acc;
 };
+/* The memory of an operand. Joined launches run in any order, so none may write what another reads or writes. */
+struct hd_range {
+	const char *from, *to;
+};
+static inline int hd_ranges_overlap(struct hd_range a, struct hd_range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
 
 struct hd_kernel {
 	const char *name;

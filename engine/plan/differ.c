@@ -3,25 +3,16 @@
  */
 #include <config.h>
 #include "engine/base/hash.h"
-#include "engine/plan/plan.h"
+#include "engine/plan/plan_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
-
-static void mix(uint64_t *h, const char *text)
-{
-	*h = hd_hash_add(hd_hash_add_text(*h, text), 0xff);
-}
 
 /* Hashes what node x is and which operands it reads. Operands are named by the place of their node, not by their ids.
  * Ids also depend on nodes that were dropped, so they would make equal nodes differ. place: by id of a node. */
 static void hash_node(struct hd_plan *p, const struct node *x, const int64_t *place, uint64_t *h)
 {
-	mix(h, x->v.op->name);
-	mix(h, x->attr);
-	mix(h, x->v.block);
-	mix(h, hd_plan_text(p, "%u", x->v.phase));
-	if (x->only.group)
-		mix(h, hd_plan_text(p, "%s %d %d", G(x->only.group)->name, x->only.from, x->only.to));
+	hd_plan_hash_op(p, x, h);
+	*h = hd_hash_add(hd_hash_add_field(*h, x->v.block), x->v.phase);
 	for (uint32_t i = 0; i < x->v.nin; i++) {
 		const struct tensor *t = x->ins[i];
 		const struct node *maker = t->v.node ? N(t->v.node) : NULL;
@@ -29,8 +20,9 @@ static void hash_node(struct hd_plan *p, const struct node *x, const int64_t *pl
 
 		while (maker && k < maker->v.nout && maker->outs[k] != t)
 			k++;
-		mix(h, maker ? hd_plan_text(p, "%lld %u", (long long)place[maker->id], k) : t->v.name);
-		mix(h, hd_plan_text(p, "%s %lld", t->v.spec, (long long)hd_local_count(t)));
+		*h = hd_hash_add_field(*h,
+				       maker ? hd_plan_text(p, "%lld %u", (long long)place[maker->id], k) : t->v.name);
+		*h = hd_hash_add_field(*h, hd_plan_text(p, "%s %lld", t->v.spec, (long long)hd_local_count(t)));
 	}
 }
 

@@ -13,9 +13,13 @@
 #include <string.h>
 
 /* -- hash ------------------------------------------------------------------------------------------------------------------------------- */
-static void mix(uint64_t *h, const char *s)
+void hd_plan_hash_op(struct hd_plan *p, const struct node *n, uint64_t *h)
 {
-	*h = hd_hash_add(hd_hash_add_text(*h, s), 0xff);
+	*h = hd_hash_add_field(*h, n->v.op->name);
+	*h = hd_hash_add_field(*h, n->attr);
+	if (n->only.group)
+		*h = hd_hash_add_field(*h,
+				       hd_plan_text(p, "%s %d %d", G(n->only.group)->name, n->only.from, n->only.to));
 }
 
 /* Mixes what the node computes into *h. */
@@ -23,13 +27,10 @@ static void hash_node(struct hd_plan *p, const struct node *n, uint64_t *h)
 {
 	char shape[32];
 
-	mix(h, n->v.op->name);
-	mix(h, n->attr);
-	if (n->only.group)
-		mix(h, hd_plan_text(p, "%s %d %d", G(n->only.group)->name, n->only.from, n->only.to));
+	hd_plan_hash_op(p, n, h);
 	for (uint32_t i = 0; i < n->v.nin; i++) {
 		snprintf(shape, sizeof(shape), "%d:%lld", n->ins[i]->id, (long long)hd_local_count(n->ins[i]));
-		mix(h, shape);
+		*h = hd_hash_add_field(*h, shape);
 	}
 }
 

@@ -46,7 +46,7 @@ void hd_plan_destroy(struct hd_plan *p);
 #define HD_NODE_HASH 16
 char *hd_plan_node_hashes(struct hd_plan *p);
 char *hd_plan_node_text(const struct hd_plan *p, int64_t i);
-/* storage.c. Refuses two plans of a run if they store a leaf that both have in different places: they share its memory. */
+/* shared_leaves.c. Refuses two plans of a run if they store a leaf that both have in different places: they share its memory. */
 int hd_plans_store_alike(struct hd_plan *one, struct hd_plan *other, struct hd_err *err);
 const char *hd_plan_pass(size_t i); /* the name of pass i, in the order in which they run; NULL: past the last */
 /* Runs the passes from one to another, both included, on a graph built by hand: only those that need no INI. */

@@ -5,6 +5,9 @@
 #define HD_ENGINE_PLAN_IMPL_H
 #include "engine/plan/plan.h"
 
+/* -- plan.c: mixes the node's op, its attributes and who runs it into *h ------------------------------------------------------ */
+void hd_plan_hash_op(struct hd_plan *p, const struct node *n, uint64_t *h);
+
 /* -- instances.c --------------------------------------------------------------------------------------------------------- */
 int hd_plan_conf(struct hd_plan *p); /* reads the INI */
 

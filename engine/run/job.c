@@ -175,8 +175,8 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	for (int r = 0; r < role && !err->code; r++)
 		if (j->plan[r])
 			hd_plans_store_alike(j->plan[r], j->plan[role], err);
-	HD_TRY(hd_comm_agree(err));
-	hd_program_build(j->plan[role], &po, &j->program[role], err);
+	if (!err->code)
+		hd_program_build(j->plan[role], &po, &j->program[role], err);
 	HD_TRY(hd_comm_agree(err));
 	j->program[role]->fixed_order = j->train.rank_order;
 	return HD_OK;

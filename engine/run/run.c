@@ -7,7 +7,6 @@
  */
 #include <config.h>
 #include "engine/comm/wait/control.h"
-#include "engine/comm/world/world.h"
 #include "engine/graph/mesh.h"
 #include "engine/plugin/kernel.h"
 #include "engine/run/commands.h"
@@ -175,9 +174,7 @@ int hd_program_failed(const struct hd_program *g, int rc, const char *what, stru
 	if (g->plan->ranks <= 1)
 		return err->code;
 	fflush(stdout);
-	if (hd_comm_may_report())
-		hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text((int)g->rank), err->text);
-	hd_comm_abort(1);
+	hd_comm_end_with(err->text);
 }
 
 int hd_program_pull(struct hd_program *g)

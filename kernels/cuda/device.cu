@@ -7,6 +7,7 @@
 #include "kernels/cuda/copies.h"
 #include "kernels/cuda/base/peak.h"
 #include "kernels/cuda/matmul/product.h"
+#include "engine/base/hash.h"
 #include <stdio.h>
 
 static struct {
@@ -240,19 +241,12 @@ static int one_for_each_rank(int gpus, struct hd_err *err)
 			  here.ranks, gpus, gpus == 1 ? "" : "s");
 }
 
-static uint64_t add_bytes(uint64_t hash, const void *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3ull;
-	return hash;
-}
-
 #ifdef HD_SIM
 static uint64_t visible(void)
 {
 	const char *name = getenv("HD_TEST_SIM_GPU");
 
-	return name ? add_bytes(1, name, strlen(name)) : 0;
+	return name ? hd_hash_add_text(HD_HASH_START, name) : 0;
 }
 
 static int choose_gpu(struct hd_err *err)
@@ -274,7 +268,7 @@ static char *describe(void)
 static uint64_t visible(void)
 {
 	struct cudaDeviceProp p;
-	uint64_t hash = 1;
+	uint64_t hash = HD_HASH_START;
 	int n = 0;
 
 	ask_for_queues();
@@ -282,7 +276,8 @@ static uint64_t visible(void)
 		n = 0;
 	for (int i = 0; i < n; i++)
 		if (cudaGetDeviceProperties(&p, i) == cudaSuccess)
-			hash = add_bytes(hash, &p.uuid, sizeof(p.uuid));
+			for (size_t k = 0; k < sizeof(p.uuid.bytes); k++)
+				hash = hd_hash_add(hash, (unsigned char)p.uuid.bytes[k]);
 	cudaGetLastError(); /* opening the device reports what is wrong */
 	return hash;
 }

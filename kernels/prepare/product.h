@@ -323,10 +323,6 @@ static inline int64_t hd_mm_batch_at(const struct hd_mm_shape *s, int64_t i, int
 }
 
 /* -- the memory of operands ------------------------------------------------------------------------ */
-struct hd_range {
-	const char *from, *to;
-};
-
 /* Returns the memory range of operand o, which begins at p. */
 static inline struct hd_range hd_range_of(const struct hd_mm_shape *s, int o, const void *p)
 {
@@ -337,11 +333,6 @@ static inline struct hd_range hd_range_of(const struct hd_mm_shape *s, int o, co
 		last += (s->n[d] - 1) * s->stride[o][d];
 	r.to += (last + 1) * (HD_BITS(s->dtype[o]) / 8);
 	return r;
-}
-
-static inline int hd_ranges_overlap(struct hd_range a, struct hd_range b)
-{
-	return a.from < b.to && b.from < a.to;
 }
 
 #endif

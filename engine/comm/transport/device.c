@@ -92,9 +92,7 @@ static int attach(struct hd_communicator *m)
 	return 1;
 }
 
-/* Creates communicators for sends and receives. A device's communicator executes its operations one after
- * another. Between neighbours, the sends and the receives of a rank use different ones, so a send never waits for
- * an earlier receive. */
+/* Returns the index of the communicator for messages of this channel and sender. */
 static int message_group(int channel, int sender)
 {
 	return (channel & 1) * 2 + (sender & 1);
@@ -119,7 +117,9 @@ static void connect_ends(struct hd_communicator *m, int k, const struct hd_messa
 	free(from);
 }
 
-/* All ranks connect the communicators in the same order, so no two wait for each other. */
+/* Creates communicators for sends and receives. A device's communicator executes its operations one after
+ * another. Between neighbours, the sends and the receives of a rank use different ones, so a send never waits for
+ * an earlier receive. All ranks connect them in the same order, so no two wait for each other. */
 static void messages(struct hd_communicator *m, const struct hd_message_end *ends, size_t n)
 {
 	for (int i = 0; i < 4 && !m->device.messages[i]; i++)

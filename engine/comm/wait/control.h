@@ -25,6 +25,9 @@ int hd_comm_side_agree(struct hd_err *err);
 double hd_comm_side_sum(double x);
 /* Returns 1 for the first caller, who then prints the run's only message, and 0 for all later ones, on any rank. */
 int hd_comm_may_report(void);
+/* Prints the error, unless a rank has printed one, and ends all ranks. For an error of which the other ranks do not know:
+ * they wait for this one. */
+void hd_comm_end_with(const char *text) __attribute__((noreturn));
 
 /* Sets after how many seconds without progress a waiting rank reports what it waits for and for which
  * rank, and ends the run. */

@@ -132,6 +132,13 @@ int hd_comm_may_report(void)
 	return atomic_exchange(hd_here.control ? &hd_here.control->reported : &alone, 1) == 0 && report_is_ours();
 }
 
+void hd_comm_end_with(const char *text)
+{
+	if (hd_comm_may_report())
+		hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text(hd_here.w.rank), text);
+	hd_comm_abort(1);
+}
+
 /* -- this rank waits --------------------------------------------------------------------------- */
 static void begin(const struct hd_waiting *w, int late, const char *doing)
 {

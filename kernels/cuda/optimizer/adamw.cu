@@ -196,17 +196,14 @@ __global__ void __launch_bounds__(THREADS)
 #define OPERANDS 9 /* outputs w, m, v, low; inputs w, g, m, v, factor */
 #define OUTPUTS 4
 
-struct adamw_span {
-	const char *from, *to;
-};
-struct adamw_spans {
-	adamw_span of[OPERANDS];
+struct adamw_ranges {
+	struct hd_range of[OPERANDS];
 };
 
-static adamw_spans spans_of(const struct hd_joint *l)
+static adamw_ranges ranges_of(const struct hd_joint *l)
 {
 	const struct hd_prep *p = l->prep;
-	adamw_spans x;
+	adamw_ranges x;
 
 	for (int o = 0; o < OPERANDS; o++) {
 		int there = o != 3 || p->n[1], low = o == 3 || (o == OUTPUTS + 1 && p->n[14] == HD_DTYPE_BF16);
@@ -220,16 +217,16 @@ static adamw_spans spans_of(const struct hd_joint *l)
 
 /* Returns whether one launch may update both: neither writes what the other reads or writes.  The results of an
  * update may have the memory of an operand that an earlier update was the last to read. */
-static int are_apart(const adamw_spans *x, const adamw_spans *y)
+static int are_apart(const adamw_ranges *x, const adamw_ranges *y)
 {
 	for (int i = 0; i < OPERANDS; i++)
 		for (int k = 0; k < (i < OUTPUTS ? OPERANDS : OUTPUTS); k++)
-			if (x->of[i].from < y->of[k].to && y->of[k].from < x->of[i].to)
+			if (hd_ranges_overlap(x->of[i], y->of[k]))
 				return 0;
 	return 1;
 }
 
-static int fits_lot(const adamw_spans *x, size_t from, size_t to)
+static int fits_lot(const adamw_ranges *x, size_t from, size_t to)
 {
 	for (size_t i = from; i < to; i++)
 		if (!are_apart(&x[i], &x[to]))
@@ -266,7 +263,7 @@ static void *join(const struct hd_joint *l, size_t n)
 {
 	struct adamw_part *parts = (struct adamw_part *)hd_alloc(n * sizeof(*parts));
 	struct adamw_joined *j = (struct adamw_joined *)hd_alloc(sizeof(*j));
-	adamw_spans *x = (adamw_spans *)hd_alloc(n * sizeof(*x));
+	adamw_ranges *x = (adamw_ranges *)hd_alloc(n * sizeof(*x));
 	struct hd_err none = {};
 	size_t same = 0;
 
@@ -277,7 +274,7 @@ static void *join(const struct hd_joint *l, size_t n)
 			break;
 		if (!l[i].prep->n[0])
 			continue;
-		x[i] = spans_of(&l[i]);
+		x[i] = ranges_of(&l[i]);
 		if (!j->nlots || !fits_lot(x, from, i)) {
 			from = i;
 			j->lots[j->nlots++].from = j->n;

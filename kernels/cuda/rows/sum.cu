@@ -294,7 +294,10 @@ static int can_share_launch(const struct hd_joint *x, const struct hd_joint *y)
 
 static int overlap(const void *a, int64_t abytes, const void *b, int64_t bbytes)
 {
-	return (const char *)a < (const char *)b + bbytes && (const char *)b < (const char *)a + abytes;
+	const struct hd_range x = { (const char *)a, (const char *)a + abytes };
+	const struct hd_range y = { (const char *)b, (const char *)b + bbytes };
+
+	return hd_ranges_overlap(x, y);
 }
 
 /* Returns whether neither result overlaps the other's operand or result. */
